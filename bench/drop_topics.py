@@ -11,8 +11,8 @@ from pathlib import Path
 from bench.report import Figures, main
 from bench.stores import open_store
 from ortoo.common.records.batch import encode
-from ortoo.enode.changes.kinds import Change, LocksPut, OffsetsCommitted
-from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
+from ortoo.enode.changes.kinds import StateChange, LocksChanged, OffsetsCommitted
+from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy
 
@@ -31,17 +31,17 @@ async def filled(topics: int) -> AsyncIterator[Store]:
         async with open_store(Path(folder)) as store:
             ids = range(FIRST_ID, FIRST_ID + topics)
             await store.put_topics([TopicCopy(topic_id, f"topic-{topic_id}", 1, 1) for topic_id in ids])
-            changes: list[Change] = []
+            changes: list[StateChange] = []
             batch = encode([b"body"], now_ms=1)
             for topic_id in ids:
                 await store.append(topic_id, 0, replace(batch, producer_id=topic_id))
                 changes += [
                     OffsetsCommitted(topic_id, "pushed", 1, ((0, 1),)),
-                    ModeSet(topic_id, "pushed", Mode.OFFSETS),
-                    LocksPut(topic_id, "pushed", "client", "session", "snode", ((0, 1),)),
-                    SentBack(topic_id, "pushed", 0, ((1, 0),)),
+                    ModeSet(topic_id, "pushed", GroupMode.OFFSETS),
+                    LocksChanged(topic_id, "pushed", "client", "session", "snode", ((0, 1),)),
+                    RetryCopiesStored(topic_id, "pushed", 0, ((1, 0),)),
                     PopLeased(topic_id, "popped", 0, 1, 1_000, 1_000, ((0, 1, 1),)),
-                    ModeSet(topic_id, "popped", Mode.POP),
+                    ModeSet(topic_id, "popped", GroupMode.POP),
                 ]
             await store.engine.store(changes)
             yield store

@@ -59,7 +59,7 @@ async def _read(mq: Client, wanted: Filter) -> tuple[float, int]:
 
     async def one(at: int) -> int:
         item = description.queues[at]
-        return sum([len(batch) async for batch in mq.fetch(item.queue, item.begin_offset, wanted=wanted)])
+        return sum([len(batch) async for batch in mq.fetch(item.queue, item.begin_offset, filter=wanted)])
 
     selected = sum(await asyncio.gather(*map(one, range(len(description.queues)))))
     looked_at = sum(item.end_offset - item.begin_offset for item in description.queues)

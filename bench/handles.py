@@ -21,11 +21,11 @@ NOW_MS = 1_700_000_000_000
 async def measure(arguments: argparse.Namespace) -> report.Figures:
     """Measure every step; nothing here awaits."""
     seals = HandleSeals(lambda: NOW_MS)
-    seals.use(HandleKeys((HandleKey(7, SECRET, 1),)))
+    seals.use_keys(HandleKeys((HandleKey(7, SECRET, 1),)))
     handle = ReceiptHandle("enode-0", "group", 1 << 62, 3, 1 << 40, 1 << 20, 32)
-    text, purpose, data = handle.text(seals), b"ortoo receipt", bytes(70)
+    text, purpose, data = handle.encoded(seals), b"ortoo receipt", bytes(70)
     steps: dict[str, Callable[[], object]] = {
-        "make a handle": lambda: handle.text(seals),
+        "make a handle": lambda: handle.encoded(seals),
         "read a handle": lambda: read_receipt(text, seals),
         "its seal": lambda: seals.seal(purpose, data),
         "an HMAC with a new key": lambda: hmac.digest(SECRET, purpose + data, hashlib.sha256),

@@ -93,7 +93,7 @@ async def _pushed(mq: Client, address: str, options: argparse.Namespace) -> list
         await producer.send(b"is anybody there?")
         await flowing.wait()
         async for planned in ticks(options.rate, total):
-            producer.send_nowait(Message(int(planned * 1e9).to_bytes(8, "little") + padding))
+            producer.enqueue_nowait(Message(int(planned * 1e9).to_bytes(8, "little") + padding))
         await collecting
     return delays[warm_up:]
 

@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.cli.demo.role_subprocess import RoleProcess
+from ortoo.cli.demo.role_subprocess import RoleSubprocess
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
     """The running roles."""
 
-    namesrv: RoleProcess
-    enode: RoleProcess
-    snode: RoleProcess
+    namesrv: RoleSubprocess
+    enode: RoleSubprocess
+    snode: RoleSubprocess
     folder: Path
 
     @property
@@ -113,9 +113,9 @@ async def cluster(
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-bench-")))
 
-        async def start(role: str, module: str = "", **environ: str) -> RoleProcess:
+        async def start(role: str, module: str = "", **environ: str) -> RoleSubprocess:
             assert folder is not None
-            process = RoleProcess(role, environ, folder / f"{role}.log", module)
+            process = RoleSubprocess(role, environ, folder / f"{role}.log", module)
             stack.push_async_callback(process.stop)
             await process.start()
             return process

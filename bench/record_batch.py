@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bench import report
-from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.filters.message_filter import TagFilter
 from ortoo.common.records.batch import Codec, Message, encode, open_batch
@@ -50,7 +50,7 @@ def steps(messages: int, body_bytes: int) -> dict[str, Callable[[], object]]:
         "check with CRC, zstd": lambda: check(compressed),
         "check properties, half bodies": lambda: check(rich_sealed, verify_crc=False),
         "filter by tag": lambda: tenth.select(OpenedBatch(sealed)),
-        "gather a tenth": lambda: gathered(opened, rows),
+        "gather a tenth": lambda: gather(opened, rows),
     }
 
 

@@ -22,11 +22,11 @@ from bench.traffic import produce_for, ticks
 from ortoo.cli.demo.role_subprocess import free_addresses
 from ortoo.client import Client, Producer, connect
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.testing.servers.processes import RoleProcess, process_cluster
 from ortoo.v1 import enode_pb2, record_pb2
-from tests.e2e.replica_cluster import leading, member_cluster, whole
+from tests.e2e.replica_cluster import leading, replica_cluster, whole
 
 METHOD = (
     "an enode alone and an enode of three replicas, both running all the time and loaded in turn. Bodies of 256 "
@@ -77,7 +77,7 @@ class Loaded:
     async def _direct(self, batches: int, per_s: float) -> Figures:
         make, due_s, took_s = repeated_batches(BODY_BYTES, DIRECT_MESSAGES), dict[int, float](), list[float]()
         refused: list[bool] = []
-        loop, call = asyncio.get_running_loop(), bulk_calls.append(self.channels.to(self.enode.address))
+        loop, call = asyncio.get_running_loop(), bulk_calls.append(self.channels.channel_to(self.enode.address))
 
         async def hear() -> None:
             while len(took_s) < batches:
@@ -96,7 +96,7 @@ class Loaded:
             request = enode_pb2.AppendRequest(
                 request_id=number, topic_id=self.topic_id, queue_id=number % QUEUES, batch=sealed
             )
-            await call.write(Bulky(request, (batch.records,)))
+            await call.write(BulkMessage(request, (batch.records,)))
         await hearing
         await call.done_writing()
         return {**latency_figures(took_s), "refused": sum(refused)}
@@ -174,7 +174,7 @@ async def _alone(parts: AsyncExitStack, folder: Path) -> Loaded:
 
 
 async def _three(parts: AsyncExitStack, folder: Path) -> Loaded:
-    cluster = await parts.enter_async_context(member_cluster(folder, enode_environ={}, metrics=True))
+    cluster = await parts.enter_async_context(replica_cluster(folder, enode_environ={}, metrics=True))
     mq = await parts.enter_async_context(connect(cluster.address))
     await whole(mq)
     leader = await leading(cluster, mq)

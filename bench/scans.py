@@ -17,10 +17,10 @@ from bench.report import Figures, main, ratio
 from bench.stores import TOPIC_ID, append_all, open_store
 from ortoo.client import Message
 from ortoo.common.filters.projection import columns_of
-from ortoo.common.machine.allocator import keep_freed_buffers
+from ortoo.common.machine.allocator import retain_freed_buffers
 from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import cut
-from ortoo.enode.rpc.streams.pushdown import PART_BYTES, PushedDown
+from ortoo.common.records.builder import split_messages
+from ortoo.enode.rpc.streams.pushdown import PART_BYTES, PushdownRead
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2
 
@@ -35,12 +35,12 @@ Read = Callable[[int, int], Awaitable[int]]
 
 async def measure(options: argparse.Namespace) -> Figures:
     """Rows a second and processor microseconds a row of each way to read."""
-    keep_freed_buffers()
+    retain_freed_buffers()
     body = os.urandom(options.body_bytes)
     messages = [
         Message(body, "tag" if n % 100 else "rare", (f"key-{n}",), properties={"n": str(n)}) for n in range(20_000)
     ]
-    made = [encode(part, now_ms=1) for part in cut(messages)]
+    made = [encode(part, now_ms=1) for part in split_messages(messages)]
     speed: dict[str, list[float]] = {}
     cpu: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="ortoo-bench-") as folder:
@@ -76,9 +76,9 @@ def _ways(store: Store) -> dict[str, Read]:
         request = enode_pb2.FetchBatchesRequest(
             topic_id=TOPIC_ID, queue_id=queue_id, from_offset=offset, pushdown=wishes
         )
-        asked = PushedDown.of(request)
+        asked = PushdownRead.from_request(request)
         assert asked is not None
-        return (await asked.choose(store.fetch, store.engine.work, request, ANSWER_BYTES)).next_offset
+        return (await asked.run(store.fetch, store.engine.work, request, ANSWER_BYTES)).next_offset
 
     return {"whole": whole, "by tag": partial(pushed_down, "rare"), "one column": partial(pushed_down, "")}
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from bench.report import Figures, main
 from ortoo.client import Client
-from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
@@ -23,7 +23,7 @@ METHOD = (
     " processor second, when everything has been running for 5 virtual seconds"
 )
 WARM_S = 5.0
-LARGE, SMALL = Shape(1, 2, 2), Shape(1, 1, 1)
+LARGE, SMALL = ClusterShape(1, 2, 2), ClusterShape(1, 1, 1)
 BUSY = ("popping", "pushing", "transacting")
 """Scenarios with twelve clients together, including the client of the benchmark."""
 
@@ -49,7 +49,7 @@ class IdleMany(Idle):
     members = 11
 
 
-def measured(shape: Shape, kinds: Sequence[type[Scenario]], rate_per_s: float, seconds: float) -> Figures:
+def measured(shape: ClusterShape, kinds: Sequence[type[Scenario]], rate_per_s: float, seconds: float) -> Figures:
     """Run it; virtual seconds for each processor second, and messages sent in each virtual second."""
     world = World(1)
     cluster, oracle = SimulatedCluster(world, shape), Oracle(world)
@@ -82,7 +82,7 @@ def measured(shape: Shape, kinds: Sequence[type[Scenario]], rate_per_s: float, s
     with simulated_logs(world), world.running():
         world.loop.run_until_complete(world.loop.create_task(whole(), context=world.loop.outside.context))
     gc.enable()
-    assert not world.findings.all, world.findings.all
+    assert not world.violations.all, world.violations.all
     return figures
 
 

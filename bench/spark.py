@@ -14,10 +14,10 @@ from bench import processes, report
 from ortoo.client import Message, connect
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_calls import envelope_to
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_calls import envelope_of
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import cut
+from ortoo.common.records.builder import split_messages
 from ortoo.v1 import producer_pb2
 
 METHOD = (
@@ -66,7 +66,7 @@ async def _fill(address: str, rows: int, body_bytes: int) -> None:
         )
         for n in range(min(rows, 20_000))
     ]
-    made = [encode(part, now_ms=0) for part in cut(messages)]
+    made = [encode(part, now_ms=0) for part in split_messages(messages)]
     async with connect(address) as mq:
         for topic in (TOPIC, "target"):
             await mq.admin.create_topic(topic, queue_count=4)
@@ -77,9 +77,9 @@ async def _fill(address: str, rows: int, body_bytes: int) -> None:
             if stored < rows and waiting < IN_FLIGHT:
                 sealed = made[number % len(made)]
                 request = producer_pb2.ProduceRequest(
-                    request_id=number, queue=queues[number % len(queues)], batch=envelope_to(sealed)
+                    request_id=number, queue=queues[number % len(queues)], batch=envelope_of(sealed)
                 )
-                await call.write(Bulky(request, (sealed.records,)))
+                await call.write(BulkMessage(request, (sealed.records,)))
                 stored, number, waiting = stored + sealed.count, number + 1, waiting + 1
             else:
                 answer = await call.read()
@@ -181,12 +181,12 @@ def _first(address: str, rows: int) -> str:
     """Ends of the queues that make a read return about `rows` rows, as an option."""
     import json
 
-    from ortoo.spark.core.link import Cluster, link_to
-    from ortoo.spark.reading.batch_limits import limited
+    from ortoo.spark.core.link import ClusterOptions, link_to
+    from ortoo.spark.reading.batch_limits import limit_offsets
 
-    link = link_to(Cluster((address,)))
+    link = link_to(ClusterOptions((address,)))
     described = link.run(link.admin.describe_topic(TOPIC)).queues
-    ends = limited({i.queue: 0 for i in described}, {i.queue: i.end_offset for i in described}, rows)
+    ends = limit_offsets({i.queue: 0 for i in described}, {i.queue: i.end_offset for i in described}, rows)
     tree: dict[str, dict[str, dict[str, int]]] = {TOPIC: {}}
     for queue, end in ends.items():
         tree[TOPIC].setdefault(queue.enode, {})[str(queue.queue_id)] = end

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.processes import memory_mib
 from bench.report import Figures, main, ratio
 from bench.stores import QUEUES, TOPIC_ID, append_all, open_store, repeated_batches
-from ortoo.cli.demo.role_subprocess import RoleProcess
+from ortoo.cli.demo.role_subprocess import RoleSubprocess
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, record_pb2
@@ -54,7 +54,7 @@ async def measure(options: argparse.Namespace) -> Figures:
 
 async def _starts(folder: Path, ends: list[int], batch: SealedBatch) -> Figures:
     environ = {"DATA_DIR": str(folder / "store"), "NAMESRV_ADDRESS": "127.0.0.1:1", "STORE_RETENTION_AGE_MS": "0"}
-    enode = RoleProcess("enode", environ, folder / "enode.log")
+    enode = RoleSubprocess("enode", environ, folder / "enode.log")
     try:
         clean_s = await _time_to_read(enode, ends)
         log_bytes, ends = await _write_on(enode, ends, batch)
@@ -71,12 +71,12 @@ async def _starts(folder: Path, ends: list[int], batch: SealedBatch) -> Figures:
     }
 
 
-async def _time_to_read(enode: RoleProcess, ends: list[int]) -> float:
+async def _time_to_read(enode: RoleSubprocess, ends: list[int]) -> float:
     """Start the process; read each queue's last acknowledged message. Errors: AssertionError when one is missing."""
     started = time.perf_counter()
     await enode.start()
     async with Channels() as channels:
-        call = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.address)).FetchBatches()
+        call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(enode.address)).FetchBatches()
         for queue_id, end in enumerate(ends):
             await call.write(
                 enode_pb2.FetchBatchesRequest(topic_id=TOPIC_ID, queue_id=queue_id, from_offset=end - 1, bytes_max=1)
@@ -88,7 +88,7 @@ async def _time_to_read(enode: RoleProcess, ends: list[int]) -> float:
     return time.perf_counter() - started
 
 
-async def _write_on(enode: RoleProcess, ends: list[int], batch: SealedBatch) -> tuple[int, list[int]]:
+async def _write_on(enode: RoleSubprocess, ends: list[int], batch: SealedBatch) -> tuple[int, list[int]]:
     """Append until the last segment is nearly full, kill during appends; the log's bytes, the acknowledged ends."""
     wire = record_pb2.SealedBatch(
         records=batch.records,
@@ -98,7 +98,7 @@ async def _write_on(enode: RoleProcess, ends: list[int], batch: SealedBatch) -> 
     )
     acknowledged = list(ends)
     async with Channels() as channels:
-        stub = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.address))
+        stub = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(enode.address))
         call = stub.Append()
         window = asyncio.Semaphore(64)
 

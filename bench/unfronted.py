@@ -8,9 +8,9 @@ import os
 import sys
 from unittest import mock
 
-from ortoo.common.grpc.completion_queue.core import Core
+from ortoo.common.grpc.completion_queue.core import CompletionQueue
 
 if __name__ == "__main__":
     role = "enode" if "ORTOO_ENODE_LISTEN_ADDRESS" in os.environ else "snode"
-    with mock.patch.object(Core, "below", return_value=None):
+    with mock.patch.object(CompletionQueue, "below", return_value=None):
         sys.exit(importlib.import_module(f"ortoo.{role}.__main__").main())

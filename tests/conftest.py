@@ -8,7 +8,7 @@ import pytest
 import structlog
 from hypothesis import settings
 
-from ortoo.common.machine.allocator import spare_what_stays
+from ortoo.common.machine.allocator import freeze_startup_objects
 from tests import skips
 
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "60"))
@@ -31,7 +31,7 @@ gc.disable()
 
 def pytest_collection_finish() -> None:
     """Exclude thousands of tests and modules from garbage collection, as a role does."""
-    spare_what_stays()
+    freeze_startup_objects()
     gc.enable()
 
 

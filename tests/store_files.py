@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 
 
@@ -223,7 +223,7 @@ def of_another_log(data: bytes, base: int) -> bytes:
     found = bytearray(data)
     for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
         if isinstance(one, FrameHeader):
-            is_message = one.kind == Kind.MESSAGES
+            is_message = one.kind == FrameKind.MESSAGES
             other = one._replace(topic_id=one.topic_id + 1) if is_message else one._replace(producer_id=OTHER_LOG)
             found[one.position - base : one.position - base + HEADER_BYTES] = other.encoded()
     return bytes(found)

@@ -16,7 +16,7 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.channels import OPTIONS
-from ortoo.common.machine.allocator import keep_freed_buffers
+from ortoo.common.machine.allocator import retain_freed_buffers
 from ortoo.common.machine.event_loop import RoleLoop
 
 METHOD = "/bench.Member/Speak"
@@ -103,7 +103,7 @@ async def bare_follower(folder: Path) -> AsyncIterator[tuple[str, int]]:
 
 
 async def _serve(folder: Path) -> None:
-    keep_freed_buffers()
+    retain_freed_buffers()
     server = grpc.aio.server(options=OPTIONS)
     handler: Any = grpc.stream_stream_rpc_method_handler(Follower(folder).speak)
     service, method = METHOD.strip("/").split("/")

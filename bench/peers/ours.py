@@ -7,7 +7,7 @@ from pathlib import Path
 from bench.peers.servers import Servers
 from bench.processes import cluster
 from ortoo.client import connect
-from tests.e2e.replica_cluster import leading, member_cluster, whole
+from tests.e2e.replica_cluster import leading, replica_cluster, whole
 
 
 @asynccontextmanager
@@ -22,7 +22,7 @@ async def ortoo(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterat
 @asynccontextmanager
 async def ortoo_members(folder: Path, topics: Sequence[str], queues: int) -> AsyncIterator[Servers]:
     """Run the same with an enode of three replicas, whose majority has a message before it is acknowledged."""
-    async with member_cluster(folder, enode_environ={}) as roles:
+    async with replica_cluster(folder, enode_environ={}) as roles:
         async with connect(roles.snode.address) as mq:
             await whole(mq)
             leader = await leading(roles, mq)

@@ -68,7 +68,7 @@ async def ortoo_each(address: str, topic: str, seconds: float, _: float, bodies:
             is_over, sent = stopping(lasts_s), 0
             while not is_over():
                 for body in bodies.take(CHUNK_MESSAGES):
-                    await producer.send_soon(body)
+                    await producer.enqueue(body)
                 sent += CHUNK_MESSAGES
             await producer.flush()
             return sent

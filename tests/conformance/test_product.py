@@ -14,7 +14,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Message, connect
 from ortoo.common.grpc.transport import using_transport
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from tests.conformance.wire import Wire
 
 COUNT = 1_000
@@ -24,7 +24,7 @@ TOPIC, GROUP = Resource(name="t"), Resource(name="rocketmq")
 
 
 @pytest.fixture
-async def cluster(wire: Wire, tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(wire: Wire, tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One process of each role with the topic t, on this transport."""
     with using_transport(wire.transport):
         async with open_cluster(tmp_path) as opened:
@@ -38,7 +38,7 @@ async def send(mq: Client) -> None:
         await (await producer.send_many([Message(body) for body in sorted(BODIES)]))
 
 
-async def test_pushed_messages(wire: Wire, cluster: Cluster) -> None:
+async def test_pushed_messages(wire: Wire, cluster: InProcessCluster) -> None:
     """A thousand messages of the native producer are pushed to a consumer and acknowledged, each once."""
     with using_transport(wire.transport):
         async with asyncio.timeout(60), connect(cluster.address) as mq:
@@ -51,10 +51,10 @@ async def test_pushed_messages(wire: Wire, cluster: Cluster) -> None:
                     if len(found) == COUNT:
                         break
             assert (len(found), set(found)) == (COUNT, BODIES)
-            assert (await mq.admin.lag("push", "t")).lag_messages == 0
+            assert (await mq.admin.describe_lag("push", "t")).lag_messages == 0
 
 
-async def test_popped_messages(wire: Wire, cluster: Cluster) -> None:
+async def test_popped_messages(wire: Wire, cluster: InProcessCluster) -> None:
     """A thousand messages are popped and acknowledged, each once."""
     with using_transport(wire.transport):
         async with asyncio.timeout(60), connect(cluster.address) as mq:
@@ -75,7 +75,7 @@ async def test_popped_messages(wire: Wire, cluster: Cluster) -> None:
             assert (len(found), set(found)) == (COUNT, BODIES)
 
 
-async def test_messages_of_rocketmq_stubs(wire: Wire, cluster: Cluster) -> None:
+async def test_messages_of_rocketmq_stubs(wire: Wire, cluster: InProcessCluster) -> None:
     """A thousand messages are sent, received and acknowledged with the generated stubs of RocketMQ's protocol."""
     channel = wire.channel(cluster.address)
     stub: Any = MessagingServiceStub(channel)

@@ -14,7 +14,7 @@ import grpc
 
 from ortoo.common.grpc.transport import SocketTransport, Transport
 from ortoo.common.process.background import Background
-from ortoo.testing.memory_grpc import Connection, InstantNetwork, MemoryTransport, Node
+from ortoo.testing.memory_grpc import MemoryConnection, InstantNetwork, MemoryTransport, Node
 from tests.conformance.wire import Methods, conversing
 
 Options = Sequence[tuple[str, int]]
@@ -219,12 +219,12 @@ class _Breakable(InstantNetwork):
     SILENT = "10.0.0.1:80"
 
     def __init__(self) -> None:
-        self.connections: list[Connection] = []
+        self.connections: list[MemoryConnection] = []
 
     def connecting(self, source: Node | None, address: str, target: Node | None) -> float | None:
         return None if address == self.SILENT else 0.0
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: MemoryConnection) -> None:
         self.connections.append(connection)
 
 

@@ -9,9 +9,9 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
 from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.delays.segment_rescue import TimerMoves
-from ortoo.enode.transactions.coordinator import Transactions
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -23,8 +23,8 @@ from tests.contract.one_store import QUEUES, TOPIC, OneStore
 class DeferredStore(OneStore):
     """An open store and the tasks that work on it."""
 
-    delays: Delays = field(init=False)
-    transactions: Transactions = field(init=False)
+    delays: DelayScheduler = field(init=False)
+    transactions: TransactionCoordinator = field(init=False)
     _background: Background | None = None
 
     async def open(self) -> Store:
@@ -32,9 +32,9 @@ class DeferredStore(OneStore):
         await self.halt()
         store = await OneStore.open(self)
         self._background = background = await Background("deferred").__aenter__()
-        self.delays = Delays(store, background, clock=self.clock)
-        self.transactions = Transactions(store, background, CheckSchedule(1_000, 1_000, 3), clock=self.clock)
-        store.engine.housekeeping.rescues[DELAYED_TOPIC_ID] = TimerMoves(store, clock=self.clock).rescue
+        self.delays = DelayScheduler(store, background, clock=self.clock)
+        self.transactions = TransactionCoordinator(store, background, CheckSchedule(1_000, 1_000, 3), clock=self.clock)
+        store.engine.housekeeping.rescues[DELAYED_TOPIC_ID] = SegmentRescue(store, clock=self.clock).rescue
         store.engine.housekeeping.rescues[HALF_TOPIC_ID] = self.transactions.rescue
         background.spawn("delays", self.delays.run())
         background.spawn("transactions", self.transactions.run())
@@ -78,7 +78,7 @@ async def power_cuts(
     operations = list(memory.operations)
     for number in range(points):
         point = begin + (len(operations) - begin) * number // (points - 1)
-        left = MemoryDisk.replayed(operations[:point]).crashed(Randomness(number))
+        left = MemoryDisk.replayed(operations[:point]).after_crash(Randomness(number))
         again = DeferredStore(clock=VirtualClock(one.clock.now_ms() + 60_000), disk=FaultyDisk(left))
         await again.open()
         await again.clock.pass_time(1)

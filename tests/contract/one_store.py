@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.store.store import Appended, Store, StoreSettings, TopicCopy
-from ortoo.testing.disks.disk_image import Fate
+from ortoo.enode.store.store import AppendResult, Store, StoreSettings, TopicCopy
+from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.faulty_disk import FaultyDisk
-from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk
+from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk
 from ortoo.testing.store.model import observe
 from ortoo.testing.store.workload import FOLDER
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -41,9 +41,9 @@ class OneStore:
             await self.store.put_topics([TopicCopy(TOPIC, "orders", QUEUES, 1)])
         return self.store
 
-    async def crash(self, seed: int, fate: Fate = USUAL_FATE) -> Store:
+    async def crash(self, seed: int, fate: CrashOutcome = USUAL_OUTCOME) -> Store:
         """Cut the power, and open the remaining store."""
-        before, self.disk = self.store, FaultyDisk(self.disk.crashed(Randomness(seed), fate))
+        before, self.disk = self.store, FaultyDisk(self.disk.after_crash(Randomness(seed), fate))
         await self.open()
         await before.close()
         return self.store
@@ -53,7 +53,7 @@ class OneStore:
         await self.store.close()
         return await self.open()
 
-    async def append(self, text: bytes, queue_id: int = 0, count: int = 1) -> Appended:
+    async def append(self, text: bytes, queue_id: int = 0, count: int = 1) -> AppendResult:
         """Store a batch."""
         return await self.store.append(TOPIC, queue_id, batch(text, count))
 

@@ -14,18 +14,18 @@ from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.index import survey
-from ortoo.enode.index.survey import Survey
+from ortoo.enode.index.survey import SegmentSurvey
 from ortoo.enode.log import scan
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.checkpoint import CheckpointSlice
+from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery.opening import Recovered
-from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
-from ortoo.enode.state.tables.offsets import Offsets
+from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
+from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.store import checkpoints, engine, housekeeping
 from ortoo.enode.store.checkpoints import CHECKPOINTS_KEPT
 from ortoo.enode.store.housekeeping import Housekeeping
@@ -36,24 +36,24 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 def no_fsync(patch: pytest.MonkeyPatch) -> None:
     """Acknowledge data that were written but not synced."""
 
-    def write(group: Group) -> None:
+    def write(group: FlushGroup) -> None:
         for part in group.parts:
             part.segment.install()
             part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
-    patch.setattr(Group, "write", write)
+    patch.setattr(FlushGroup, "write", write)
 
 
 def fsync_before_the_write(patch: pytest.MonkeyPatch) -> None:
     """Sync, but too early."""
 
-    def write(group: Group) -> None:
+    def write(group: FlushGroup) -> None:
         for part in group.parts:
             part.segment.install()
             part.segment.writer.sync_data()
             part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
-    patch.setattr(Group, "write", write)
+    patch.setattr(FlushGroup, "write", write)
 
 
 def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
@@ -70,7 +70,7 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
     """After a restart, continue with the last batch's offset instead of the one after it."""
-    settle = recovery.settle_ranges
+    settle = recovery.set_queue_ranges
 
     def settled(recovered: Recovered) -> None:
         settle(recovered)
@@ -85,7 +85,7 @@ def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
     """Answer as soon as the frame has its place."""
 
     def wait_flush(appender: Appender, waiter: "asyncio.Future[Any]", answer: object, *, early: bool = False) -> None:
-        appender._groups = appender._groups or deque([Group()])
+        appender._groups = appender._groups or deque([FlushGroup()])
         waiter.set_result(answer)
 
     patch.setattr(Appender, "wait_flush", wait_flush)
@@ -104,7 +104,7 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:
     """Truncate the log at its last durable mark, not at the first bad frame."""
 
-    def find_cut(found: Survey, read: scan.Read, base: int, limit: int) -> int:
+    def find_cut(found: SegmentSurvey, read: scan.Read, base: int, limit: int) -> int:
         return max(base, found.durable_below)
 
     patch.setattr(recovery, "find_cut", find_cut)
@@ -117,25 +117,25 @@ def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
 
 def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:
     """Let a write group report that it is itself already durable."""
-    declare = Group.declare_durable_below
-    patch.setattr(Group, "declare_durable_below", lambda group, position: declare(group, group.end_position))
+    declare = FlushGroup.set_durable_below
+    patch.setattr(FlushGroup, "declare_durable_below", lambda group, position: declare(group, group.end_position))
 
 
 def dedup_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
     """Leave the producers' windows out of checkpoints."""
-    patch.setattr(Windows, "checkpoint", lambda windows: iter(()))
+    patch.setattr(SequenceWindowTable, "checkpoint", lambda windows: iter(()))
 
 
 def offsets_left_out(patch: pytest.MonkeyPatch) -> None:
     """Leave one group's offsets out of checkpoints."""
-    checkpoint = Offsets.checkpoint
+    checkpoint = GroupOffsetTable.checkpoint
 
-    def shorter(offsets: Offsets) -> Iterator[bytes]:
+    def shorter(offsets: GroupOffsetTable) -> Iterator[bytes]:
         whole = checkpoint(offsets)
         next(whole, None)
         yield from whole
 
-    patch.setattr(Offsets, "checkpoint", shorter)
+    patch.setattr(GroupOffsetTable, "checkpoint", shorter)
 
 
 def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
@@ -144,7 +144,7 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
     async def early(keeping: Housekeeping) -> None:
         keeping.checkpoints.begins.extend([keeping.appender.durable_position] * CHECKPOINTS_KEPT)
-        await keeping.retain()
+        await keeping.apply_retention()
         await checkpoint(keeping)
 
     patch.setattr(Housekeeping, "checkpoint", early)
@@ -153,8 +153,8 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
     """Continue the fold from the position of the last slice, although the first slices are older."""
 
-    def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> Slice:
-        return Slice(checkpoint_id, number, total, as_of, as_of, changes)
+    def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> CheckpointSlice:
+        return CheckpointSlice(checkpoint_id, number, total, as_of, as_of, changes)
 
     patch.setattr(checkpoints, "Slice", late)
 
@@ -212,10 +212,10 @@ def gaps_stored(patch: pytest.MonkeyPatch) -> None:
 def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
     """After a crash, fold batches without the state changes that they carry."""
 
-    def fold_messages(fold: Refold, segment: Segment, header: FrameHeader) -> None:
+    def fold_messages(fold: StateRefold, segment: Segment, header: FrameHeader) -> None:
         fold.state.apply_messages(header)
 
-    patch.setattr(Refold, "_fold_messages", fold_messages)
+    patch.setattr(StateRefold, "_fold_messages", fold_messages)
 
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:

@@ -7,14 +7,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PopRules, PopWish
+from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Popped, PopRules, PopRequest
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
-from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.store.store import Store, TopicCopy
-from ortoo.testing.disks.disk_image import Fate
-from ortoo.testing.disks.memory_disk import USUAL_FATE
+from ortoo.testing.disks.disk_image import CrashOutcome
+from ortoo.testing.disks.memory_disk import USUAL_OUTCOME
 from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
@@ -29,7 +29,7 @@ class PopStore:
 
     one: OneStore
     background: Background
-    leasing: Leasing = field(init=False)
+    leasing: PopLeasing = field(init=False)
     rules: PopRules = field(default_factory=lambda: PopRules(attempts_max=3, dead_letter_topic_id=DEAD_LETTERS))
 
     @property
@@ -40,9 +40,9 @@ class PopStore:
     async def open(self) -> None:
         """Open leasing over the store; the dead-letter topic exists."""
         await self.store.put_topics([TopicCopy(DEAD_LETTERS, "%DLQ%billing", 1, 1)])
-        self.leasing = Leasing(self.store, self.one.clock, self.background)
+        self.leasing = PopLeasing(self.store, self.one.clock, self.background)
 
-    async def crash(self, seed: int = 1, fate: Fate = USUAL_FATE) -> None:
+    async def crash(self, seed: int = 1, fate: CrashOutcome = USUAL_OUTCOME) -> None:
         """Cut the power and start again."""
         await self.leasing.lines.close()
         await self.one.crash(seed, fate)
@@ -71,7 +71,7 @@ class PopStore:
         """Pop from all queues."""
         chosen = dataclasses.replace(self.rules, **rules)
         queues = tuple(range(QUEUES))
-        wish = PopWish(TOPIC, GROUP, queues, count, invisible_ms, 1 << 20, wait_ms, "me", attempt_id, chosen)
+        wish = PopRequest(TOPIC, GROUP, queues, count, invisible_ms, 1 << 20, wait_ms, "me", attempt_id, chosen)
         return await self.leasing.pop(wish)
 
     def popping(self, count: int = 32, *, wait_ms: int = 60_000, **rules: Any) -> "asyncio.Task[Popped]":
@@ -82,9 +82,9 @@ class PopStore:
         """Acknowledge all messages; returns the number of refused ones."""
         return len(await self.leasing.settle(TOPIC, GROUP, parts(popped), Finish()))
 
-    async def give_back(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
+    async def nack(self, popped: Popped, delay_ms: int = 0, *, counts: bool = True, error: str = "") -> None:
         """Nack or release all messages."""
-        how = GiveBack((delay_ms,), counts, "me", error, rules=self.rules)
+        how = Redeliver((delay_ms,), counts, "me", error, rules=self.rules)
         await self.leasing.settle(TOPIC, GROUP, parts(popped), how)
 
     async def dead_letters(self) -> list[Message]:

@@ -7,20 +7,20 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Renew, ReplayWish, SendBackWish
+from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Renew, ReplayRequest, RetryRequest
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.enode.changes.kinds import Change
-from ortoo.enode.changes.groups import Mode
+from ortoo.enode.changes.kinds import StateChange
+from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.transactions.coordinator import Transactions
-from ortoo.enode.pops.reading import OpenedBatches
-from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.pops.reading import BatchCache
+from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.lock_table import Granted, LockRequest
+from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import TopicCopy
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -62,7 +62,7 @@ async def reset_offsets(it: PopStore, held: Held) -> None:
 async def take_locks(it: PopStore, held: Held) -> None:
     """Locks of many owners, with the mode that they set."""
     requests = [LockRequest((TOPIC, "lockers", number), f"{LONG}{number}", "session") for number in range(MANY)]
-    with it.store.modes.decided([(TOPIC, "lockers")], Mode.OFFSETS) as (decided, _):
+    with it.store.modes.decide([(TOPIC, "lockers")], GroupMode.OFFSETS) as (decided, _):
         await it.store.locks.take(requests, decided)
 
 
@@ -71,7 +71,7 @@ async def release_locks(it: PopStore, held: Held) -> None:
     await it.store.locks.release([((TOPIC, f"holder {number}", 0), "session") for number in range(MANY)])
 
 
-async def _settle(it: PopStore, held: Held, verdict: Finish | GiveBack | Renew) -> None:
+async def _settle(it: PopStore, held: Held, verdict: Finish | Redeliver | Renew) -> None:
     parts = [LeasePart(0, number, ((offset, 1),)) for number, offset in held]
     await it.leasing.settle(TOPIC, GROUP, parts, verdict)
 
@@ -83,7 +83,7 @@ async def finish_popped(it: PopStore, held: Held) -> None:
 
 async def give_back_popped(it: PopStore, held: Held) -> None:
     """Nacks of many messages, each with its reason."""
-    await _settle(it, held, GiveBack((5_000,), error=LONG, consumer="c", rules=it.rules))
+    await _settle(it, held, Redeliver((5_000,), error=LONG, consumer="c", rules=it.rules))
 
 
 async def renew_popped(it: PopStore, held: Held) -> None:
@@ -91,33 +91,33 @@ async def renew_popped(it: PopStore, held: Held) -> None:
     await _settle(it, held, Renew(60_000))
 
 
-def _sending(it: PopStore) -> SendingBack:
+def _sending(it: PopStore) -> RetryCopies:
     """The component that makes retry copies in the currently open store."""
     store, clock, background = it.store, it.one.clock, it.background
-    transactions = Transactions(store, background, CheckSchedule(1_000, 1_000, 3), clock=clock)
-    intake = Intake(store, Delays(store, background, clock=clock), transactions)
-    return SendingBack(store, OpenedBatches(store), intake, clock, background)
+    transactions = TransactionCoordinator(store, background, CheckSchedule(1_000, 1_000, 3), clock=clock)
+    intake = AppendRouter(store, DelayScheduler(store, background, clock=clock), transactions)
+    return RetryCopies(store, BatchCache(store), intake, clock, background)
 
 
 async def send_back_now(it: PopStore, held: Held) -> None:
     """Retry copies of many messages by offset."""
-    await _sending(it).send_back(SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), False, it.rules))
+    await _sending(it).retry(RetryRequest("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), False, it.rules))
 
 
 async def send_back_later(it: PopStore, held: Held) -> None:
     """Retry copies of many messages, delayed."""
-    wish = SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (86_400_000,), False, it.rules)
-    await _sending(it).send_back(wish)
+    wish = RetryRequest("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (86_400_000,), False, it.rules)
+    await _sending(it).retry(wish)
 
 
 async def park_sent_back(it: PopStore, held: Held) -> None:
     """Many messages parked by offset."""
-    await _sending(it).send_back(SendBackWish("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), True, it.rules))
+    await _sending(it).retry(RetryRequest("puller", TOPIC, 0, tuple(range(MANY)), RETRIES, (0,), True, it.rules))
 
 
 async def replay(it: PopStore, held: Held) -> None:
     """Many dead letters resent, to all queues of a topic."""
-    await _sending(it).replay(ReplayWish(DEAD_LETTERS, "replayer", ((0, MANY),), TOPIC, False))
+    await _sending(it).replay(ReplayRequest(DEAD_LETTERS, "replayer", ((0, MANY),), TOPIC, False))
 
 
 REQUESTS: dict[Request, str] = {
@@ -156,13 +156,13 @@ def test_a_refused_request_stored_none_of_its_changes(request_of_many: Request) 
 def test_changes_accepted_one_by_one_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted store that reserves space change by change keeps parts of a refused request."""
 
-    async def accept(engine: Engine, changes: Sequence[Change], check: object = None) -> "asyncio.Future[None]":
+    async def accept(engine: Engine, changes: Sequence[StateChange], check: object = None) -> "asyncio.Future[None]":
         waiter = asyncio.get_running_loop().create_future()
         waiter.set_result(None)
         for change in changes:
             encoded, waiter = [change.encoded()], asyncio.get_running_loop().create_future()
-            if not engine.appender.fits(engine.appender.changes_room(encoded)):
-                await engine.appender.make_room(engine.appender.changes_room(encoded), is_state=True)
+            if not engine.appender.fits(engine.appender.changes_length(encoded)):
+                await engine.appender.reserve_space(engine.appender.changes_length(encoded), is_state=True)
             engine.appender.append_changes([change], encoded, waiter)
         return waiter
 
@@ -196,7 +196,7 @@ def _refuse(request_of_many: Request) -> None:
             appender = one.store.engine.appender
             memory.capacity_bytes = 0
             left_bytes = ROOM_FOR_SOME_BYTES.get(REQUESTS.get(request_of_many, ""), 500)
-            while one.store.engine.spares._ready or appender.active.limit - appender.appended_position > left_bytes:
+            while one.store.engine.spares._available or appender.active.limit - appender.appended_position > left_bytes:
                 await one.store.offsets.commit(TOPIC, "filler", {0: 1})
             before = list(one.store.engine.state.checkpoint())
             with pytest.raises(Overloaded):
@@ -221,7 +221,7 @@ async def _filled(it: PopStore) -> Held:
     """State that every request can change."""
     await it.store.put_topics([TopicCopy(1000 + number, f"going {number}", 1, 1) for number in range(MANY)])
     holders = [LockRequest((TOPIC, f"holder {number}", 0), LONG, "session") for number in range(MANY)]
-    assert all(isinstance(answer, Granted) for answer in await it.store.locks.take(holders))
+    assert all(isinstance(answer, LockGranted) for answer in await it.store.locks.take(holders))
     for first in range(MANY):  # so that each queue's lock has another generation
         keys = [(TOPIC, f"group {LONG}", number) for number in range(first, MANY)]
         await it.store.locks.fence(keys, lambda _: [])

@@ -5,17 +5,17 @@ from collections.abc import Sequence
 import pytest
 
 from ortoo.common.errors import Conflict, Overloaded
-from ortoo.common.groups.pop import GiveBack, PopWish
-from ortoo.enode.changes.kinds import Change
+from ortoo.common.groups.pop import Redeliver, PopRequest
+from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.pops import PopLeased
-from ortoo.enode.pops.attempts import CALLED_OFF_S
+from ortoo.enode.pops.attempts import CANCELLED_RETENTION_S
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
 
-def wish(request_id: str, attempt_id: str = "a", *, wait_ms: int = 0, call_off: bool = False) -> PopWish:
+def wish(request_id: str, attempt_id: str = "a", *, wait_ms: int = 0, call_off: bool = False) -> PopRequest:
     """One request of an attempt."""
-    return PopWish(
+    return PopRequest(
         TOPIC, GROUP, (0, 1, 2), 32, INVISIBLE_MS, 1 << 20, wait_ms, "me", attempt_id,
         request_id=request_id, call_off=call_off,
     )  # fmt: skip
@@ -45,7 +45,7 @@ def test_a_pop_that_comes_after_it_was_called_off_gets_nothing(called_off: str) 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
         await it.leasing.pop(wish(called_off, call_off=True))
-        await it.one.clock.sleep(CALLED_OFF_S - 1)
+        await it.one.clock.sleep(CANCELLED_RETENTION_S - 1)
         await it.leasing.lines.forget_idle()
         with pytest.raises(Conflict):
             await it.leasing.pop(wish("r1"))
@@ -61,7 +61,7 @@ def test_a_pop_that_waits_when_it_is_called_off_leaves_messages_to_the_next() ->
     """It is woken first, and wakes the next one."""
 
     async def scenario(it: PopStore) -> None:
-        waiting = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
+        waiting = it.background.start_future("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
         await it.one.clock.sleep(1)
         other = it.popping()
         await it.leasing.pop(wish("r1", call_off=True))
@@ -98,7 +98,7 @@ def test_what_was_told_again_is_not_given_back_by_the_first_answer() -> None:
         await it.one.clock.sleep(INVISIBLE_MS / 2000)
         again = await it.leasing.pop(wish("r2"))
         assert (texts(again), list(attempts(again))) == (["a", "b"], [1, 1])
-        await it.leasing.settle(TOPIC, GROUP, parts(first), GiveBack(counts=False))
+        await it.leasing.settle(TOPIC, GROUP, parts(first), Redeliver(counts=False))
         await it.one.clock.sleep(INVISIBLE_MS / 2000 + 1)  # its lease began with its answer
         assert texts(await it.pop()) == []
         await it.restart()
@@ -126,9 +126,9 @@ def test_a_pop_that_waits_hears_at_once_that_it_was_called_off() -> None:
     """Otherwise cancelled pops would take the places of waiting ones."""
 
     async def scenario(it: PopStore) -> None:
-        sibling = it.background.asked("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
+        sibling = it.background.start_future("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
         other = it.popping()
-        waiting = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
+        waiting = it.background.start_future("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
         await it.one.clock.sleep(1)
         begun_s = it.one.clock.monotonic_s()
         await it.leasing.pop(wish("r1", call_off=True))
@@ -169,9 +169,9 @@ def test_what_a_pop_got_of_one_queue_is_given_though_the_next_one_fails(monkeypa
         for queue_id in range(3):
             await it.send("a", queue_id=queue_id)
         await it.pop(1)
-        note, calls = it.store.engine.note, list[PopLeased]()
+        note, calls = it.store.engine.store_without_waiting, list[PopLeased]()
 
-        async def full(changes: Sequence[Change]) -> None:
+        async def full(changes: Sequence[StateChange]) -> None:
             calls.extend(one for one in changes if isinstance(one, PopLeased))
             if len(calls) == 2:
                 raise Overloaded("the log has no room")
@@ -190,8 +190,8 @@ def test_two_requests_of_one_attempt_that_both_got_messages_are_called_off_by_th
     """The messages of one pop are not forgotten for those of the other."""
 
     async def scenario(it: PopStore) -> None:
-        first = it.background.asked("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
-        second = it.background.asked("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
+        first = it.background.start_future("pop", it.leasing.pop(wish("r1", wait_ms=60_000)))
+        second = it.background.start_future("pop", it.leasing.pop(wish("r2", wait_ms=60_000)))
         await it.one.clock.sleep(1)
         await it.send("a")
         assert texts(await first) == ["a"]

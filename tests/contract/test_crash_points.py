@@ -8,22 +8,22 @@ import pytest
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.log.checkpoint import decode_slice
-from ortoo.enode.log.frame import Kind
-from ortoo.testing.disks.disk_image import SyncData, SyncFolder, Write
+from ortoo.enode.log.frame import FrameKind
+from ortoo.testing.disks.disk_image import SyncData, SyncFolder, WriteFile
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.store.crash_points import (
-    FATES,
-    Report,
+    OUTCOMES,
+    CrashReport,
     check_fault,
     check_point,
     enumerate_points,
     images,
     main,
-    quiet,
+    silence_logs,
     record,
 )
-from ortoo.testing.store.damage_points import STARTS, Place, build, check_place, choose
-from ortoo.testing.store.damage_points import Report as DamageReport
+from ortoo.testing.store.damage_points import STARTS, DamagePoint, build_store, check_damage_point, choose_point
+from ortoo.testing.store.damage_points import DamageReport as DamageReport
 from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
 from ortoo.testing.store.log_fold import frames_written
 
@@ -36,28 +36,28 @@ def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:
     report = enumerate_points(2, points_max=100, every=12, variants=2, lives=1, steps=60)
     assert report.points == report.starts == 100
     assert report.torn_tails > 10
-    assert report.second_lives >= 1
+    assert report.restarts_after_crash >= 1
     assert not report.broken
     assert report.messages_checked > 15_000
 
 
 def test_a_crash_at_any_point_of_a_checkpoint_of_several_segments_costs_nothing() -> None:
     """G10: for any part of it that exists, the state is that of a full fold, and the store continues."""
-    segment_bytes, report = 4096, Report()
-    with quiet():
+    segment_bytes, report = 4096, CrashReport()
+    with silence_logs():
         recording = record(5, steps=30, segment_bytes=segment_bytes)
         points: dict[int, list[int]] = {}
         lengths: Counter[int] = Counter()
         for point, operation in enumerate(recording.operations):
             for header, body in frames_written([operation]).values():
-                if header.kind == Kind.CHECKPOINT:
+                if header.kind == FrameKind.CHECKPOINT:
                     checkpoint_id = decode_slice(body).checkpoint_id
                     points.setdefault(checkpoint_id, []).append(point)
                     lengths[checkpoint_id] += header.frame_bytes
         longest, length = lengths.most_common(1)[0]
         assert length > 2 * segment_bytes
         for point, image in images(recording, range(points[longest][0], points[longest][-1] + 5)):
-            check_point(recording, point, image, point % len(FATES), report)
+            check_point(recording, point, image, point % len(OUTCOMES), report)
     assert report.points > 80
     assert report.torn_tails >= 5
 
@@ -82,7 +82,7 @@ def test_a_disk_that_fails_at_any_time_costs_nothing_acknowledged(where: str) ->
 
 def test_a_run_is_repeated_exactly_by_its_seed() -> None:
     """The same seed gives the same operations, so that a point can be reproduced."""
-    with quiet():
+    with silence_logs():
         first, again = record(5, steps=15), record(5, steps=15)
     assert first.operations == again.operations
     assert first.history == again.history
@@ -91,7 +91,7 @@ def test_a_run_is_repeated_exactly_by_its_seed() -> None:
 
 def test_the_workload_is_a_mixed_one() -> None:
     """The recorded run has many queues, offsets, created and deleted topics, retention and refusals."""
-    with quiet():
+    with silence_logs():
         recording = record(1)
     sent = recording.history.sends
     assert len({one.key for one in sent}) >= 40
@@ -100,14 +100,14 @@ def test_the_workload_is_a_mixed_one() -> None:
     assert any(wish.value is None for wishes in recording.history.topics.values() for wish in wishes)
     assert any(begin > 0 for _, begins in recording.history.begins for begin in begins.values())
     kinds = [type(one) for one in recording.operations]
-    assert min(kinds.count(Write), kinds.count(SyncData)) > 100
+    assert min(kinds.count(WriteFile), kinds.count(SyncData)) > 100
     assert kinds.count(SyncFolder) > 20
     assert {header.kind for header, _ in frames_written(recording.operations).values()} == {1, 2, 3, 4}
 
 
 def test_the_image_at_a_point_is_that_of_the_run() -> None:
     """After all operations the image equals the disk of the run."""
-    with quiet():
+    with silence_logs():
         recording = record(2, steps=10)
     for _, image in images(recording, [len(recording.operations)]):
         assert image.used_bytes() > 10_000
@@ -124,10 +124,10 @@ def test_the_command_says_what_it_checked(capsys: pytest.CaptureFixture[str]) ->
 def test_damage_anywhere_is_named_or_refused_and_never_served() -> None:
     """G12: flipped bits, zeroed pages, garbage, cut files in any file, after any kind of stop."""
     report = DamageReport()
-    with quiet():
-        pristine = build(1 << 20, 3)
+    with silence_logs():
+        pristine = build_store(1 << 20, 3)
         for number in range(150):
-            check_place(pristine, choose(pristine, 3, number), number, report)
+            check_damage_point(pristine, choose_point(pristine, 3, number), number, report)
     assert report.places == 150
     assert report.named > 60
     assert report.refused > 0
@@ -142,14 +142,14 @@ def test_a_log_cut_at_any_byte_keeps_everything_before_the_cut(start: str) -> No
     """
     report = DamageReport()
     chance = Randomness(50)
-    with quiet():
-        pristine = build(1 << 20, 4)
+    with silence_logs():
+        pristine = build_store(1 << 20, 4)
         last = max(name for name in pristine.files if name.endswith(".seg"))
         written = pristine.end_position - int(last.split(".")[0])
         for number in range(50):
-            place = Place(last, chance.below(written), "cut file", start)
+            place = DamagePoint(last, chance.below(written), "cut file", start)
             assert place.is_torn_tail(pristine)
-            check_place(pristine, place, number, report)
+            check_damage_point(pristine, place, number, report)
     assert report.places == 50
     assert report.refused == report.batches_lost == 0
     assert report.named == (0 if start == "without caches" else 50)

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.enode.changes.groups import Mode
+from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.store.lock_table import LockRequest
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, PopStore, play, texts
@@ -22,8 +22,8 @@ def test_a_second_mode_is_refused_with_what_to_do() -> None:
         await it.ack(popped)
         await it.crash()
         with pytest.raises(Conflict, match=r"consumes topic orders by pop.*ortoo group mode billing orders --set offs"):
-            await it.store.modes.use(TOPIC, GROUP, Mode.OFFSETS)
-        with it.store.modes.decided([(TOPIC, GROUP), (TOPIC, "other")], Mode.OFFSETS) as (_, refused):
+            await it.store.modes.use(TOPIC, GROUP, GroupMode.OFFSETS)
+        with it.store.modes.decide([(TOPIC, GROUP), (TOPIC, "other")], GroupMode.OFFSETS) as (_, refused):
             assert set(refused) == {(TOPIC, GROUP)}
         with pytest.raises(Conflict, match="in the order of message groups"):
             await it.pop(in_order=True)
@@ -40,16 +40,16 @@ def test_an_operator_changes_the_mode_of_an_idle_group() -> None:
         await it.send("a", "b")
         popped = await it.pop(1)
         with pytest.raises(Conflict, match="have 1 messages and 0 queues of orders"):
-            await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False)
+            await it.leasing.change_mode(TOPIC, GROUP, GroupMode.OFFSETS, force=False)
         await it.ack(popped)
-        assert await it.leasing.change_mode(TOPIC, GROUP, Mode.OFFSETS, force=False) is Mode.POP
+        assert await it.leasing.change_mode(TOPIC, GROUP, GroupMode.OFFSETS, force=False) is GroupMode.POP
         assert it.store.offsets.of(TOPIC, GROUP) == {0: 1, 1: 0, 2: 0}
         with pytest.raises(Conflict):
             await it.pop()
         await it.store.locks.take([LockRequest((TOPIC, GROUP, 0), "c", "s", "")])
         with pytest.raises(Conflict, match="0 messages and 1 queues"):
-            await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=False)
-        await it.leasing.change_mode(TOPIC, GROUP, Mode.UNDECIDED, force=True)
+            await it.leasing.change_mode(TOPIC, GROUP, GroupMode.UNDECIDED, force=False)
+        await it.leasing.change_mode(TOPIC, GROUP, GroupMode.UNDECIDED, force=True)
         await it.crash()
         assert texts(await it.pop()) == ["b"]
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.testing.disks.disk_image import KEEP_NOTHING
+from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 
@@ -20,7 +20,7 @@ async def test_committed_offsets_survive_stops_and_power_cuts() -> None:
         await one.store.offsets.commit(TOPIC, group, offsets)
         expected[group].update(offsets)
         if number % 5 == 4:
-            store = await (one.crash(number, KEEP_NOTHING) if number % 2 else one.restart())
+            store = await (one.crash(number, LOSE_UNSYNCED) if number % 2 else one.restart())
             assert {name: store.offsets.of(TOPIC, name) for name in "ab"} == expected
     await one.store.close()
 
@@ -35,7 +35,7 @@ async def test_offsets_survive_the_deletion_of_the_segments_they_were_written_in
         if number % 10 == 0:
             await one.clock.pass_time(3)
     assert store.describe().log_begin_position > 0
-    store = await one.crash(1, KEEP_NOTHING)
+    store = await one.crash(1, LOSE_UNSYNCED)
     assert store.offsets.of(TOPIC, "early") == {0: 3, 1: 4}
     with pytest.raises(Fenced):
         await store.offsets.commit(TOPIC, "early", {0: 9}, 6)

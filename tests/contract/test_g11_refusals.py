@@ -5,7 +5,7 @@ import errno
 from ortoo.common.errors import NotFound, Overloaded, Unavailable
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import FATES
+from ortoo.testing.store.crash_points import OUTCOMES
 from tests.contract.one_store import QUEUES, TOPIC, OneStore, batch, refusal
 
 
@@ -36,7 +36,7 @@ async def test_a_refused_batch_is_never_found() -> None:
 
 async def test_a_lost_answer_is_resolved_by_sending_again() -> None:
     """G11: if the disk fails in between, the outcome is unknown, and a retry with an idempotence id stores one."""
-    for variant, fate in enumerate(FATES):
+    for variant, fate in enumerate(OUTCOMES):
         one = OneStore()
         store = await one.open()
         await store.append(TOPIC, 0, batch(b"first", 2, producer_id=9))

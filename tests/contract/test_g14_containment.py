@@ -16,9 +16,9 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.handle_seal import HandleSeals, opened
+from ortoo.common.groups.handle_seal import HandleSeals, open_handle
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
@@ -30,14 +30,14 @@ YEARS_MS = 10 * 365 * 86_400_000
 ENTRIES = 40
 """Number of acknowledgements that are sent to the enode together."""
 NO_PROTO = b"\xff\xff\xff\xff"
-Act = Callable[[Cluster], Awaitable[None]]
+Act = Callable[[InProcessCluster], Awaitable[None]]
 
 
-async def far_delay_with_an_id(cluster: Cluster) -> None:
+async def far_delay_with_an_id(cluster: InProcessCluster) -> None:
     """A message with an application's id that is delayed by ten years."""
     message = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + YEARS_MS)
     message.properties["DEDUP_ID"] = "chosen"
-    stub = ProducerServiceStub(cluster.channels.to(cluster.address))
+    stub = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await stub.Publish(producer_pb2.PublishRequest(topic="t", messages=[message]))
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
@@ -46,7 +46,7 @@ async def far_delay_with_an_id(cluster: Cluster) -> None:
 def malformed(role: str, method: str) -> Act:
     """Bytes on a stream that are not a message."""
 
-    async def act(cluster: Cluster) -> None:
+    async def act(cluster: InProcessCluster) -> None:
         async with grpc.aio.insecure_channel(cluster.address_of(role)) as channel:
             open_call: Any = channel.stream_stream(method)
             call: Any = open_call(iter([NO_PROTO]), metadata=METADATA)
@@ -59,9 +59,9 @@ def malformed(role: str, method: str) -> Act:
     return act
 
 
-async def topic_taken_away_from_a_push_session(cluster: Cluster) -> None:
+async def topic_taken_away_from_a_push_session(cluster: InProcessCluster) -> None:
     """The topic of an open session is deleted and created again while messages are pushed."""
-    channel = cluster.channels.to(cluster.address)
+    channel = cluster.channels.channel_to(cluster.address)
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("short", queue_count=2)
         call: Any = ConsumerServiceStub(channel).Push()
@@ -75,9 +75,9 @@ async def topic_taken_away_from_a_push_session(cluster: Cluster) -> None:
         call.cancel()
 
 
-async def two_incarnations_on_one_stream(cluster: Cluster) -> None:
+async def two_incarnations_on_one_stream(cluster: InProcessCluster) -> None:
     """An Attach call that changes its identity."""
-    stub = EnodeServiceStub(cluster.channels.to(cluster.address_of("enode-0")))
+    stub = EnodeServiceStub(cluster.channels.channel_to(cluster.address_of("enode-0")))
     call: Any = stub.Attach(iter([enode_pb2.AttachRequest(incarnation=one) for one in ("a", "b")]))
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         while await call.read() is not grpc.aio.EOF:
@@ -85,9 +85,9 @@ async def two_incarnations_on_one_stream(cluster: Cluster) -> None:
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
-async def an_append_of_garbage(cluster: Cluster) -> None:
+async def an_append_of_garbage(cluster: InProcessCluster) -> None:
     """Batches with wrong envelopes, and a valid one for a queue that does not exist."""
-    stub = EnodeServiceStub(cluster.channels.to(cluster.address_of("enode-0")))
+    stub = EnodeServiceStub(cluster.channels.channel_to(cluster.address_of("enode-0")))
     batch = record_pb2.SealedBatch()
     requests = [enode_pb2.AppendRequest(request_id=n, topic_id=1, queue_id=n, batch=batch) for n in range(5)]
     answers = [answer async for answer in stub.Append(iter(requests))]
@@ -152,16 +152,16 @@ def entries(handles: list[str]) -> s.AckMessageRequest:
 
 def forged(handle: ReceiptHandle, seals: HandleSeals) -> Iterator[str]:
     """Handles with the cluster's seal that name impossible objects."""
-    yield replace(handle, queue_id=999).text(seals)
-    yield replace(handle, first_offset=-5).text(seals)
-    yield replace(handle, topic_id=12345).text(seals)
-    yield replace(handle, enode="nowhere").text(seals)
+    yield replace(handle, queue_id=999).encoded(seals)
+    yield replace(handle, first_offset=-5).encoded(seals)
+    yield replace(handle, topic_id=12345).encoded(seals)
+    yield replace(handle, enode="nowhere").encoded(seals)
 
 
 def without_utf8(handle: ReceiptHandle, seals: HandleSeals) -> str:
     """A handle whose enode's name is not a text, with a valid seal."""
-    content = opened(seals, b"ortoo receipt", handle.text(seals), Invalid("it is none"))
-    return seals.text(b"ortoo receipt", content.replace(handle.enode.encode(), b"\xff" * len(handle.enode)))
+    content = open_handle(seals, b"ortoo receipt", handle.encoded(seals), Invalid("it is none"))
+    return seals.encode(b"ortoo receipt", content.replace(handle.enode.encode(), b"\xff" * len(handle.enode)))
 
 
 async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ async def test_one_forged_handle_refuses_nobody_elses(tmp_path: Path) -> None:
         async with connect(cluster.address) as mq, mq.producer("t") as producer:
             for number in range(ENTRIES):
                 await producer.send(Message(b"%d" % number))
-        stub = MessagingServiceStub(cluster.channels.to(cluster.address))
+        stub = MessagingServiceStub(cluster.channels.channel_to(cluster.address))
         handles = [handle async for handle in popped_handles(stub, ENTRIES)]
         seals = await cluster.seals()
         first = read_receipt(handles[0], seals)

@@ -73,7 +73,7 @@ async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -
     before = await held(one)
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(news(OWN, 5, (TOPIC, "orders")))
-    assert not copies.lacks(TOPIC)
+    assert not copies.is_missing(TOPIC)
     for message in said:
         await copies.apply(message)
         await one.crash(1)
@@ -82,10 +82,10 @@ async def test_what_is_absent_ends_nothing(said: list[pb.WatchRoutesResponse]) -
     copies.watching.set()
     deleted = bool(said[-1].deleted_topic_ids)
     if said[-1].directory_id:
-        assert (TOPIC in [copy.topic_id for copy in await copies.unknown()]) is not deleted
+        assert (TOPIC in [copy.topic_id for copy in await copies.unknown_topics()]) is not deleted
     await copies.apply(news(said[-1].directory_id, 2_000, (TOPIC, "orders"), snapshot=False))
-    assert not copies.lacks(TOPIC, QUEUES - 1)
-    assert TOPIC not in [copy.topic_id for copy in await copies.unknown()]
+    assert not copies.is_missing(TOPIC, QUEUES - 1)
+    assert TOPIC not in [copy.topic_id for copy in await copies.unknown_topics()]
     assert await held(one) == before
     await one.store.close()
 
@@ -109,11 +109,11 @@ async def test_queues_that_an_older_directory_does_not_know_are_offered(director
     copies = TopicCopies(one.store, ENODE)
     await copies.apply(older)
     copies.watching.set()
-    assert copies.lacks(TOPIC, 1)
-    assert [(copy.topic_id, copy.queue_count) for copy in await copies.unknown()] == [(TOPIC, QUEUES)]
+    assert copies.is_missing(TOPIC, 1)
+    assert [(copy.topic_id, copy.queue_count) for copy in await copies.unknown_topics()] == [(TOPIC, QUEUES)]
     await copies.apply(news(directory_id, 2_000, (TOPIC, "orders"), snapshot=False))
-    assert not copies.lacks(TOPIC, 1)
-    assert await copies.unknown() == []
+    assert not copies.is_missing(TOPIC, 1)
+    assert await copies.unknown_topics() == []
     await one.store.close()
 
 
@@ -125,7 +125,7 @@ async def test_what_the_directory_does_not_know_takes_no_messages(message: pb.Wa
     await copies.apply(message)
     copies.watching.set()
     with pytest.raises(NotFound):
-        await copies.arrival(TOPIC)
+        await copies.wait_for(TOPIC)
     await one.store.close()
 
 
@@ -140,7 +140,7 @@ async def test_a_due_deletion_is_obeyed_by_id(directory_id: str) -> None:
     await copies.apply(news(directory_id, 7, due_topic_ids=[TOPIC], snapshot=False))
     assert one.store.topic(TOPIC) is None
     assert one.store.topics() == []
-    assert copies.lacks(TOPIC)
+    assert copies.is_missing(TOPIC)
     assert list(one.store.engine.state.offsets.checkpoint()) == []
     await one.store.close()
 

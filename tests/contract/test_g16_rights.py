@@ -16,10 +16,10 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
-from ortoo.snode.policy.required_permissions import NEEDS, needs_of
-from ortoo.snode.policy.access_rules import AccessRules, access_rules_of
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
+from ortoo.snode.policy.access_rules import AccessRules, parse_access_rules
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import (
     admin_pb2,
     consumer_pb2,
@@ -95,20 +95,20 @@ def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
     if name == "Admin/ChangeLogLevel":
         return [rocketmq_admin.ChangeLogLevelRequest(level=99)]  # type: ignore[arg-type]  # an invalid level
     request = made()
-    if any(need.name for need in needs_of(name, filled(made(), topic_id), {topic_id: "t"}.__getitem__)):
+    if any(need.name for need in required_permissions(name, filled(made(), topic_id), {topic_id: "t"}.__getitem__)):
         request = filled(request, topic_id)
     return [request]
 
 
 def filled(message: Any, topic_id: int) -> Any:
     """A message whose fields of known names contain topic `t`, group `g`, and their objects."""
-    handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).text(HandleSeals())
+    handle = Handle(HandleKind.DELAYED, "enode-0", topic_id, 0, 1, 1).encoded(HandleSeals())
     texts = {
         "topic": "t", "group": "g", "name": "g" if "Group" in message.DESCRIPTOR.name else "t", "producer_group": "g",
         "client_id": "c",
         "recall_handle": f"{handle}.bQ==" if message.DESCRIPTOR.file.package.startswith("apache") else handle,
-        "transaction_id": Handle(HandleKind.TRANSACTION, "enode-0", topic_id, 0, 1, 0).text(HandleSeals()),
-        "receipt_handle": ReceiptHandle("enode-0", "g", topic_id, 0, 1, 0, 1).text(HandleSeals()),
+        "transaction_id": Handle(HandleKind.TRANSACTION, "enode-0", topic_id, 0, 1, 0).encoded(HandleSeals()),
+        "receipt_handle": ReceiptHandle("enode-0", "g", topic_id, 0, 1, 0, 1).encoded(HandleSeals()),
     }  # fmt: skip
     if isinstance(message, topic_pb2.Queue):
         message.CopyFrom(topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0))
@@ -130,7 +130,7 @@ def filled(message: Any, topic_id: int) -> Any:
 
 
 async def is_refused(
-    cluster: Cluster, method: MethodDescriptor, requests: list[Message], headers: Any, timeout_s: float
+    cluster: InProcessCluster, method: MethodDescriptor, requests: list[Message], headers: Any, timeout_s: float
 ) -> bool:
     """Call a method; whether access control refuses it."""
     ended = asyncio.Event()
@@ -144,7 +144,7 @@ async def is_refused(
     streams = ("stream" if method.client_streaming else "unary", "stream" if method.server_streaming else "unary")
     kind = "_".join(streams)
     path = f"/{method.containing_service.full_name}/{method.name}"
-    make = getattr(cluster.channels.to(cluster.address), kind)
+    make = getattr(cluster.channels.channel_to(cluster.address), kind)
     answer = GetMessageClass(method.output_type)
     call = make(path, request_serializer=type(requests[0]).SerializeToString, response_deserializer=answer.FromString)
     sent = given() if method.client_streaming else requests[0]
@@ -165,20 +165,20 @@ async def is_refused(
 def may(rules: AccessRules, user: str, name: str, requests: list[Message], topic_id: int) -> bool:
     """The expected result by the table."""
     known = rules.users[user]
-    needs = [need for request in requests for need in needs_of(name, request, {topic_id: "t"}.__getitem__)]
+    needs = [need for request in requests for need in required_permissions(name, request, {topic_id: "t"}.__getitem__)]
     return user != "disabled" and all(known.allows(need) for need in needs)
 
 
 def test_every_method_of_the_snode_has_a_row() -> None:
     """G16: no row is of a removed method, and a new method without a row fails here."""
-    assert NEEDS.keys() == METHODS.keys()
+    assert REQUIRED_PERMISSIONS.keys() == METHODS.keys()
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
     """G16: calls without a signature, with a wrong one, of disabled users, and with no, other or partial rights."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
-    rules = access_rules_of(RULES)
+    rules = parse_access_rules(RULES)
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(300):
         for user in USERS:
             about = namesrv_pb2.User(access_key=user, enabled=user != "disabled")

@@ -4,9 +4,9 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import (
-    BEHIND_S,
-    FAREWELL_S,
-    LOOK_INTERVAL_S,
+    SLOW_READER_S,
+    EVICTION_GRACE_S,
+    CHECK_INTERVAL_S,
     RESIDENT_PERCENT,
     SENDERS_PERCENT,
     MemoryBudget,
@@ -55,11 +55,11 @@ async def test_those_who_do_not_read_give_way_the_largest_first() -> None:
     owner("small", 1 * MIB)
     owner("large", 4 * MIB)
     reader = owner("reader", 4 * MIB)
-    clock.advance(BEHIND_S)
-    reader.moved()
+    clock.advance(SLOW_READER_S)
+    reader.on_progress()
     budget.share("push sessions").draw(2 * MIB)
     assert gone == ["large", "small"]
-    clock.advance(BEHIND_S / 2)
+    clock.advance(SLOW_READER_S / 2)
     asker = budget.share("push sessions")
     asker.draw(2 * MIB)
     with pytest.raises(Overloaded):
@@ -72,16 +72,16 @@ async def test_who_waits_for_others_is_not_behind() -> None:
     clock = VirtualClock()
     budget, gone = budget_of(10 * MIB, clock), list[str]()
     waiting = budget.share("push sessions", gone.append)
-    waiting.fix(MIB)
-    held = waiting.ask(8 * MIB)
+    waiting.draw_fixed(MIB)
+    held = waiting.reserve(8 * MIB)
     clock.advance(60.0)
     with pytest.raises(Overloaded):
         budget.share("tails").draw(2 * MIB)
     assert not gone
-    held.becomes(0)
+    held.resize(0)
     assert budget.used_bytes == MIB
     waiting.close()
-    held.becomes(5 * MIB)
+    held.resize(5 * MIB)
     assert budget.used_bytes == 0, "bytes that a closed share frees later must not count"
 
 
@@ -99,9 +99,9 @@ async def test_who_does_not_go_when_told_is_ended() -> None:
     clock = VirtualClock()
     budget, said = budget_of(10 * MIB, clock), list[str]()
     deaf = budget.share("Push", lambda reason: said.append("told"))
-    deaf.on_deaf = lambda: said.append("ended")
+    deaf.on_unresponsive = lambda: said.append("ended")
     deaf.draw(10 * MIB)
-    for wait_s in (BEHIND_S, FAREWELL_S / 2, FAREWELL_S / 2, LOOK_INTERVAL_S):
+    for wait_s in (SLOW_READER_S, EVICTION_GRACE_S / 2, EVICTION_GRACE_S / 2, CHECK_INTERVAL_S):
         clock.advance(wait_s)
         with pytest.raises(Overloaded):
             budget.share("Push").draw(MIB)

@@ -76,7 +76,7 @@ async def inner_ports(folder: Path, authority: Authority) -> AsyncIterator[list[
     ):
         member = await leading(cluster, members)
         ports = ["namesrv-0", "enode-0"]
-        yield [*map(cluster.address_of, ports), member.address, member.member_address]
+        yield [*map(cluster.address_of, ports), member.address, member.replica_address]
 
 
 def reached(address: str, authority: Authority, of: Certificate) -> grpc.aio.Channel:

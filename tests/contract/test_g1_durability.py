@@ -4,8 +4,8 @@ import pytest
 
 from ortoo.common.errors import Unavailable
 from ortoo.enode.store.store import FlushMode
-from ortoo.testing.disks.disk_image import KEEP_NOTHING
-from ortoo.testing.store.crash_points import FATES
+from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
+from ortoo.testing.store.crash_points import OUTCOMES
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 
 
@@ -18,7 +18,7 @@ async def test_what_was_acknowledged_is_there_after_every_power_cut() -> None:
         text = b"%d " % number * 150
         expected.append(((await one.append(text)).first_offset, text))
         if number % 6 == 0:
-            await one.crash(number, FATES[number // 6 % len(FATES)])
+            await one.crash(number, OUTCOMES[number // 6 % len(OUTCOMES)])
             assert await one.texts() == expected
     await one.store.close()
 
@@ -34,7 +34,7 @@ async def test_an_answer_waits_for_the_disk() -> None:
     with pytest.raises(Unavailable):
         await one.append(b"later")
     assert not store.describe().writable
-    await one.crash(1, KEEP_NOTHING)
+    await one.crash(1, LOSE_UNSYNCED)
     assert await one.texts() == [(0, b"kept")]
     assert (await one.append(b"next")).first_offset == 1
     await one.store.close()
@@ -52,7 +52,7 @@ def test_mode_async_loses_a_suffix_of_one_interval_at_most(seed: int) -> None:
             sent.append((number, b"%d " % number * 100))
             await store.append(TOPIC, 0, batch(sent[-1][1]), flush_mode=FlushMode.ASYNC)
             await one.clock.sleep(0.05)
-        await one.crash(seed, FATES[seed % len(FATES)])
+        await one.crash(seed, OUTCOMES[seed % len(OUTCOMES)])
         left = await one.texts()
         assert left == sent[: len(left)]
         assert len(left) >= len(sent) - SETTINGS.flush_interval_ms / 50 - 1
@@ -71,6 +71,6 @@ async def test_mode_async_says_so_and_shows_nothing_that_a_crash_takes_back() ->
     synced = await store.append(TOPIC, 1, batch(b"careful"), flush_mode=FlushMode.SYNC)
     assert synced.flush_mode is FlushMode.SYNC
     assert await one.texts() == [(0, b"quick")]
-    await one.crash(3, KEEP_NOTHING)
+    await one.crash(3, LOSE_UNSYNCED)
     assert await one.texts() == [(0, b"quick")]
     await one.store.close()

@@ -48,7 +48,7 @@ def test_a_poisoned_message_gives_way_when_it_is_parked() -> None:
             popped = await it.pop(1, in_order=True, wait_ms=1)
             seen += texts(popped)
             if texts(popped) == ["poison"]:
-                await it.give_back(popped)
+                await it.nack(popped)
             else:
                 await it.ack(popped)
         assert seen == ["poison", "poison", "poison", "a2", "b1"]

@@ -10,8 +10,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.kinds import Change
-from ortoo.enode.delays.segment_rescue import TimerMoves
+from ortoo.enode.changes.kinds import StateChange
+from ortoo.enode.delays.segment_rescue import SegmentRescue
 from ortoo.enode.log.settings import FlushMode
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
@@ -54,7 +54,7 @@ async def test_none_is_early_lost_or_twice_whatever_the_power_does(seed: int) ->
     seen = await one.visible()
     assert sorted(body for body, _ in seen) == sorted(set(due) - recalled)
     assert all(due[body] <= stored_at_ms for body, stored_at_ms in seen)
-    assert one.store.timers.live == 0
+    assert one.store.timers.live_count == 0
     await one.halt()
     await one.store.close()
 
@@ -141,7 +141,7 @@ class SlowStore:
                 raise self.read_error
             return await read(system_topic_id, place, bytes_max=bytes_max)
 
-        async def slow_change(*changes: Change) -> None:
+        async def slow_change(*changes: StateChange) -> None:
             await self.changing.wait()
             if self.change_error is not None:
                 raise self.change_error
@@ -161,7 +161,7 @@ async def test_what_comes_due_while_it_is_recalled_is_delivered_if_the_recall_is
     await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
     await one.clock.pass_time(4)
     async with Background("test") as background:
-        recalling = background.asked("recall", one.delays.recall(TOPIC, 0, at_ms))
+        recalling = background.start_future("recall", one.delays.recall(TOPIC, 0, at_ms))
         await one.clock.pass_time(0.5)
         with pytest.raises(Unavailable):
             await one.delays.recall(TOPIC, 0, at_ms)
@@ -189,7 +189,7 @@ async def test_what_is_recalled_while_it_is_read_is_not_delivered_unless_the_rec
     await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
     await one.clock.pass_time(4)
     async with Background("test") as background:
-        recalling = background.asked("recall", one.delays.recall(TOPIC, 0, at_ms))
+        recalling = background.start_future("recall", one.delays.recall(TOPIC, 0, at_ms))
         await one.clock.pass_time(0.5)
         slow.reading.set()
         await one.clock.pass_time(0.1)
@@ -213,18 +213,18 @@ async def test_a_deletion_that_is_refused_costs_no_delayed_message() -> None:
     at_ms = one.clock.now_ms() + 2_000
     await one.delays.append(TOPIC, 0, encode([Message(b"a", deliver_at_ms=at_ms)], now_ms=1))
     await one.delays.append(TOPIC, 0, encode([Message(b"b", deliver_at_ms=at_ms + DAY_MS)], now_ms=1))
-    one.store._topics_going.add(TOPIC)  # as while disk space is reserved
+    one.store._deleting_topic_ids.add(TOPIC)  # as while disk space is reserved
     await one.clock.pass_time(3)
     with pytest.raises(NotFound):
-        await TimerMoves(one.store, clock=one.clock).rescue(2)
-    assert one.store.timers.live == 2
-    one.store._topics_going.clear()
+        await SegmentRescue(one.store, clock=one.clock).rescue(2)
+    assert one.store.timers.live_count == 2
+    one.store._deleting_topic_ids.clear()
     await one.clock.pass_time(1)
     assert [body for body, _ in await one.visible()] == [b"a"]
-    assert await TimerMoves(one.store, clock=one.clock).rescue(2)
+    assert await SegmentRescue(one.store, clock=one.clock).rescue(2)
     await one.store.delete_topics([TOPIC])
     one.clock.advance(DAY_MS / 1000)
     await one.clock.pass_time(2)
-    assert one.store.timers.live == 0
+    assert one.store.timers.live_count == 0
     await one.halt()
     await one.store.close()

@@ -10,7 +10,7 @@ from ortoo.common.errors import Conflict, NotFound, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import Source, Verdict
+from ortoo.enode.changes.halves import VerdictOrigin, HalfVerdict
 from ortoo.enode.transactions.checks import DueCheck
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
@@ -22,7 +22,7 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
     chance, one = Randomness(seed), DeferredStore()
     await one.open()
     numbers: dict[bytes, int] = {}
-    verdicts: dict[bytes, Verdict] = {}
+    verdicts: dict[bytes, HalfVerdict] = {}
     for step in range(60):
         action, body = chance.below(8), b"%d" % step
         if action < 4:
@@ -32,24 +32,24 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
             numbers[body] = half.number
         elif action < 6 and numbers:
             body = sorted(numbers)[chance.below(len(numbers))]
-            verdict = Verdict(1 + chance.below(2))
+            verdict = HalfVerdict(1 + chance.below(2))
             if verdicts.setdefault(body, verdict) == verdict:
-                await one.transactions.end(TOPIC, numbers[body], verdict, Source.PRODUCER)
+                await one.transactions.end(TOPIC, numbers[body], verdict, VerdictOrigin.PRODUCER)
             else:
                 with pytest.raises(Conflict):
-                    await one.transactions.end(TOPIC, numbers[body], verdict, Source.OPERATOR)
+                    await one.transactions.end(TOPIC, numbers[body], verdict, VerdictOrigin.OPERATOR)
         elif action == 6:
             await one.crash(seed * 1000 + step)
         else:
             await one.clock.pass_time(chance.below(1_500) / 1000)
     await one.crash(seed)
     await one.clock.pass_time(20)
-    committed = {body for body, verdict in verdicts.items() if verdict is Verdict.COMMITTED}
+    committed = {body for body, verdict in verdicts.items() if verdict is HalfVerdict.COMMITTED}
     assert sorted(body for body, _ in await one.visible()) == sorted(committed)
-    assert {half.number for half in one.store.halves.listed(parked_only=True)} == {
+    assert {half.number for half in one.store.halves.select(parked_only=True)} == {
         numbers[body] for body in numbers.keys() - verdicts.keys()
     }
-    assert len(one.store.halves.listed()) == len(numbers) - len(verdicts)
+    assert len(one.store.halves.select()) == len(numbers) - len(verdicts)
     await one.halt()
     await one.store.close()
 
@@ -61,23 +61,23 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
     half = await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group="p")
     asked: list[DueCheck] = []
     for seconds, count in ((0.9, 0), (0.2, 1), (1.0, 2), (2.0, 3), (4.0, 3)):
-        one.transactions.watchers.add({"p"}, asked.append)
+        one.transactions.listeners.add({"p"}, asked.append)
         await one.clock.pass_time(seconds)
         assert len(asked) == count
         await one.crash(count)
     assert [it.half.checks for it in asked] == [1, 2, 3]
-    assert [it.number for it in one.store.halves.listed(parked_only=True)] == [half.number]
-    one.transactions.watchers.add({"p"}, asked.append)
+    assert [it.number for it in one.store.halves.select(parked_only=True)] == [half.number]
+    one.transactions.listeners.add({"p"}, asked.append)
     await one.clock.pass_time(60)
     assert len(asked) == 3
     await one.transactions.resume(TOPIC, half.number)
     await one.clock.pass_time(0.1)
     assert len(asked) == 4
-    await one.transactions.end(TOPIC, half.number, Verdict.ROLLED_BACK, Source.CHECK)
+    await one.transactions.end(TOPIC, half.number, HalfVerdict.ROLLED_BACK, VerdictOrigin.CHECK)
     await one.clock.pass_time(60)
     assert len(asked) == 4
     with pytest.raises(NotFound):
-        await one.transactions.end(TOPIC, half.number + 1, Verdict.ROLLED_BACK, Source.CHECK)
+        await one.transactions.end(TOPIC, half.number + 1, HalfVerdict.ROLLED_BACK, VerdictOrigin.CHECK)
     await one.halt()
     await one.store.close()
 
@@ -94,7 +94,7 @@ async def test_a_key_that_somebody_else_chose_too_begins_nothing_and_says_so() -
         with pytest.raises(Conflict) as refused:
             await one.transactions.begin(TOPIC, queue_id, messages, producer_group=group, key=1)
         assert refused.value.field == "key"
-    assert one.store.halves.listed() == [half]
+    assert one.store.halves.select() == [half]
     await one.halt()
     await one.store.close()
 
@@ -109,8 +109,8 @@ async def begin_and_end(one: DeferredStore, said: Callable[[str, bytes], None]) 
         said("begun", body)
         if number % 3:
             said("ending", body)
-            verdict = Verdict(number % 3)
-            await one.transactions.end(TOPIC, half.number, verdict, Source.PRODUCER)
+            verdict = HalfVerdict(number % 3)
+            await one.transactions.end(TOPIC, half.number, verdict, VerdictOrigin.PRODUCER)
             said(verdict.name, body)
 
 
@@ -118,14 +118,14 @@ async def test_a_commit_and_its_messages_cannot_be_torn_apart() -> None:
     """G7: after a power cut at any disk operation, a commit has all messages or none, and is not open as well."""
     async for said, seen, one in power_cuts(begin_and_end, points=80):
         assert set(seen.values()) <= {2}
-        still_open = {b"%d" % (half.number // 2) for half in one.store.halves.listed()}
+        still_open = {b"%d" % (half.number // 2) for half in one.store.halves.select()}
         assert not still_open & seen.keys()
         for what, body in said:
-            if what == Verdict.COMMITTED.name:
+            if what == HalfVerdict.COMMITTED.name:
                 assert body in seen
-            elif what == Verdict.ROLLED_BACK.name or (what == "begun" and ("ending", body) not in said):
+            elif what == HalfVerdict.ROLLED_BACK.name or (what == "begun" and ("ending", body) not in said):
                 assert body not in seen
-        ended = {body for what, body in said if what in Verdict.__members__}
+        ended = {body for what, body in said if what in HalfVerdict.__members__}
         unsure = {body for what, body in said if what == "ending"} - ended
         begun = {body for what, body in said if what == "begun"}
         assert begun - ended - unsure <= still_open
@@ -148,7 +148,7 @@ async def test_who_gave_up_waiting_for_a_key_begins_nothing(monkeypatch: pytest.
     async with Background("test") as background:
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", refused)
-            first = background.asked("first", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
+            first = background.start_future("first", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
             await storing.wait()
             second = background.spawn("second", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
             await one.clock.pass_time(0.1)

@@ -61,7 +61,7 @@ def test_a_message_given_back_without_delay_goes_to_one_who_waits_at_once() -> N
         popped = await it.pop()
         waiting = it.popping()
         await it.one.clock.sleep(1)
-        await it.give_back(popped)
+        await it.nack(popped)
         assert texts(await waiting) == ["a"]
         assert it.one.clock.monotonic_s() < 1.1
 
@@ -73,7 +73,7 @@ def test_a_message_given_back_with_a_delay_comes_after_it_also_over_a_restart() 
 
     async def scenario(it: PopStore) -> None:
         await it.send("a")
-        await it.give_back(await it.pop(), 30_000)
+        await it.nack(await it.pop(), 30_000)
         await it.restart()
         assert texts(await it.pop(wait_ms=29_000)) == []
         assert list(attempts(await it.pop(wait_ms=2_000))) == [2]
@@ -195,8 +195,8 @@ def test_messages_that_retention_took_are_passed_over() -> None:
         await it.store.engine.housekeeping.checkpoint()
         await it.store.engine.housekeeping.checkpoint()
         keeping = it.store.engine.housekeeping
-        keeping.retain_as(dataclasses.replace(keeping.settings, retention_bytes=1))
-        await keeping.retain()
+        keeping.use_retention_settings(dataclasses.replace(keeping.settings, retention_bytes=1))
+        await keeping.apply_retention()
         begin = it.store.queue_range(TOPIC, 0).begin_offset
         assert begin > 1
         assert (await it.pop(1)).batches[0].offsets == (begin,)

@@ -6,15 +6,15 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.common.groups.pop import ReplayWish
+from ortoo.common.groups.pop import ReplayRequest
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.pops.parking import RETRY_DELAY_MS, DeadLetter
-from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.pops.parking import RETRY_DELAY_MS, ParkedMessage
+from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.testing.time.virtual_clock import EPOCH_MS
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
@@ -33,7 +33,7 @@ def test_the_last_failed_attempt_parks_the_message_with_everything_one_asks() ->
         for number in range(3):
             popped = await it.pop()
             assert texts(popped) == ["a"]
-            await it.give_back(popped, error=f"boom {number}")
+            await it.nack(popped, error=f"boom {number}")
         assert texts(await it.pop(wait_ms=60_000)) == []
         [letter] = await it.dead_letters()
         assert (letter.body, letter.tag, tuple(letter.keys), letter.properties["k"]) == (b"a", "tag", ("key",), "v")
@@ -64,7 +64,7 @@ def test_a_plain_message_is_parked_with_no_more_than_it_has() -> None:
     async def scenario(it: PopStore) -> None:
         await it.send("a")
         it.rules = replace(it.rules, attempts_max=1)
-        await it.give_back(await it.pop())
+        await it.nack(await it.pop())
         [letter] = await it.dead_letters()
         absent = {"DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS"}
         assert absent.isdisjoint(letter.properties)
@@ -96,15 +96,15 @@ def test_whatever_a_message_holds_and_its_consumer_says_it_is_parked(sent: Messa
     async def scenario(it: PopStore) -> None:
         await it.store.append(TOPIC, 0, encode([sent], now_ms=1))
         for _ in range(3):
-            await it.give_back(await it.pop(), error="boom:\n\tat line 2\x7f" + "\u00e9" * 5_000)
+            await it.nack(await it.pop(), error="boom:\n\tat line 2\x7f" + "\u00e9" * 5_000)
         [letter] = await it.dead_letters()
         told = letter.properties
         assert (told["DLQ_REASON"], told["DLQ_ERROR"]) == ("attempts", "boom:  at line 2 " + "\u00e9" * 1_007)
         assert (letter.body, letter.tag, letter.keys) == (sent.body, sent.tag, sent.keys)
         assert {name: told[name] for name in sent.properties} == sent.properties
-        intake = Intake(it.store, Delays(it.store, it.background, clock=it.one.clock), None)  # type: ignore[arg-type]
-        sending = SendingBack(it.store, it.leasing.opened, intake, it.one.clock, it.background)
-        assert await sending.replay(ReplayWish(DEAD_LETTERS, GROUP, ((0, 1),), TOPIC)) == [(0, 1)]
+        intake = AppendRouter(it.store, DelayScheduler(it.store, it.background, clock=it.one.clock), None)  # type: ignore[arg-type]
+        sending = RetryCopies(it.store, it.leasing.batches, intake, it.one.clock, it.background)
+        assert await sending.replay(ReplayRequest(DEAD_LETTERS, GROUP, ((0, 1),), TOPIC)) == [(0, 1)]
         [again] = open_batch((await it.store.fetch(TOPIC, 0, 1)).batches[0].batch)
         assert {name: again.properties[name] for name in sent.properties} == sent.properties
 
@@ -117,7 +117,7 @@ def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> No
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
         await it.pop(3)
-        line, letters = it.leasing.lines.of(TOPIC, GROUP).line(0), [DeadLetter(offset, 3) for offset in range(3)]
+        line, letters = it.leasing.lines.group(TOPIC, GROUP).get_line(0), [ParkedMessage(offset, 3) for offset in range(3)]
         parking = it.leasing.parking
         await parking.park(line, letters[:2], it.rules)
         await parking.park(line, letters, it.rules)
@@ -133,7 +133,7 @@ def test_parking_twice_at_once_makes_one_dead_letter_and_both_hear_of_its_end() 
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
         await it.pop(2)
-        line, letters = it.leasing.lines.of(TOPIC, GROUP).line(0), [DeadLetter(0, 3), DeadLetter(1, 3)]
+        line, letters = it.leasing.lines.group(TOPIC, GROUP).get_line(0), [ParkedMessage(0, 3), ParkedMessage(1, 3)]
         parking = it.leasing.parking
         for rules, wrong in ((replace(it.rules, dead_letter_topic_id=99), NotFound), (it.rules, None)):
             ended = await asyncio.gather(*(parking.park(line, letters, rules) for _ in (1, 2)), return_exceptions=True)
@@ -167,7 +167,7 @@ def test_giving_back_without_counting_never_parks() -> None:
     async def scenario(it: PopStore) -> None:
         await it.send("a")
         for _ in range(20):
-            await it.give_back(await it.pop(), counts=False)
+            await it.nack(await it.pop(), counts=False)
         assert await it.dead_letters() == []
         assert texts(await it.pop()) == ["a"]
 
@@ -199,7 +199,7 @@ def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
         made_up = {"RETRY_TOPIC": "x" * (TEXT_BYTES_MAX - 100), "ORIGIN_MESSAGE_ID": "y"}
         await it.store.append(TOPIC, 0, encode([Message(b"a", properties=made_up)], now_ms=1))
         for _ in range(3):
-            await it.give_back(await it.pop(), error="\u00e9" * 5_000)
+            await it.nack(await it.pop(), error="\u00e9" * 5_000)
         [letter] = await it.dead_letters()
         told = letter.properties
         assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"]) == (it.store.topic_name(TOPIC), "0")
@@ -217,7 +217,7 @@ def test_a_groups_first_dead_letter_says_why_too(attempts_max: int, is_cut: bool
         await it.send("a")
         it.rules = replace(it.rules, attempts_max=attempts_max, dead_letter_topic_id=0)
         for number in range(1, attempts_max + 1):
-            await it.give_back(await it.pop(), error=f"boom {number}")
+            await it.nack(await it.pop(), error=f"boom {number}")
         if is_cut:
             await it.one.clock.sleep(5)
             await it.crash()
@@ -242,7 +242,7 @@ def test_a_power_cut_while_parking_neither_loses_nor_doubles() -> None:
             popped = await it.pop(attempts_max=1)
             number = sum(1 for one in await it.dead_letters())
             it.rules = it.rules.__class__(attempts_max=1, dead_letter_topic_id=DEAD_LETTERS)
-            await it.give_back(popped)
+            await it.nack(popped)
             await it.crash(seed)
             assert len(await it.dead_letters()) == number + len(texts(popped))
             assert texts(await it.pop()) == []
@@ -256,7 +256,7 @@ def test_dead_letters_are_counted_by_topic_and_group() -> None:
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b")
         for _ in range(3):
-            await it.give_back(await it.pop(2))
+            await it.nack(await it.pop(2))
         assert len(await it.dead_letters()) == 2
         assert it.leasing.parking.parked_totals == {(TOPIC, "billing"): 2}
 

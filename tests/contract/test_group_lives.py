@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from ortoo.enode.changes.groups import Mode, SentBack
+from ortoo.enode.changes.groups import GroupMode, RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished, PopLeased
-from ortoo.enode.cluster.group_retention import GroupLives
+from ortoo.enode.cluster.group_retention import GroupRetention
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.store.lock_table import LockRequest
-from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.v1 import group_deletion_pb2, topic_pb2
 from ortoo.v1 import namesrv_pb2 as pb
 from tests.contract.one_store import TOPIC, OneStore
@@ -38,7 +38,7 @@ class Groups:
     """A store with all kinds of data of groups."""
 
     one: OneStore = field(default_factory=OneStore)
-    lives: GroupLives = field(init=False)
+    lives: GroupRetention = field(init=False)
     is_following: bool = True
 
     async def open(self, *names: str) -> "Groups":
@@ -52,19 +52,19 @@ class Groups:
 
     def follow(self) -> None:
         """Use the groups of the current store."""
-        self.lives = GroupLives(
+        self.lives = GroupRetention(
             self.one.store, self.one.clock, retention_ms=RETENTION_MS, following=lambda: self.is_following
         )
 
     async def use(self, name: str) -> None:
         """A group commits, locks, pops, nacks, and sets its delivery mode."""
         store = self.one.store
-        await store.modes.use(TOPIC, name, Mode.OFFSETS)
+        await store.modes.use(TOPIC, name, GroupMode.OFFSETS)
         await store.offsets.commit(TOPIC, name, {0: 4, 1: 7})
         await store.locks.take([LockRequest((TOPIC, name, 0), "c", "s")])
         await store.locks.release([((TOPIC, name, 0), "s")])
         await store.change(PopLeased(TOPIC, name, 2, 1, self.one.clock.now_ms() + 1, 1, ((2, 3, 1),)))
-        await store.change(SentBack(TOPIC, name, 1, ((9, 0),)))
+        await store.change(RetryCopiesStored(TOPIC, name, 1, ((9, 0),)))
 
     def kept(self) -> dict[str, int]:
         """Group to the number of tables that contain it."""
@@ -82,7 +82,7 @@ class Groups:
 WHOLE = 5
 ENDS: dict[str, Callable[[Groups], object]] = {
     "restarted": lambda groups: groups.one.restart(),
-    "power cut": lambda groups: groups.one.crash(3, Fate()),
+    "power cut": lambda groups: groups.one.crash(3, CrashOutcome()),
 }
 
 
@@ -126,9 +126,9 @@ async def test_silence_forgets_of_no_dead_letter_that_it_was_sent_again() -> Non
     """G15: dead-letter data are not declared, and dead letters may be kept longer than inactive groups."""
     groups = await Groups().open("silent")
     await groups.one.store.change(PopFinished(TOPIC, f"{REPLAY_PREFIX}silent", 0, FinishReason.REPLAYED, ((0, 5),)))
-    await groups.lives.look()
+    await groups.lives.check()
     groups.passes(31)
-    await groups.lives.look()
+    await groups.lives.check()
     known = groups.one.store.engine.state.pops.get((TOPIC, f"{REPLAY_PREFIX}silent", 0))
     assert known is not None
     assert known.intervals.floor == 5
@@ -145,7 +145,7 @@ async def test_silence_ends_what_nobody_declared(end: str) -> None:
         groups.passes(1)
         groups.one.store.offsets.of(TOPIC, "reader")
         await groups.one.store.locks.take([LockRequest((TOPIC, "holder", 0), "c", "s")])
-        await groups.lives.look()
+        await groups.lives.check()
         before = list(groups.one.store.engine.state.checkpoint())
         assert await ENDS[end](groups) is not None  # type: ignore[misc]
         assert list(groups.one.store.engine.state.checkpoint()) == before
@@ -172,9 +172,9 @@ async def test_a_group_that_is_absent_now_and_was_declared_stays(heard: list[pb.
     for message in heard:
         await groups.lives.apply(message)
     for _ in range(3):
-        await groups.lives.look()
+        await groups.lives.check()
         groups.passes(40)
-    await groups.lives.look()
+    await groups.lives.check()
     assert groups.kept() == {"g": WHOLE}
     await groups.one.store.close()
 
@@ -184,9 +184,9 @@ async def test_nobody_is_silent_for_an_enode_that_hears_no_directory() -> None:
     groups = await Groups().open("g")
     groups.is_following = False
     groups.passes(40)
-    await groups.lives.look()
+    await groups.lives.check()
     assert groups.kept() == {"g": WHOLE}
     groups.is_following = True
-    await groups.lives.look()
+    await groups.lives.check()
     assert groups.kept() == {}
     await groups.one.store.close()

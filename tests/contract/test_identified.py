@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
-from ortoo.enode.appends.deduplicated import IdentifiedIntake, Place
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.log.results import Appended
+from ortoo.enode.appends.deduplicated import DeduplicatedAppends, DeduplicatedPlace
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.log.results import AppendResult
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -25,13 +25,13 @@ WINDOW_MS = 10_000
 
 
 @asynccontextmanager
-async def _opened(one: DeferredStore, kind: type[Intake] = Intake) -> AsyncIterator[IdentifiedIntake]:
+async def _opened(one: DeferredStore, kind: type[AppendRouter] = AppendRouter) -> AsyncIterator[DeduplicatedAppends]:
     async with Background("test") as background:
         intake = kind(one.store, one.delays, one.transactions)
-        yield IdentifiedIntake(one.store, intake, background, one.clock, window_ms=WINDOW_MS)
+        yield DeduplicatedAppends(one.store, intake, background, one.clock, window_ms=WINDOW_MS)
 
 
-async def _send(it: IdentifiedIntake, *pairs: tuple[str, str], queue_id: int = 0) -> list[Place]:
+async def _send(it: DeduplicatedAppends, *pairs: tuple[str, str], queue_id: int = 0) -> list[DeduplicatedPlace]:
     batch = encode([Message(body.encode()) for body, _ in pairs], now_ms=1)
     return await it.append(TOPIC, queue_id, batch, [chosen for _, chosen in pairs])
 
@@ -68,7 +68,7 @@ def test_a_duplicate_is_answered_with_the_first_place() -> None:
             await one.clock.sleep(WINDOW_MS / 1000 + 1)
             [new] = await _send(it, ("a once more", "1"))
             assert (new.offset, new.duplicate) == (4, False)
-            await one.store.engine.housekeeping.forget()
+            await one.store.engine.housekeeping.expire_producers_and_ids()
             assert len(one.store.engine.state.ids) == 1
         await one.halt()
         await one.store.close()
@@ -80,25 +80,25 @@ def test_who_sends_what_another_is_refused_for_is_not_refused_with_that() -> Non
     """The other request failed as a whole; a message of this one is stored, and it may be retried at once (G11)."""
     clock = VirtualClock()
 
-    class RefusingFirst(Intake):
+    class RefusingFirst(AppendRouter):
         refusals = 1
 
-        async def append(self, *write: Any, **more: Any) -> Appended:
+        async def append(self, *write: Any, **more: Any) -> AppendResult:
             if self.refusals:
                 self.refusals -= 1
                 await clock.sleep(1)
-                raise Overloaded("the disk is full", field=NOT_TAKEN_FIELD)
+                raise Overloaded("the disk is full", field=NOT_ACCEPTED_FIELD)
             return await super().append(*write, **more)
 
     async def scenario() -> None:
         one = DeferredStore(clock=clock)
         await one.open()
         async with _opened(one, RefusingFirst) as it, Background("other") as background:
-            other = background.asked("other", _send(it, ("a", "1")))
+            other = background.start_future("other", _send(it, ("a", "1")))
             await clock.sleep(0.1)
             with pytest.raises(Unavailable) as told:
                 await _send(it, ("a", "1"), ("b", "2"))
-            assert told.value.field != NOT_TAKEN_FIELD
+            assert told.value.field != NOT_ACCEPTED_FIELD
             with pytest.raises(Overloaded):
                 await other
             again = await _send(it, ("a", "1"), ("b", "2"))
@@ -148,7 +148,7 @@ def test_power_cuts_at_any_point_store_an_id_once() -> None:
     clock.run(first_life)
     for number in range(16):
         point = len(memory.operations) * (number + 1) // 16
-        left = MemoryDisk.replayed(memory.operations[:point]).crashed(Randomness(number))
+        left = MemoryDisk.replayed(memory.operations[:point]).after_crash(Randomness(number))
         again = VirtualClock(clock.now_ms())
 
         async def second_life(left: MemoryDisk = left, again: VirtualClock = again, point: int = point) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.log.segment import bases, segment_name
+from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.store.store import QueueRange
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
@@ -35,7 +35,7 @@ def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones
     async def scenario() -> None:
         await one.open()
         await _filled(one)
-        files = len(bases(one.disk.list(FOLDER)))
+        files = len(segment_bases(one.disk.list(FOLDER)))
         one.disk.fail_remove(after=good_ones)
         await _retained(one)
         begin = one.store.describe_queues(TOPIC)
@@ -45,7 +45,7 @@ def test_a_failed_removal_leaves_no_hole_and_the_range_never_goes_back(good_ones
         assert not one.store.describe().damages
         await one.texts()
         await _retained(one)
-        left = bases(one.disk.list(FOLDER))
+        left = segment_bases(one.disk.list(FOLDER))
         assert len(left) < files
         assert left[0] == one.store.engine.catalog.begin_position
         await one.store.close()
@@ -64,7 +64,7 @@ def test_a_first_segment_that_is_missing_is_named_as_loss(*, has_retained: bool,
         await _filled(one)
         await _retained(one)
         begin = one.store.describe_queues(TOPIC)
-        first, second = bases(one.disk.list(FOLDER))[:2]
+        first, second = segment_bases(one.disk.list(FOLDER))[:2]
         assert (first > 0) is has_retained
         await one.store.close()
         one.disk.remove(FOLDER / segment_name(first))

@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.testing.store.crash_points import enumerate_points
 from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
-from ortoo.testing.store.model import Broken
+from ortoo.testing.store.model import StoreViolation
 from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SOONEST, Plant
 
 POINTS_MAX = 1500
@@ -14,7 +14,7 @@ POINTS_MAX = 1500
 def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopping after every few operations shows the bug, and the report names the failure."""
     plant(monkeypatch)
-    with pytest.raises(Broken, match=BUGS[plant]):
+    with pytest.raises(StoreViolation, match=BUGS[plant]):
         enumerate_points(SOONEST.get(plant, 1), points_max=POINTS_MAX, every=5, variants=3, lives=0)
 
 
@@ -22,5 +22,5 @@ def test_a_planted_bug_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) 
 def test_a_planted_bug_of_a_failing_disk_is_caught(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Power cuts after a failed flush and a restart show the bug."""
     plant(monkeypatch)
-    with pytest.raises(Broken, match=BUGS_OF_A_FAILING_DISK[plant]):
+    with pytest.raises(StoreViolation, match=BUGS_OF_A_FAILING_DISK[plant]):
         enumerate_failed_flushes(1, runs=12)

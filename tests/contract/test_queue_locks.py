@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.store.lock_table import Granted, LockRequest, Refused
-from ortoo.testing.disks.disk_image import KEEP_NOTHING
+from ortoo.enode.store.lock_table import LockGranted, LockRequest, LockDenied
+from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 
@@ -26,14 +26,14 @@ async def test_granted_locks_survive_stops_and_power_cuts() -> None:
         if before is not None:
             assert await one.store.locks.release([((TOPIC, "g", queue_id), f"session of {before[0]}")]) == [True]
         [answer] = await one.store.locks.take([wish(queue_id, owner)])
-        assert isinstance(answer, Granted)
+        assert isinstance(answer, LockGranted)
         assert before is None or answer.generation > before[1]
         owners[queue_id] = (owner, answer.generation)
         if number % 4 == 3:
-            store = await (one.crash(number, KEEP_NOTHING) if number % 8 == 3 else one.restart())
+            store = await (one.crash(number, LOSE_UNSYNCED) if number % 8 == 3 else one.restart())
             for held, (name, generation) in owners.items():
-                assert isinstance((await store.locks.take([wish(held, "stranger")]))[0], Refused)
-                assert (await store.locks.take([wish(held, name)]))[0] == Granted(generation, is_news=False)
+                assert isinstance((await store.locks.take([wish(held, "stranger")]))[0], LockDenied)
+                assert (await store.locks.take([wish(held, name)]))[0] == LockGranted(generation, is_new=False)
     await one.store.close()
 
 
@@ -44,7 +44,7 @@ async def test_an_offset_under_a_lock_that_this_log_never_gave_is_not_stored() -
     with pytest.raises(Fenced):
         await store.offsets.commit_each(TOPIC, "g", [(0, 9, 1)])
     [granted] = await store.locks.take([wish(1, "a")])
-    assert isinstance(granted, Granted)
+    assert isinstance(granted, LockGranted)
     assert await store.offsets.commit_each(TOPIC, "g", [(0, 9, 1), (1, 4, granted.generation)]) == [0]
     assert store.offsets.of(TOPIC, "g") == {1: 4}
     await one.store.close()
@@ -55,16 +55,16 @@ async def test_a_reset_is_whole_or_not_at_all() -> None:
     one = OneStore(settings=replace(SETTINGS, retention_bytes=20_000, retention_interval_ms=1000))
     store = await one.open()
     [granted] = await store.locks.take([wish(0, "a")])
-    assert isinstance(granted, Granted)
+    assert isinstance(granted, LockGranted)
     await store.offsets.commit(TOPIC, "g", {0: 9}, granted.generation)
     await store.offsets.reset(TOPIC, "g", {0: 4})
     for number in range(100):
         await one.append(b"%d " % number * 200)
         if number % 10 == 0:
             await one.clock.pass_time(3)
-    store = await one.crash(1, KEEP_NOTHING)
+    store = await one.crash(1, LOSE_UNSYNCED)
     assert store.offsets.of(TOPIC, "g") == {0: 4}
     with pytest.raises(Fenced):
         await store.offsets.commit(TOPIC, "g", {0: 9}, granted.generation)
-    assert (await store.locks.take([wish(0, "a")]))[0] == Granted(granted.generation + 1, is_news=False)
+    assert (await store.locks.take([wish(0, "a")]))[0] == LockGranted(granted.generation + 1, is_new=False)
     await one.store.close()

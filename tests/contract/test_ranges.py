@@ -14,12 +14,12 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Range, ranges
+from ortoo.common.process.settings import NumberRange, ranges
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.settings import Settings as EnodeSettings
-from ortoo.namesrv.settings import Settings as NamesrvSettings
-from ortoo.snode.settings import Settings as SnodeSettings
-from ortoo.testing.servers.cluster import SMALL_STORE, Cluster, open_cluster
+from ortoo.enode.settings import EnodeSettings as EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.snode.settings import SnodeSettings as SnodeSettings
+from ortoo.testing.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 from ortoo.v1 import enode_pb2, namesrv_pb2
 from tests.contract.test_g16_rights import FILES, filled, request_of
 
@@ -54,11 +54,11 @@ def numbers_of(cls: Any, prefix: str = "") -> set[str]:
     return found
 
 
-def beyond(allowed: Range, default: object) -> tuple[float, float]:
+def beyond(allowed: NumberRange, default: object) -> tuple[float, float]:
     """The nearest numbers below and above a range."""
     if isinstance(default, int):
-        return allowed.least - 1, allowed.most + 1
-    return math.nextafter(allowed.least, -math.inf), math.nextafter(allowed.most, math.inf)
+        return allowed.minimum - 1, allowed.maximum + 1
+    return math.nextafter(allowed.minimum, -math.inf), math.nextafter(allowed.maximum, math.inf)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -73,8 +73,8 @@ def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(rol
     loading = ROLES[role].load
     for name, allowed in ranges(ROLES[role]).items():
         needed = NEEDED.get(name, {})
-        taken = loading({}, overrides={name: allowed.least, **needed}).settings
-        loading({}, overrides={name: allowed.most, **needed})
+        taken = loading({}, overrides={name: allowed.minimum, **needed}).settings
+        loading({}, overrides={name: allowed.maximum, **needed})
         value: Any = taken
         for part in name.split("."):
             value = getattr(value, part)
@@ -82,7 +82,7 @@ def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(rol
             with pytest.raises(Invalid) as refused:
                 loading({}, overrides={name: number})
             assert refused.value.field == name
-            assert f"{allowed.least:,} to {allowed.most:,}" in refused.value.message
+            assert f"{allowed.minimum:,} to {allowed.maximum:,}" in refused.value.message
 
 
 @pytest.mark.parametrize("end", ["least", "most"])
@@ -139,7 +139,7 @@ def put(request: Any, name: str, number: int, topic_id: int) -> None:
         setattr(request, last, number)
 
 
-async def answered(cluster: Cluster, role: str, method: MethodDescriptor, request: Message) -> grpc.StatusCode:
+async def answered(cluster: InProcessCluster, role: str, method: MethodDescriptor, request: Message) -> grpc.StatusCode:
     """The status of one call."""
     ended = asyncio.Event()
 
@@ -148,7 +148,7 @@ async def answered(cluster: Cluster, role: str, method: MethodDescriptor, reques
         await ended.wait()
 
     kind = "_".join("stream" if one else "unary" for one in (method.client_streaming, method.server_streaming))
-    call = getattr(cluster.channels.to(cluster.address_of(role)), kind)(
+    call = getattr(cluster.channels.channel_to(cluster.address_of(role)), kind)(
         f"/{method.containing_service.full_name}/{method.name}",
         request_serializer=type(request).SerializeToString,
         response_deserializer=GetMessageClass(method.output_type).FromString,

@@ -52,13 +52,13 @@ async def test_what_is_due_soon_holds_no_segment(seconds: float) -> None:
     await one.clock.pass_time(16.0 - seconds - 1.0)
     keeping = one.store.engine.housekeeping
     before = keeping.deleted_segments
-    await keeping.retain()
+    await keeping.apply_retention()
     assert keeping.deleted_segments > before
     await one.halt()
     await one.restart()
     await one.clock.pass_time(30)
     assert await delayed_bodies(one, bodies) == sorted(bodies)
-    assert one.store.timers.live == 0
+    assert one.store.timers.live_count == 0
     await one.halt()
     await one.store.close()
 
@@ -72,11 +72,11 @@ async def test_what_comes_due_while_it_is_moved_comes_once() -> None:
     keeping = one.store.engine.housekeeping
     for _ in range(80):
         keeping._rescued_bytes = 0
-        await keeping.retain()
+        await keeping.apply_retention()
         await one.append(bytes(4_000))
         await one.clock.pass_time(0.1)
     await one.clock.pass_time(10)
-    assert one.store.timers.live == 0
+    assert one.store.timers.live_count == 0
     found = await delayed_bodies(one, bodies)
     assert len(found) == len(set(found)), "a delayed message came twice"
     await one.halt()
@@ -102,7 +102,7 @@ async def test_what_is_moved_while_it_is_read_is_not_taken_for_damaged() -> None
     await one.clock.pass_time(29)
     assert calls == 1
     keeping = one.store.engine.housekeeping
-    await keeping.retain()
+    await keeping.apply_retention()
     assert keeping.deleted_segments
     may_read.set()
     await one.clock.pass_time(5)
@@ -118,17 +118,17 @@ async def test_more_waits_than_the_log_may_hold() -> None:
     await delay(one, 60, 86_400_000, body_bytes=1_500)
     await fill(one, RETENTION_BYTES)
     keeping, appender = one.store.engine.housekeeping, one.store.engine.appender
-    await keeping.retain()
+    await keeping.apply_retention()
     await one.clock.pass_time(1)
     begun = appender.appended_position
     for _ in range(20):
-        await keeping.retain()
+        await keeping.apply_retention()
         await one.clock.pass_time(1)
     assert appender.appended_position - begun < 8_192, "there were no new messages, and all was rewritten"
     await fill(one, 4 * RETENTION_BYTES)
     before = keeping.deleted_segments
-    await keeping.retain()
+    await keeping.apply_retention()
     assert keeping.deleted_segments > before
-    assert one.store.timers.live == 60
+    assert one.store.timers.live_count == 60
     await one.halt()
     await one.store.close()

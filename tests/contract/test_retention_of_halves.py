@@ -8,10 +8,10 @@ import pytest
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
+from ortoo.enode.changes.halves import HalfOpen, VerdictOrigin, HalfVerdict
 from ortoo.enode.transactions.checks import DueCheck
-from ortoo.enode.transactions.coordinator import ENDED_DUE_MAX
-from ortoo.enode.disk.atomic_files import read_whole
+from ortoo.enode.transactions.coordinator import STALE_CHECKS_MAX
+from ortoo.enode.disk.atomic_files import read_file
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
@@ -40,7 +40,7 @@ async def test_what_is_checked_parked_and_resumed_while_others_are_moved_stays_s
     await one.open()
     halves = await begun(one, 40)
     asked: list[DueCheck] = []
-    one.transactions.watchers.add({"p"}, asked.append)
+    one.transactions.listeners.add({"p"}, asked.append)
     await one.clock.pass_time(4.5)
     assert {same(one, half) for half in halves} == {(3, False)}
     async with Background("test") as background:
@@ -80,12 +80,12 @@ async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_o
     one = DeferredStore()
     await one.open()
     halves = await begun(one, 30)
-    one.transactions.watchers.add({"p"}, lambda check: None)
+    one.transactions.listeners.add({"p"}, lambda check: None)
     one.clock.advance(1)
 
-    async def said(half: HalfOpen, verdict: Verdict) -> Verdict | None:
+    async def said(half: HalfOpen, verdict: HalfVerdict) -> HalfVerdict | None:
         try:
-            await one.transactions.end(TOPIC, half.number, verdict, Source.PRODUCER)
+            await one.transactions.end(TOPIC, half.number, verdict, VerdictOrigin.PRODUCER)
         except Conflict:
             return None
         return verdict
@@ -93,11 +93,11 @@ async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_o
     async with Background("test") as background:
         moving = background.spawn("rescue", one.transactions.rescue(BELOW_ALL))
         checking = [background.spawn("check", one.transactions._check(half.number)) for half in halves]
-        ends = await asyncio.gather(*(said(half, verdict) for half in halves for verdict in Verdict for _ in range(2)))
+        ends = await asyncio.gather(*(said(half, verdict) for half in halves for verdict in HalfVerdict for _ in range(2)))
         await asyncio.gather(moving, *checking)
     told = [tuple(ends[at : at + 4]) for at in range(0, len(ends), 4)]
     assert {len({one for one in four if one is not None}) for four in told} == {1}
-    committed = sorted(b"%d" % row for row, four in enumerate(told) if Verdict.COMMITTED in four)
+    committed = sorted(b"%d" % row for row, four in enumerate(told) if HalfVerdict.COMMITTED in four)
     assert sorted(body for body, _ in await one.visible()) == committed
     assert one.store.halves.open == {}
     await one.halt()
@@ -108,10 +108,10 @@ async def test_what_has_ended_is_not_kept_until_its_check_would_have_come() -> N
     """A producer that requests late checks needs no memory for its ended transactions."""
     one = DeferredStore()
     await one.open()
-    for half in await begun(one, ENDED_DUE_MAX // 40, check_after_ms=7 * 86_400_000):
-        await one.transactions.end(TOPIC, half.number, Verdict.ROLLED_BACK, Source.PRODUCER)
+    for half in await begun(one, STALE_CHECKS_MAX // 40, check_after_ms=7 * 86_400_000):
+        await one.transactions.end(TOPIC, half.number, HalfVerdict.ROLLED_BACK, VerdictOrigin.PRODUCER)
     due = one.transactions._due
-    due += [(due[0][0], number) for number in range(ENDED_DUE_MAX)]
+    due += [(due[0][0], number) for number in range(STALE_CHECKS_MAX)]
     await begun(one, 1)
     assert len(one.transactions._due) == 1
     await one.halt()
@@ -128,7 +128,7 @@ async def test_a_topic_that_goes_takes_its_transactions_with_it_and_none_comes_b
         going = background.spawn("delete", one.store.delete_topics([TOPIC]))
         checks = [background.spawn("check", one.transactions._check(half.number)) for half in halves]
         with pytest.raises(NotFound):
-            await one.transactions.end(TOPIC, halves[0].number, Verdict.COMMITTED, Source.PRODUCER)
+            await one.transactions.end(TOPIC, halves[0].number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
         await asyncio.gather(going, *checks)
     assert one.store.halves.open == {}
     assert await one.transactions.rescue(BELOW_ALL) == 0
@@ -145,7 +145,7 @@ async def test_a_transaction_that_outlived_its_topic_is_checked_no_more() -> Non
     await one.crash(1)
     await one.clock.pass_time(10)
     assert one.transactions._due == []
-    await one.transactions.end(TOPIC + 1_000, half.number, Verdict.ROLLED_BACK, Source.OPERATOR)
+    await one.transactions.end(TOPIC + 1_000, half.number, HalfVerdict.ROLLED_BACK, VerdictOrigin.OPERATOR)
     assert one.store.halves.open == {}
     await one.halt()
     await one.store.close()
@@ -157,13 +157,13 @@ async def test_a_commit_beside_a_deletion_that_was_refused_can_be_said_again() -
     await one.open()
     [half] = await begun(one, 1)
     one.disk.full_after(0)
-    one.store._topics_going.add(TOPIC)  # as while disk space is reserved
+    one.store._deleting_topic_ids.add(TOPIC)  # as while disk space is reserved
     with pytest.raises(OrtooError) as refused:
-        await one.transactions.end(TOPIC, half.number, Verdict.COMMITTED, Source.PRODUCER)
+        await one.transactions.end(TOPIC, half.number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     assert not isinstance(refused.value, Overloaded)
-    one.store._topics_going.clear()
+    one.store._deleting_topic_ids.clear()
     one.disk.heal()
-    await one.transactions.end(TOPIC, half.number, Verdict.COMMITTED, Source.PRODUCER)
+    await one.transactions.end(TOPIC, half.number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     assert [body for body, _ in await one.visible()] == [b"0"]
     await one.halt()
     await one.store.close()
@@ -179,15 +179,15 @@ async def test_a_transaction_whose_bytes_are_damaged_holds_no_segment() -> None:
     ]
     await fill(one, 3 * RETENTION_BYTES)
     for name in one.disk.list(FOLDER):
-        if (position := (read_whole(one.disk, FOLDER / name) or b"").find(b"damaged-one")) >= 0:
+        if (position := (read_file(one.disk, FOLDER / name) or b"").find(b"damaged-one")) >= 0:
             one.disk.flip_bit(FOLDER / name, position)
     keeping = one.store.engine.housekeeping
-    await keeping.retain()
+    await keeping.apply_retention()
     assert keeping.deleted_segments
     with pytest.raises(OrtooError):
-        await one.transactions.end(TOPIC, halves[0].number, Verdict.COMMITTED, Source.PRODUCER)
-    await one.transactions.end(TOPIC, halves[0].number, Verdict.ROLLED_BACK, Source.OPERATOR)
-    await one.transactions.end(TOPIC, halves[1].number, Verdict.COMMITTED, Source.PRODUCER)
+        await one.transactions.end(TOPIC, halves[0].number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
+    await one.transactions.end(TOPIC, halves[0].number, HalfVerdict.ROLLED_BACK, VerdictOrigin.OPERATOR)
+    await one.transactions.end(TOPIC, halves[1].number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     assert await delayed_bodies(one, [b"damaged-one", b"whole-one"]) == [b"whole-one"]
     await one.halt()
     await one.store.close()

@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.pop import PopRules, SendBackWish
+from ortoo.common.groups.pop import PopRules, RetryRequest
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.delays.segment_rescue import TimerMoves
-from ortoo.enode.pops.reading import OpenedBatches
-from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.pops.reading import BatchCache
+from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -30,15 +30,15 @@ RULES = PopRules(attempts_max=16, dead_letter_topic_id=LETTERS)
 
 
 @asynccontextmanager
-async def _opened(one: DeferredStore) -> AsyncIterator[SendingBack]:
+async def _opened(one: DeferredStore) -> AsyncIterator[RetryCopies]:
     await one.store.put_topics([TopicCopy(RETRIES, "%RETRY%g", 1, 1), TopicCopy(LETTERS, "%DLQ%g", 1, 1)])
     async with Background("test") as background:
-        intake = Intake(one.store, one.delays, one.transactions)
-        yield SendingBack(one.store, OpenedBatches(one.store), intake, one.clock, background)
+        intake = AppendRouter(one.store, one.delays, one.transactions)
+        yield RetryCopies(one.store, BatchCache(one.store), intake, one.clock, background)
 
 
-def _wish(*offsets: int, delay_ms: int = 0, park: bool = False) -> SendBackWish:
-    return SendBackWish("g", TOPIC, 0, offsets, RETRIES, (delay_ms,), park, RULES)
+def _wish(*offsets: int, delay_ms: int = 0, park: bool = False) -> RetryRequest:
+    return RetryRequest("g", TOPIC, 0, offsets, RETRIES, (delay_ms,), park, RULES)
 
 
 async def _bodies(store: Store, topic_id: int) -> list[bytes]:
@@ -62,18 +62,18 @@ def test_asking_again_copies_nothing_until_the_group_has_passed_the_message() ->
         await one.open()
         async with _opened(one) as it:
             await _send(one, 3)
-            left, right = await asyncio.gather(it.send_back(_wish(0, 1)), it.send_back(_wish(0, 1)))
+            left, right = await asyncio.gather(it.retry(_wish(0, 1)), it.retry(_wish(0, 1)))
             assert left == right
             for _ in range(3):
-                await it.send_back(_wish(2, delay_ms=60_000))
+                await it.retry(_wish(2, delay_ms=60_000))
             assert await _bodies(one.store, RETRIES) == [b"0", b"1"]
-            assert one.store.timers.live == 1
-            await it.send_back(_wish(0, park=True))
+            assert one.store.timers.live_count == 1
+            await it.retry(_wish(0, park=True))
             assert await _bodies(one.store, LETTERS) == [b"0"]
             await one.store.offsets.commit(TOPIC, "g", {0: 2})
             assert one.store.engine.state.sent_back.count((TOPIC, "g", 0)) == 1
             await one.store.offsets.reset(TOPIC, "g", {0: 0})
-            await it.send_back(_wish(2))
+            await it.retry(_wish(2))
             assert await _bodies(one.store, RETRIES) == [b"0", b"1", b"2"]
         await one.halt()
         await one.store.close()
@@ -92,14 +92,14 @@ def test_power_cuts_at_any_point_leave_one_copy() -> None:
         async with _opened(one) as it:
             await _send(one, 6)
             for offset in range(6):
-                await it.send_back(_wish(offset, park=offset % 3 == 2))
+                await it.retry(_wish(offset, park=offset % 3 == 2))
         await one.halt()
 
     clock.run(first_life)
     begin = len(memory.operations) // 2
     for number in range(14):
         point = begin + (len(memory.operations) - begin) * number // 13
-        left = MemoryDisk.replayed(memory.operations[:point]).crashed(Randomness(number))
+        left = MemoryDisk.replayed(memory.operations[:point]).after_crash(Randomness(number))
 
         again = VirtualClock(clock.now_ms())
 
@@ -110,7 +110,7 @@ def test_power_cuts_at_any_point_leave_one_copy() -> None:
                 if not one.store.queue_range(TOPIC, 0).end_offset:
                     await _send(one, 6)
                 for offset in range(6):
-                    await it.send_back(_wish(offset, park=offset % 3 == 2))
+                    await it.retry(_wish(offset, park=offset % 3 == 2))
                 assert sorted(await _bodies(one.store, RETRIES)) == [b"0", b"1", b"3", b"4"]
                 assert sorted(await _bodies(one.store, LETTERS)) == [b"2", b"5"]
             await one.halt()
@@ -127,11 +127,11 @@ async def test_a_full_message_waits_for_its_next_try_is_stored_again_and_parked_
     async with _opened(one) as it:
         properties = {f"p{number}": "v" for number in range(PROPERTIES_MAX)}
         await one.store.append(TOPIC, 0, encode([Message(b"a", properties=properties)], now_ms=1))
-        await it.send_back(replace(_wish(0, delay_ms=60_000), error=error))
-        assert await TimerMoves(one.store, clock=one.clock).rescue(1)
+        await it.retry(replace(_wish(0, delay_ms=60_000), error=error))
+        assert await SegmentRescue(one.store, clock=one.clock).rescue(1)
         await one.clock.pass_time(61)
-        last = SendBackWish("g", RETRIES, 0, (0,), RETRIES, (0,), False, replace(RULES, attempts_max=2), error=error)
-        await it.send_back(last)
+        last = RetryRequest("g", RETRIES, 0, (0,), RETRIES, (0,), False, replace(RULES, attempts_max=2), error=error)
+        await it.retry(last)
         [letter] = open_batch((await one.store.fetch(LETTERS, 0, 0)).batches[0].batch)
         assert {name: letter.properties[name] for name in properties} == properties
         assert letter.properties["DLQ_ATTEMPTS"] == "2"
@@ -147,7 +147,7 @@ async def test_tries_that_a_producer_tells_of_are_not_the_groups() -> None:
     async with _opened(one) as it:
         for said in ("15", "\u00b2", "9" * 5_000):
             await one.store.append(TOPIC, 0, encode([Message(b"a", properties={"RECONSUME_TIMES": said})], now_ms=1))
-        await it.send_back(_wish(0, 1, 2))
+        await it.retry(_wish(0, 1, 2))
         copies = [one for batch in (await one.store.fetch(RETRIES, 0, 0)).batches for one in open_batch(batch.batch)]
         assert [copy.properties["RECONSUME_TIMES"] for copy in copies] == ["1"] * 3
     await one.halt()
@@ -161,7 +161,7 @@ async def test_where_a_message_lay_is_not_what_its_producer_made_up() -> None:
     async with _opened(one) as it:
         forged = {"RETRY_TOPIC": "x", "ORIGIN_MESSAGE_ID": "y", "ORIGIN_QUEUE_ID": "\u00b2", "DLQ_PRIORITY": "\u00b2"}
         await one.store.append(TOPIC, 0, encode([Message(b"a", properties=forged)], now_ms=1))
-        await it.send_back(_wish(0, park=True))
+        await it.retry(_wish(0, park=True))
         [letter] = open_batch((await one.store.fetch(LETTERS, 0, 0)).batches[0].batch)
         said = letter.properties
         assert (said["DLQ_ORIGIN_TOPIC"], said["DLQ_ORIGIN_QUEUE_ID"], said["DLQ_ORIGIN_OFFSET"]) == (
@@ -181,8 +181,8 @@ async def test_what_producers_may_not_delay_a_groups_back_off_may() -> None:
     one.delays.delay_max_ms = 60_000
     async with _opened(one) as it:
         await _send(one, 1)
-        await it.send_back(_wish(0, delay_ms=7_200_000))
-        assert one.store.timers.live == 1
+        await it.retry(_wish(0, delay_ms=7_200_000))
+        assert one.store.timers.live_count == 1
         late = encode([Message(b"x", deliver_at_ms=one.clock.now_ms() + 60_001)], now_ms=1)
         with pytest.raises(Invalid, match="no time within"):
             await one.delays.append(TOPIC, 0, late)

@@ -25,7 +25,7 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.__main__ import ROLE
 from ortoo.enode.app import open_enode
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.settings import Settings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 
 FILE = "ORTOO_TEST_AILMENTS"
@@ -101,7 +101,7 @@ class AilingDisk(FaultyDisk):
 
 
 @contextlib.asynccontextmanager
-async def open_ailing(settings: Settings) -> AsyncIterator[Running]:
+async def open_ailing(settings: EnodeSettings) -> AsyncIterator[Running]:
     """Start an enode on such a machine."""
     machine = AilingMachine(Path(os.environ[FILE]))
     async with (

@@ -59,7 +59,7 @@ async def dead_enode(scene: Scene) -> AsyncIterator[None]:
     await scene.enode.kill()
     yield
     await scene.enode.start()
-    await scene.cluster.until_alive()
+    await scene.cluster.wait_until_alive()
 
 
 @asynccontextmanager
@@ -70,7 +70,7 @@ async def nobody_left(scene: Scene) -> AsyncIterator[None]:
     yield
     for role in scene.cluster.roles:
         await role.start()
-    await scene.cluster.until_alive()
+    await scene.cluster.wait_until_alive()
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def failing_sends(scene: Scene) -> AsyncIterator[None]:
     async with running(scene.background, scene.keep_publishing("lonely", interval_s=0.1)):
         yield
     await scene.enode.start()
-    await scene.cluster.until_alive()
+    await scene.cluster.wait_until_alive()
     await scene.publish("steady", 3_000)  # so that few of all sends of the last hour have failed
 
 
@@ -158,7 +158,7 @@ async def waiting_name_server(scene: Scene) -> AsyncIterator[None]:
         group.create_task(scene.namesrv.start())  # ready when the database is
         yield
         await scene.database.start()
-    await scene.cluster.until_alive()
+    await scene.cluster.wait_until_alive()
 
 
 @asynccontextmanager
@@ -236,7 +236,7 @@ async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Se
     """The metrics of an enode's three replicas, twice a second; the leader changes each time."""
     clock, epoch = SystemClock(), 1
     async with Channels() as channels:
-        stub = NameServiceStub(channels.to(scene.namesrv.address))
+        stub = NameServiceStub(channels.channel_to(scene.namesrv.address))
         request = member_report_pb2.ReportMemberRequest(
             enode=enode,
             set_id=f"set {enode}",
@@ -433,7 +433,7 @@ async def _scene(folder: Path) -> AsyncIterator[tuple[Scene, Prometheus]]:
         victim = enodes[1]
         assert isinstance(victim, AilingEnode)
         cluster = ProcessCluster(folder, namesrv, enodes, [snode])
-        await cluster.until_alive()
+        await cluster.wait_until_alive()
         mq = await parts.enter_async_context(connect(snode.address))
         background = await parts.enter_async_context(Background("faults"))
         watch = await parts.enter_async_context(prometheus(folder / "prometheus", f"127.0.0.1:{ports[4]}", metrics))

@@ -96,7 +96,7 @@ class Scene:
                 while lag:
                     await clock.sleep(0.2)
                     with contextlib.suppress(OrtooError):
-                        found = await self.mq.admin.lag(group, topic)
+                        found = await self.mq.admin.describe_lag(group, topic)
                         lag = found.lag_messages if any(q.committed_offset >= 0 for q in found.queues) else -1
 
     async def send(self, topic: str, count: int) -> None:

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, RoleNames
-from ortoo.common.process.settings import Range, flat, load, ranges
-from ortoo.enode.settings import Settings as EnodeSettings
-from ortoo.namesrv.settings import Settings as NamesrvSettings
-from ortoo.snode.policy.access_rules import access_rules_of
-from ortoo.snode.policy.flow_control import rules_of
-from ortoo.snode.settings import Settings as SnodeSettings
+from ortoo.common.cluster.role_names import CertificateRoles, CertificateNames, Role, RoleNames
+from ortoo.common.process.settings import NumberRange, flatten, load, ranges
+from ortoo.enode.settings import EnodeSettings as EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.snode.policy.access_rules import parse_access_rules
+from ortoo.snode.policy.flow_control import parse_flow_rules
+from ortoo.snode.settings import SnodeSettings as SnodeSettings
 from tests.repo.tree import ROOT
 
 CHART = ROOT / "deploy/k8s/chart"
@@ -225,7 +225,7 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
     """Every variable of a pod is a setting of its role; its ports are the documented ones."""
     settings = ROLES[role]()
     prefix = f"ORTOO_{role.upper()}_"
-    known = {prefix + name.replace(".", "_").upper() for name in flat(settings)}
+    known = {prefix + name.replace(".", "_").upper() for name in flatten(settings)}
     for example in ("default", "minimal", "ha", "guarded"):
         text = (MANIFESTS / example / f"{role}.yaml").read_text()
         given = set(re.findall(rf"name: ({prefix}\w+)", text))
@@ -238,24 +238,24 @@ def test_settings_in_the_manifests_are_settings_of_the_code(role: str) -> None:
         assert f"grpc: {{port: {asked}}}" in re.sub(r"grpc:\s*\n\s*port: (\d+)", r"grpc: {port: \1}", text)
 
 
-def another(value: Any, allowed: Range | None) -> Any:
+def another(value: Any, allowed: NumberRange | None) -> Any:
     """A value of a setting that is not its default."""
     if isinstance(value, bool):
         return not value
     if isinstance(value, enum.Enum):
         return next(one for one in type(value) if one is not value)
     if isinstance(value, int | float) and allowed is not None:
-        return min(int(allowed.least + allowed.most) // 3, 1 << 40) if isinstance(value, int) else allowed.least + 0.25
+        return min(int(allowed.minimum + allowed.maximum) // 3, 1 << 40) if isinstance(value, int) else allowed.minimum + 0.25
     return type(value)("given")
 
 
 @pytest.mark.parametrize("role", ROLES)
 def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
     """Each entry of `ROLE.settings` arrives as the variable that the code reads; files named by settings exist."""
-    names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flat(ROLES[role]())}
+    names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flatten(ROLES[role]())}
     names = {name: variable for name, variable in names.items() if name not in EnodeSettings.HIDDEN}
     allowed = ranges(ROLES[role])
-    values = {name: another(value, allowed.get(name)) for name, value in flat(ROLES[role]()).items() if name in names}
+    values = {name: another(value, allowed.get(name)) for name, value in flatten(ROLES[role]()).items() if name in names}
     file = tmp_path / "values.json"
     file.write_text(json.dumps({role: {"settings": values}}, default=str))
     name_of = f"r-ortoo-{role}"
@@ -263,7 +263,7 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
         c["env"] for name, _, c in containers(objects(rendered("helm", "--values", str(file)))) if name == name_of
     )
     last = {one["name"]: one["value"] for one in env if one["name"] in names.values() and "value" in one}
-    read = flat(load(ROLES[role], environ_prefix=f"ORTOO_{role.upper()}_", environ=last).settings)
+    read = flatten(load(ROLES[role], environ_prefix=f"ORTOO_{role.upper()}_", environ=last).settings)
     assert {name: read[name] for name in names if read[name] != values[name]} == {}
 
     guarded = containers(objects(rendered("helm", *CASES["guarded"])))
@@ -332,10 +332,10 @@ def test_rules_of_access_reach_the_pod_from_either_secret() -> None:
     """The chart's own Secret contains the rules as they are given; a Secret of the operator replaces it."""
     found = objects(rendered("helm", *CASES["guarded"]))
     (secret,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-access")
-    rules = access_rules_of(secret["stringData"]["access.toml"])
+    rules = parse_access_rules(secret["stringData"]["access.toml"])
     assert rules.users.keys() == {"ann", "shop"}
     (limits,) = (one for one in found if one["metadata"]["name"] == "r-ortoo-limits")
-    assert [rule.per_second for rule in rules_of(limits["data"]["limits.toml"])] == [1000]
+    assert [rule.per_second for rule in parse_flow_rules(limits["data"]["limits.toml"])] == [1000]
     options = ("--set", "snode.access.existingSecret.name=mine", "--set", "snode.access.existingSecret.key=my.toml")
     found = objects(rendered("helm", *CASES["guarded"], *options))
     assert not [one for one in found if one["metadata"]["name"] == "r-ortoo-access"]
@@ -375,7 +375,7 @@ def test_certificates_of_cert_manager_are_those_that_processes_let_in() -> None:
         assert ("ortoo.cluster" in spec["dnsNames"]) is (role != "operator")
         assert {"client auth", "server auth"} <= set(spec["usages"])
         assert spec["issuerRef"] == {"name": "ca", "kind": "Issuer", "group": "cert-manager.io"}
-        presented = Presented(tuple(spec["dnsNames"]), (), "")
+        presented = CertificateNames(tuple(spec["dnsNames"]), (), "")
         roles = CertificateRoles(RoleNames(), "ortoo.cluster").of(presented)
         assert roles == (set() if role == "namesrv" else {Role(role)})
         if role in ROLES:

@@ -86,7 +86,7 @@ async def test_three_roles_run_from_one_image(containers: Containers) -> None:
         await until_ready(containers, role, f"127.0.0.1:{ports['m-' + role]}")
     address = f"127.0.0.1:{ports['snode']}"
     created = await grpcurl.call(address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
-    assert created.exit_code == 0, created.error
+    assert created.exit_code == 0, created.stderr
     async with connect(address) as mq:
         async with mq.producer("t") as producer:
             await producer.send(b"through a container")

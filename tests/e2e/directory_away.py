@@ -25,7 +25,7 @@ from ortoo.common.logs import logger as logs
 from ortoo.testing.servers.postgres import Postgres, postgres
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import Send
-from tests.e2e.replica_cluster import leading, member_cluster, reign, whole
+from tests.e2e.replica_cluster import leading, replica_cluster, reign, whole
 from tests.e2e.failovers import MOST_S, TakeOvers, under_load
 
 LATER = "later"
@@ -136,7 +136,7 @@ class DirectoryAway:
         async with asyncio.timeout(ADOPTED_WITHIN_S):
             await _until_done(self.take_overs, lambda: self._mq.admin.adopt_topics(LATER))
             await _until_done(self.take_overs, lambda: self._mq.admin.describe_topic(LATER))
-            found = [it.message.body async for it in self._mq.admin.tail(LATER, from_first=True, follow=False)]
+            found = [it.message.body async for it in self._mq.admin.tail(LATER, from_beginning=True, follow=False)]
         self.say(f"{len(found)} of {LATER_MESSAGES} messages of the topic that the copy did not know")
         if found != [b"%d" % number for number in range(LATER_MESSAGES)]:
             self.faults.append(f"the adopted topic has {len(found)} messages")
@@ -160,7 +160,7 @@ async def directory_away(
     """Run it in `folder` and return the broken guarantees."""
     async with (
         postgres() as database,
-        member_cluster(folder, database_url=database.url) as cluster,
+        replica_cluster(folder, database_url=database.url) as cluster,
         under_load(cluster, rate=rate, say=say) as take_overs,
     ):
         run = DirectoryAway(database, take_overs, say)

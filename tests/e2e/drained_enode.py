@@ -115,7 +115,7 @@ async def _drain(cluster: ProcessCluster, cost: Cost, say: Callable[[str], objec
     begun_s = CLOCK.monotonic_s()
     typed = await command.run(["ortoo", "enode", "drain", "enode-1", "--wait"], cluster.address, timeout_s=PATIENCE_S)
     cost.drain_s = CLOCK.monotonic_s() - begun_s
-    say(f"{typed.out.strip()} ({cost.drain_s:.1f} s)" if not typed.exit_code else typed.error)
+    say(f"{typed.stdout.strip()} ({cost.drain_s:.1f} s)" if not typed.exit_code else typed.stderr)
     if code := typed.exit_code or await cluster.enodes[1].stop():
         cost.failed.append(f"exit code {code}")
     await CLOCK.sleep(QUIET_S)

@@ -41,8 +41,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import History, Read, Send
-from tests.e2e.replica_cluster import ENODE, MEMBERS, leading, member_cluster, number_of, reign, replace_disk, whole
-from tests.e2e.replica_network import MemberLines, member_lines
+from tests.e2e.replica_cluster import ENODE, REPLICAS, leading, replica_cluster, number_of, reign, replace_disk, whole
+from tests.e2e.replica_network import ReplicaNetwork, replica_network
 
 TOPIC = "take-overs"
 QUEUES = 2
@@ -96,7 +96,7 @@ class Load:
         due_s = self.clock.monotonic_s()
         while True:
             self._sent += 1
-            background.contained("send", self._send(producer, b"%d" % self._sent))
+            background.run_contained("send", self._send(producer, b"%d" % self._sent))
             due_s = max(due_s + 1 / self.rate, self.clock.monotonic_s() - 1)
             await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
@@ -167,7 +167,7 @@ class TakeOvers:
     mq: Client
     load: Load
     say: Callable[[str], object]
-    lines: MemberLines
+    lines: ReplicaNetwork
     harms: tuple[str, ...] = HARMS
     rounds: list[Round] = field(default_factory=list)
     repeated: int = 0
@@ -219,7 +219,7 @@ class TakeOvers:
         elif harm == DEAF:
             self.lines.deafen(number_of(leader))
         elif harm == "hand-over":
-            await self.mq.admin.members.hand_over(ENODE)
+            await self.mq.admin.replicas.transfer_leadership(ENODE)
         elif harm == "stop":
             return asyncio.ensure_future(leader.stop())  # noqa: TID251  # awaited in the same round
         else:
@@ -284,7 +284,7 @@ async def under_load(
     rate: int,
     say: Callable[[str], object],
     is_kept: bool = True,
-    lines: MemberLines | None = None,
+    lines: ReplicaNetwork | None = None,
 ) -> AsyncIterator[TakeOvers]:
     """Send and read while the block runs; if `is_kept`, complete the history at the end."""
     clock = SystemClock()
@@ -301,7 +301,7 @@ async def under_load(
             senders.spawn("send", load.send(producer, background))
             senders.spawn("read", load.read(mq))
             senders.spawn("probe", load.probe())
-            yield TakeOvers(cluster, mq, load, say, lines or MemberLines(0))
+            yield TakeOvers(cluster, mq, load, say, lines or ReplicaNetwork(0))
         if is_kept:
             await whole(mq)
         while is_kept:
@@ -313,13 +313,13 @@ async def under_load(
                 await clock.sleep(CALM_S)
 
 
-async def take_overs(
+async def failovers(
     folder: Path, *, rounds: int, rate: int, say: Callable[[str], object], harms: tuple[str, ...] = HARMS
 ) -> TakeOvers:
     """Run it in `folder`."""
     async with (
-        member_lines(MEMBERS if {CUT_OFF, DEAF} & set(harms) else 0) as lines,
-        member_cluster(folder, lines=lines) as cluster,
+        replica_network(REPLICAS if {CUT_OFF, DEAF} & set(harms) else 0) as lines,
+        replica_cluster(folder, lines=lines) as cluster,
         under_load(cluster, rate=rate, say=say, lines=lines) as done,
     ):
         done.harms = harms
@@ -330,7 +330,7 @@ async def take_overs(
 async def saturated(folder: Path, *, seconds: float, rate: int, say: Callable[[str], object]) -> list[str]:
     """Send at full speed for `seconds`; return the broken guarantees."""
     async with (
-        member_cluster(folder, enode_environ=KEPT_LITTLE) as cluster,
+        replica_cluster(folder, enode_environ=KEPT_LITTLE) as cluster,
         under_load(cluster, rate=rate, say=say, is_kept=False) as done,
     ):
         await done.ready()
@@ -380,7 +380,7 @@ def main() -> int:
         if given.saturated:
             faults = run_drill(saturated(Path(folder), seconds=given.saturated, rate=given.rate, say=say))
         else:
-            done = run_drill(take_overs(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
+            done = run_drill(failovers(Path(folder), rounds=given.rounds, rate=given.rate, say=say, harms=harms))
             faults = done.faults()
             say(done.summary())
     for fault in faults:

@@ -110,7 +110,7 @@ class Run:
             for role in (cluster.enode, cluster.snode):
                 role.environ["NAMESRV_ADDRESS"] = cluster.namesrv.address
                 await role.start()
-            await cluster.until_alive()
+            await cluster.wait_until_alive()
             async with connect(cluster.address) as mq:
                 await mq.admin.create_topic(TOPIC, queue_count=1)
                 await self._grow(mq, segments)
@@ -120,7 +120,7 @@ class Run:
             await self._afterwards()
             await cluster.enode.kill()
             await cluster.enode.start()
-            await cluster.until_alive()
+            await cluster.wait_until_alive()
             async with connect(cluster.address) as mq:
                 await self._send(mq, "after a crash")
                 await self._read(mq, "after a crash")
@@ -228,8 +228,8 @@ class Run:
         """The findings of `ortoo doctor` with these names."""
         words = ("ortoo", "doctor", "--json", "--patience", "10")
         outcome = await command.run(words, self.cluster.address)
-        found = [json.loads(line) for line in outcome.out.splitlines()]
-        self.verdict.doctor = f"exit {outcome.exit_code}: {outcome.out}{outcome.error}"
+        found = [json.loads(line) for line in outcome.stdout.splitlines()]
+        self.verdict.doctor = f"exit {outcome.exit_code}: {outcome.stdout}{outcome.stderr}"
         return [one for one in found if one.get("name") in names]
 
 

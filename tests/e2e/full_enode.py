@@ -27,7 +27,7 @@ from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
-from ortoo.testing.store.full_disk import SKIPPED, NotAllowed, small_disk
+from ortoo.testing.store.full_disk import SKIPPED, MountNotAllowed, small_disk
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.e2e.drill import run_drill
@@ -90,7 +90,7 @@ async def filled(folder: Path, *, rate: int, fills: int, say: Callable[[str], ob
                 mq.producer(TOPIC, ProducerSettings(linger_ms=1)) as producer,
                 Background("load") as background,
             ):
-                ways = _ways(mq, MessagingServiceStub(channels.to(cluster.address)))
+                ways = _ways(mq, MessagingServiceStub(channels.channel_to(cluster.address)))
                 ways["producer"] = lambda: producer.send(BODY)
                 sending = background.spawn("sender", _keep_sending(ways, cost, rate, background))
                 for _ in range(fills):
@@ -181,7 +181,7 @@ def main() -> int:
                 Path(folder), rate=arguments.rate, fills=arguments.fills, say=lambda text: sys.stdout.write(f"{text}\n")
             )
             cost = run_drill(run)
-        except NotAllowed as error:
+        except MountNotAllowed as error:
             sys.stderr.write(f"NOT CHECKED: a full disk needs the right to mount a tmpfs ({error})\n")
             return SKIPPED
     sys.stdout.write("\n".join([*cost.faults(), cost.summary(), ""]))

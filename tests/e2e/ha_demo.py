@@ -33,7 +33,7 @@ from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
 from tests.e2e.drill import run_drill
-from tests.e2e.replica_cluster import member_cluster
+from tests.e2e.replica_cluster import replica_cluster
 from tests.e2e.failovers import Round, TakeOvers, under_load
 
 HARMS = ("kill", "freeze", "empty")
@@ -59,7 +59,7 @@ class HaOutcome:
     def right(self, flights: int) -> bool:
         """Whether every flight was acknowledged, is stored once, and reached every group that subscribes to it."""
         counts = {self.flow.sent.total(), self.acknowledged, self.stored, flights}
-        return len(counts) == 1 and not self.broken and all(one.right for one in self.flow.verdicts())
+        return len(counts) == 1 and not self.broken and all(one.is_right for one in self.flow.verdicts())
 
 
 @contextlib.asynccontextmanager
@@ -79,7 +79,7 @@ async def ha_demo(folder: Path, flights: int = FLIGHTS) -> HaOutcome:
     async with (
         database() as url,
         valkey(folder / "valkey") as redis,
-        member_cluster(
+        replica_cluster(
             folder, name_servers=NAME_SERVERS, database_url=url, snodes=SNODES, redis_url=redis.url
         ) as cluster,
         under_load(cluster, rate=PULSE_PER_S, say=lambda text: None) as take_overs,
@@ -90,7 +90,7 @@ async def ha_demo(folder: Path, flights: int = FLIGHTS) -> HaOutcome:
             async with Background("demo") as background:
                 outcome.flow.consume(background, addresses)
                 outcome.acknowledged = await _sent(outcome, take_overs, addresses, flights, progress)
-                await outcome.flow.all_arrived(progress)
+                await outcome.flow.wait_all_arrived(progress)
             described = await take_overs.mq.admin.describe_topic(TOPIC)
             outcome.stored = sum(queue.end_offset - queue.begin_offset for queue in described.queues)
     outcome.broken = take_overs.load.history.problems()
@@ -110,7 +110,7 @@ async def _sent(
                 await asyncio.gather(*harmed)  # one after another, each of them while flights are sent
                 leader, harm = await take_overs.ready(), HARMS[len(harmed)]
                 harmed.append(background.spawn(harm, _harm(outcome, take_overs, leader, harm, progress)))
-            flow.note(chunk)
+            flow.record_sent(chunk)
             taken.append(await producer.send_many(chunk))
             progress.sent(flow.sent.total())
         await producer.flush()
@@ -126,10 +126,10 @@ async def _sent(
 async def _harm(
     outcome: HaOutcome, take_overs: TakeOvers, leader: RoleProcess, harm: str, progress: FlightProgress
 ) -> None:
-    progress.say(f"{leader.folder.name}, which leads, is {TOLD[harm]} after {outcome.flow.sent.total():,} flights")
+    progress.print_line(f"{leader.folder.name}, which leads, is {TOLD[harm]} after {outcome.flow.sent.total():,} flights")
     done = await take_overs.round(harm, leader)
     outcome.rounds.append(done)
-    progress.say(f"another one acknowledged after {done.took_s:.2f} s; {leader.folder.name} is back")
+    progress.print_line(f"another one acknowledged after {done.took_s:.2f} s; {leader.folder.name} is back")
 
 
 def print_outcome(outcome: HaOutcome, flights: int) -> None:

@@ -14,7 +14,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ortoo.client import ConsumerSettings, ProducerSettings, Sending, connect
+from ortoo.client import ConsumerSettings, ProducerSettings, SendFuture, connect
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
@@ -61,7 +61,7 @@ class KillRun:
     async def run(self, kills_of_each_role: int) -> Ledger:
         """Produce, consume, kill, wait for the rest, audit."""
         async with Channels() as channels:
-            admin = admin_pb2_grpc.AdminServiceStub(channels.to(self._address))
+            admin = admin_pb2_grpc.AdminServiceStub(channels.channel_to(self._address))
             await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name=TOPIC, read_queue_count=QUEUES))
             async with Background("run") as background:
                 for number in range(CONSUMERS):
@@ -120,7 +120,7 @@ class KillRun:
                     await self._settle(body, sending)
                 await self._tell()
 
-    async def _settle(self, body: bytes, sending: Sending) -> None:
+    async def _settle(self, body: bytes, sending: SendFuture) -> None:
         try:
             receipt = await sending
         except OrtooError as error:
@@ -130,7 +130,7 @@ class KillRun:
             self.ledger.stored_at(body, (receipt.queue.enode, receipt.queue.queue_id), receipt.offset)
 
     async def _consume(self) -> None:
-        settings = ConsumerSettings(from_first=True, ack_interval_ms=20, unfinished_messages_max=500)
+        settings = ConsumerSettings(from_first=True, ack_interval_ms=20, unacknowledged_messages_max=500)
         async with connect(self._address) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer:
             async for batch in consumer.batches():
                 place = (batch.queue.enode, batch.queue.queue_id)
@@ -157,7 +157,7 @@ class KillRun:
 
     async def _stored(self, channels: Channels) -> dict[Place, list[tuple[int, bytes]]]:
         """Everything in the topic."""
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(self._address))
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.channel_to(self._address))
         stored = {}
         for number in range(self._enodes):
             for queue_id in range(QUEUES):

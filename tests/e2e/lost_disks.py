@@ -39,7 +39,7 @@ from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
 from tests.e2e.drill import run_drill, say
-from tests.e2e.replica_cluster import ENODE, leading, member_cluster, replace_disk, whole
+from tests.e2e.replica_cluster import ENODE, leading, replica_cluster, replace_disk, whole
 from tests.e2e.repeating import Repeating
 
 KINDS = ("deduplicating", "delaying", "ordering", "parking", "popping", "pulling", "pushing", "rocketmq", "transacting")
@@ -74,7 +74,7 @@ class LostDisks:
             for number in range(rounds):
                 async with asyncio.timeout(ROUND_S):
                     await self._round(mq, (LEADER, FOLLOWER)[number % 2])
-                if self.oracle.world.findings:
+                if self.oracle.world.violations:
                     return
             await self._stop([one for scenario in self.scenarios for one in scenario.senders])
             await whole(mq)
@@ -119,7 +119,7 @@ class LostDisks:
     async def _settled(self) -> bool:
         """Wait until the cluster is quiet; otherwise record a finding."""
         deadline_s = self.oracle.now_s() + SETTLE_S
-        findings = self.oracle.world.findings
+        findings = self.oracle.world.violations
         while unsettled := next(filter(None, (one.unsettled() for one in self.scenarios)), ""):
             if findings:
                 return False
@@ -136,7 +136,7 @@ class LostDisks:
         for one in self.cluster.enodes:
             told = await scraped(str(one.environ["METRICS_ADDRESS"]))
             if any(told["ortoo_state_differs"].values()):
-                self.oracle.world.findings.add("members agree", f"the state of {one.folder.name} differs")
+                self.oracle.world.violations.add("members agree", f"the state of {one.folder.name} differs")
 
     async def _stop(self, applications: list[Application]) -> None:
         async with asyncio.timeout(STOP_S):
@@ -145,7 +145,7 @@ class LostDisks:
     def summary(self) -> str:
         """One line for people."""
         again = sum(one.repeated for one in self.scenarios if isinstance(one, Repeating))
-        found = len(self.oracle.world.findings.all)
+        found = len(self.oracle.world.violations.all)
         return (
             f"{len(self.oracle.sent)} sent, {self.oracle.received.count} delivered, {again} batches sent again after "
             f"their acknowledgement, {found} promises broken"
@@ -156,12 +156,12 @@ async def lost_disks(
     folder: Path, *, rounds: int, seed: int = 1, rate_per_s: float = 4.0, say: Callable[[str], object] = lambda _: None
 ) -> LostDisks:
     """Run it in `folder`, each scenario with `rate` messages a second; the result contains the findings."""
-    async with member_cluster(folder, metrics=True) as cluster:
+    async with replica_cluster(folder, metrics=True) as cluster:
         oracle = Oracle(real_world(seed))
         known = cast("SimulatedCluster", SimpleNamespace(addresses=[cluster.address]))
         made = [*(SCENARIOS[name] for name in KINDS), Repeating]
         scenarios: list[Scenario] = [one(known, oracle, rate_per_s=rate_per_s) for one in made]
-        run = LostDisks(cluster, oracle, oracle.world.chances.of("rounds"), scenarios, say)
+        run = LostDisks(cluster, oracle, oracle.world.random_streams.stream("rounds"), scenarios, say)
         try:
             await run.run(rounds)
         finally:
@@ -180,7 +180,7 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory(prefix="ortoo-disks-") as folder:
         run = run_drill(lost_disks(Path(folder), rounds=given.rounds, seed=given.seed, rate_per_s=given.rate, say=say))
-    found = run.oracle.world.findings.all
+    found = run.oracle.world.violations.all
     for finding in found:
         say(str(finding))
     say(f"{len(run.replaced_s)} disks destroyed; {run.summary()}")

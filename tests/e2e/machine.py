@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from ortoo.common.machine.allocator import spare_what_stays
+from ortoo.common.machine.allocator import freeze_startup_objects
 
 LOOK_INTERVAL_S = 1.0
 STAT = Path("/proc/stat")
@@ -24,7 +24,7 @@ class Machine:
 
     def __post_init__(self) -> None:
         """Freeze the objects so far: a full collection would stop a load of some thousand tasks for 0.1 s or more."""
-        spare_what_stays()
+        freeze_startup_objects()
 
     def look(self, now_s: float, due_s: float) -> None:
         """Record that a step due at `due_s` ran now."""

@@ -80,10 +80,10 @@ async def many_sessions(folder: Path, *, count: int, idle_s: float) -> ManySessi
     """Run it."""
     clock = SystemClock()
     async with process_cluster(folder, environ={"snode": {"LOG_LEVEL": "warning"}}) as cluster, Channels() as channels:
-        admin = admin_pb2_grpc.AdminServiceStub(channels.to(cluster.address))
+        admin = admin_pb2_grpc.AdminServiceStub(channels.channel_to(cluster.address))
         await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name=TOPIC, read_queue_count=QUEUES))
         pid = cluster.snode.pid
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(cluster.address))
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.channel_to(cluster.address))
         calls = [await open_session(stub, number) for number in range(GROUP_SIZE)]
         await clock.sleep(2)
         before_bytes, began_s = memory_bytes(pid), clock.monotonic_s()

@@ -51,7 +51,7 @@ class MemberStorm:
         ]
 
 
-async def member_storm(folder: Path, *, clients: int, seconds: float, seed: int = 1) -> MemberStorm:
+async def reconnect_storm(folder: Path, *, clients: int, seconds: float, seed: int = 1) -> MemberStorm:
     """Run it: every client joins, stays for a random time and leaves, again and again. In the end a few stay."""
     clock, chance, books, stop = SystemClock(), Randomness(seed), Books(), asyncio.Event()
     staying: list[Member] = []
@@ -114,7 +114,7 @@ def main() -> None:
     arguments = parser.parse_args()
     logs.configure(level="error")
     with tempfile.TemporaryDirectory() as folder:
-        seen = run_drill(member_storm(Path(folder), clients=arguments.clients, seconds=arguments.seconds))
+        seen = run_drill(reconnect_storm(Path(folder), clients=arguments.clients, seconds=arguments.seconds))
     sys.stdout.write(json.dumps({**asdict(seen), "faults": seen.faults}) + "\n")
     sys.exit(bool(seen.faults))
 

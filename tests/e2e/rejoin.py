@@ -22,7 +22,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
-from tests.e2e.replica_cluster import leading, member_cluster, replace_disk, whole
+from tests.e2e.replica_cluster import leading, replica_cluster, replace_disk, whole
 
 TOPIC = "rejoin"
 BODY = bytes(64 << 10)
@@ -77,7 +77,7 @@ async def rejoin(folder: Path, *, megabytes: int, say: Callable[[str], object]) 
     """Run it in `folder`."""
     done, clock = Rejoined(), SystemClock()
     environ = {"STORE_SEGMENT_BYTES": SEGMENT_BYTES}
-    async with member_cluster(folder, enode_environ=environ) as cluster, connect([cluster.address]) as mq:
+    async with replica_cluster(folder, enode_environ=environ) as cluster, connect([cluster.address]) as mq:
         await leading(cluster, mq)
         await _fill(mq, megabytes << 20)
         done.log_bytes = sum(path.stat().st_size for path in cluster.enodes[0].data.glob("*.seg"))
@@ -100,7 +100,7 @@ async def _fill(mq: Client, size: int) -> None:
             break
     async with mq.producer(TOPIC) as producer:
         for _ in range(size // len(BODY)):
-            await producer.send_soon(BODY)
+            await producer.enqueue(BODY)
         await producer.flush()
 
 

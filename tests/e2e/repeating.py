@@ -10,13 +10,13 @@ from ortoo.client import Client, Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.errors.status import error_of
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
-from ortoo.testing.simulation.workload.application import AGAIN_S, Application
+from ortoo.testing.simulation.workload.application import RESTART_PAUSE_S, Application
 from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.v1 import producer_pb2, record_pb2
 
@@ -34,7 +34,7 @@ class _Numbered:
     """A batch, and its place once it is known."""
 
     sealed: SealedBatch
-    messages: list[Sent]
+    messages: list[TrackedMessage]
     first_offset: int = -1
 
 
@@ -75,13 +75,13 @@ class Repeating(Scenario):
             self._producers.append(_Numbers(application.chance.id64(), queue))
         async with Channels() as channels:
             while True:
-                call = bulk_calls.produce(channels.to(application.addresses[0]))
+                call = bulk_calls.produce(channels.channel_to(application.addresses[0]))
                 try:
                     while True:
                         await self._send(application, call)
                         await application.pause_for(self.rate_per_s)
                 except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError):
-                    await application.clock.sleep(AGAIN_S)
+                    await application.clock.sleep(RESTART_PAUSE_S)
                 finally:
                     call.cancel()
 
@@ -104,14 +104,14 @@ class Repeating(Scenario):
         )
         request = producer_pb2.ProduceRequest(request_id=1, queue=wire_queue(producer.queue), batch=wire)
         async with asyncio.timeout(ANSWER_MAX_S):
-            await call.write(Bulky(request, (sealed.records,)))
+            await call.write(BulkMessage(request, (sealed.records,)))
             answer = await call.read()
         if answer is grpc.aio.EOF:
             raise TimeoutError
         if not answer.HasField("failure"):
             self._stored(producer, batch, answer.first_offset)
         elif not (error := error_of(answer.failure)).retriable:
-            self.oracle.findings.add("G4", f"{batch.messages[0].key} was sent again and refused: {error}")
+            self.oracle.violations.add("G4", f"{batch.messages[0].key} was sent again and refused: {error}")
 
     def _next(self, application: Application, producer: _Numbers) -> _Numbered:
         made = [application.next_message(self.name) for _ in range(1 + application.chance.below(MESSAGES_MAX))]
@@ -126,7 +126,7 @@ class Repeating(Scenario):
         if batch.first_offset >= 0:
             self.repeated += 1
             if batch.first_offset != first_offset:
-                self.oracle.findings.add("G4", f"{key} is said to be at {batch.first_offset} and at {first_offset}")
+                self.oracle.violations.add("G4", f"{key} is said to be at {batch.first_offset} and at {first_offset}")
             return
         batch.first_offset = first_offset
         for offset, sent in enumerate(batch.messages, first_offset):

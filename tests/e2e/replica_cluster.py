@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from ortoo.cli.demo.role_subprocess import free_addresses
-from ortoo.client import Client, EnodeMember, OrtooError
+from ortoo.client import Client, EnodeReplica, OrtooError
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
-from tests.e2e.replica_network import MemberLines
+from tests.e2e.replica_network import ReplicaNetwork
 
 ENODE = "enode-0"
-MEMBERS = 3
+REPLICAS = 3
 LOOK_S = 0.05
 LEADING, WAITING, LEARNING, AWAY = "leading", "waiting", "learning", "away"
 
 
 @contextlib.asynccontextmanager
-async def member_cluster(
+async def replica_cluster(
     folder: Path,
     *,
     name_servers: int = 1,
@@ -27,15 +27,15 @@ async def member_cluster(
     redis_url: str = "",
     enode_environ: Mapping[str, object] = SMALL_STORE,
     metrics: bool = False,
-    lines: MemberLines | None = None,
+    lines: ReplicaNetwork | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start all of it in `folder`; leave nothing running. Several name servers share the database, snodes the Redis.
 
     With `metrics` each replica serves its own at METRICS_ADDRESS of its environment. With `lines` replicas reach each
     other by those.
     """
-    free = free_addresses(2 * MEMBERS)
-    addresses, told_at = free[:MEMBERS], free[MEMBERS:]
+    free = free_addresses(2 * REPLICAS)
+    addresses, told_at = free[:REPLICAS], free[REPLICAS:]
     database_url = database_url or f"sqlite:///{folder}/names.db"
     namesrvs = [
         RoleProcess("namesrv", folder / f"namesrv-{n}", {"DATABASE_URL": database_url, "NAME": f"namesrv-{n}"})
@@ -53,7 +53,7 @@ async def member_cluster(
                 **({"METRICS_ADDRESS": told_at[number - 1]} if metrics else {}),
                 "NAME": ENODE,
                 "MEMBER": number,
-                "MEMBERS": MEMBERS,
+                "MEMBERS": REPLICAS,
                 "MEMBER_LISTEN_ADDRESS": address,
                 "MEMBER_ADDRESSES": ";".join(addresses),
                 "NAMESRV_ADDRESS": known,
@@ -73,10 +73,10 @@ async def member_cluster(
         yield ProcessCluster(folder, namesrvs[0], enodes, fronts)
 
 
-async def members_of(mq: Client) -> tuple[EnodeMember, ...]:
+async def members_of(mq: Client) -> tuple[EnodeReplica, ...]:
     """The replicas as the name server knows them; none while it does not answer."""
     with contextlib.suppress(OrtooError):
-        return next((one.members for one in await mq.admin.members.list(ENODE)), ())
+        return next((one.replicas for one in await mq.admin.replicas.list(ENODE)), ())
     return ()
 
 
@@ -104,7 +104,7 @@ async def whole(mq: Client) -> None:
     while True:
         known = await members_of(mq)
         states = [one.state for one in known]
-        if len(known) == MEMBERS and LEADING in states and not {AWAY, WAITING, LEARNING} & set(states):
+        if len(known) == REPLICAS and LEADING in states and not {AWAY, WAITING, LEARNING} & set(states):
             return
         await SystemClock().sleep(LOOK_S)
 
@@ -126,10 +126,10 @@ async def replace_disk(mq: Client, lost: RoleProcess) -> None:
         mine = [one for one in await members_of(mq) if one.number == number]
         with contextlib.suppress(OrtooError):  # there is no leader just now, or the last step is not committed
             if waiting := [one for one in mine if one.state == WAITING]:
-                await mq.admin.members.add(ENODE, number, waiting[0].disk)
+                await mq.admin.replicas.add(ENODE, number, waiting[0].disk)
             elif len(mine) > 1 and not any(one.state == LEARNING for one in mine):
                 gone = [one for one in mine if one.state == AWAY]
-                await mq.admin.members.remove(ENODE, number, gone[0].disk if gone else "")
+                await mq.admin.replicas.remove(ENODE, number, gone[0].disk if gone else "")
             elif len(mine) == 1 and mine[0].disk not in former and mine[0].state not in (AWAY, LEARNING):
                 return
         await SystemClock().sleep(LOOK_S)

@@ -25,7 +25,7 @@ READ_BYTES = 1 << 16
 STRANGER = 0
 
 
-class MemberLines:
+class ReplicaNetwork:
     """The connections between all replicas. At first none is cut."""
 
     def __init__(self, members: int) -> None:
@@ -119,9 +119,9 @@ def _files(process_id: int) -> Iterable[str]:
 
 
 @contextlib.asynccontextmanager
-async def member_lines(members: int) -> AsyncIterator[MemberLines]:
+async def replica_network(members: int) -> AsyncIterator[ReplicaNetwork]:
     """Relays for `count` replicas while the block runs."""
-    lines = MemberLines(members)
+    lines = ReplicaNetwork(members)
 
     async def served(number: int) -> asyncio.Server:
         host, _, port = lines.addresses()[number - 1].rpartition(":")

@@ -48,13 +48,13 @@ from ortoo.client import (
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.service import EXIT_REFUSED
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
 from ortoo.testing.servers.valkey import valkey
 from tests.e2e.drill import run_drill, say
 from tests.e2e.machine import Machine
-from tests.e2e.replica_cluster import leading, member_cluster, whole
+from tests.e2e.replica_cluster import leading, replica_cluster, whole
 from tests.repo.tree import ROOT
 
 Step = tuple[RoleProcess, Mapping[str, str]]
@@ -169,7 +169,7 @@ async def rolling_restart(
             parts.push_async_callback(role.kill)
             role.environ["NAMESRV_ADDRESS"] = addresses
             await role.start()
-        await ProcessCluster(folder, namesrvs[1], enodes, snodes).until_alive()
+        await ProcessCluster(folder, namesrvs[1], enodes, snodes).wait_until_alive()
 
         async def steps() -> AsyncIterator[Step]:
             for role in (*namesrvs, *enodes, *snodes):
@@ -192,7 +192,7 @@ async def rolling_members(folder: Path, *, rate: int, say: Callable[[str], objec
     async with (
         postgres() as database,
         valkey(folder / "valkey") as redis,
-        member_cluster(folder, name_servers=2, database_url=database.url, snodes=2, redis_url=redis.url) as cluster,
+        replica_cluster(folder, name_servers=2, database_url=database.url, snodes=2, redis_url=redis.url) as cluster,
         connect([snode.address for snode in cluster.snodes]) as mq,
     ):
 
@@ -233,7 +233,7 @@ async def _under_load(
                 try:
                     await role.start()
                 except DidNotStart as error:
-                    if not environ or error.exit_code != EXIT_REFUSED:
+                    if not environ or error.exit_code != EXIT_INVALID_SETTINGS:
                         raise
                     version, role.environ_more = ": the older version refuses its data, today's runs again", {}
                     await role.start()

@@ -108,7 +108,7 @@ def p99(lines: Iterable[Line]) -> float:
     return round(median(sorted(half)[int(len(half) * 0.99)] for half in halves.values()), 2) if halves else 0.0
 
 
-async def slow_member(folder: Path, *, rate: float, seconds: float, grace_s: float = 3.0) -> SlowMember:
+async def slow_replica(folder: Path, *, rate: float, seconds: float, grace_s: float = 3.0) -> SlowMember:
     """Run it."""
     async with consumer_cluster(folder, snodes=1) as running:
         outs = [folder / f"member-{number}" for number in range(MEMBERS)]
@@ -269,7 +269,7 @@ def main() -> None:
         asyncio.run(member(address, name, Path(out)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        run = slow_member(Path(folder), rate=arguments.rate, seconds=arguments.seconds, grace_s=arguments.grace_s)
+        run = slow_replica(Path(folder), rate=arguments.rate, seconds=arguments.seconds, grace_s=arguments.grace_s)
         seen = run_drill(run)
     sys.stdout.write(json.dumps(asdict(seen)) + "\n")
     sys.exit(bool(seen.faults))

@@ -57,7 +57,7 @@ async def members_seen(running: ConsumerCluster, channels: Channels) -> list[lis
     """The group members as each snode sees them."""
     seen = []
     for address in running.addresses:
-        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.to(address))
+        stub = consumer_pb2_grpc.ConsumerServiceStub(channels.channel_to(address))
         answer = await stub.QueryMembers(pull_pb2.QueryMembersRequest(group=GROUP))
         seen.append(list(answer.client_ids))
     return seen

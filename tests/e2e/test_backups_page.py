@@ -46,13 +46,13 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
                             await cluster.clock.sleep(0.02)
                 outcome = await command.run(line.split(), cluster.address)
                 assert outcome.exit_code == 0, (line, outcome)
-                assert says(outcome.out, expected), (line, outcome)
-                seen += outcome.out
+                assert says(outcome.stdout, expected), (line, outcome)
+                seen += outcome.stdout
             assert number == 2
             assert "lost with the disk" not in seen
             await send_and_get(b"after it")
         async with asyncio.timeout(60):
-            while (lag := await mq.admin.lag("billing", "orders")).lag_messages:
+            while (lag := await mq.admin.describe_lag("billing", "orders")).lag_messages:
                 await cluster.clock.sleep(0.02)
         assert [one.end_offset for one in lag.queues] == [2]
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
 from tests.e2e.test_documents import says, steps
@@ -15,7 +15,7 @@ from tests.e2e.test_documents import says, steps
 class Page:
     """The actions of the page's reader between its commands."""
 
-    def __init__(self, cluster: Cluster, folder: Path, url: str) -> None:
+    def __init__(self, cluster: InProcessCluster, folder: Path, url: str) -> None:
         """Settings files as the page names them are in `folder`."""
         self.cluster = cluster
         for name, setting in (
@@ -94,9 +94,9 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path) -> None:
             words = [f"{tmp_path / word}" if word.endswith((".toml", ".backup")) else word for word in line.split()]
             outcome = await command.run(words, cluster.address)
             assert outcome.exit_code == 0, (words, outcome)
-            assert says(outcome.out, expected), (words, outcome)
+            assert says(outcome.stdout, expected), (words, outcome)
         assert number == 11
         found = await command.run(["ortoo", "tail", "orders", "--from-first", "--no-follow"], cluster.address)
-        assert "hello" in found.out, found
+        assert "hello" in found.stdout, found
         listed = await command.run(["ortoo", "topic", "deleted"], cluster.address)
-        assert "orders" not in listed.out
+        assert "orders" not in listed.stdout

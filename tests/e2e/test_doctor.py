@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from ortoo.cli.doctor.run import LIMIT_S as LOOKING_S_MAX
+from ortoo.cli.doctor.run import TIMEOUT_S as LOOKING_S_MAX
 from ortoo.cli.doctor.run import diagnose
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.index.catalog import RUN_BYTES
 from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import SMALL_STORE, Cluster, open_cluster
+from ortoo.testing.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import process_cluster
 from ortoo.testing.servers.valkey import valkey
@@ -83,8 +83,8 @@ async def advice(
     begun_s = clock.monotonic_s()
     outcome = await command.run(words, address)
     assert clock.monotonic_s() - begun_s < LIMIT_S * patience + START_S
-    assert "Traceback" not in outcome.error, outcome.error
-    found: list[dict[str, Any]] = [json.loads(line) for line in outcome.out.splitlines()]
+    assert "Traceback" not in outcome.stderr, outcome.stderr
+    found: list[dict[str, Any]] = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert outcome.exit_code == int(any(one["serious"] for one in found))
     assert all(one["seen"] and one["cure"] for one in found)
     return {one["name"]: one["cure"] for one in found}
@@ -128,30 +128,30 @@ async def test_somebody_else_listens(tmp_path: Path) -> None:
         assert list(await advice(server.address)) == ["other gRPC server"]
 
 
-async def test_healthy_cluster_has_no_findings(cluster: Cluster) -> None:
+async def test_healthy_cluster_has_no_findings(cluster: InProcessCluster) -> None:
     """Without findings the command prints that and ends with 0."""
     assert await advice(cluster.address) == {}
     outcome = await command.run(["ortoo", "doctor", "--patience", "10"], cluster.address)
-    assert (outcome.exit_code, outcome.out) == (0, f"all is well at {cluster.address}\n")
+    assert (outcome.exit_code, outcome.stdout) == (0, f"all is well at {cluster.address}\n")
 
 
-async def test_other_roles_ports_are_named(cluster: Cluster) -> None:
+async def test_other_roles_ports_are_named(cluster: InProcessCluster) -> None:
     """The name server's and the enode's addresses are not for clients."""
     for name, found in (("namesrv-0", "name server's port"), ("enode-0", "enode's port")):
         assert list(await advice(cluster.address_of(name))) == [found]
 
 
-async def test_proxy_in_the_environment_is_named(cluster: Cluster) -> None:
+async def test_proxy_in_the_environment_is_named(cluster: InProcessCluster) -> None:
     """GRPC applies http_proxy; no_proxy exempts the host."""
     proxy = {"http_proxy": "http://proxy.invalid:3128"}
     assert "proxy" in await advice(cluster.address, environ=proxy)
     assert await advice(cluster.address, environ=proxy | {"no_proxy": "127.0.0.1"}) == {}
 
 
-Breaking = Callable[[Cluster], Awaitable[object]]
+Breaking = Callable[[InProcessCluster], Awaitable[object]]
 
 
-async def prepare(cluster: Cluster) -> None:
+async def prepare(cluster: InProcessCluster) -> None:
     """A topic, and a group that lags behind and has no consumer."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("orders")
@@ -165,24 +165,24 @@ async def prepare(cluster: Cluster) -> None:
             await producer.send(b"y")
 
 
-async def read_only(cluster: Cluster) -> None:
+async def read_only(cluster: InProcessCluster) -> None:
     """Make the topic read-only."""
     request = namesrv_pb2.UpdateTopicRequest(name="orders", permission=topic_pb2.PERMISSION_READ_ONLY)
     await cluster.name_service.UpdateTopic(request)
 
 
-async def switch_off(cluster: Cluster) -> None:
+async def switch_off(cluster: InProcessCluster) -> None:
     """Switch the group off."""
     async with connect(cluster.address) as mq:
         await mq.admin.put_group("stable", consume_enabled=False)
 
 
-async def delete(cluster: Cluster) -> None:
+async def delete(cluster: InProcessCluster) -> None:
     """Delete the topic."""
     await cluster.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="orders"))
 
 
-async def nothing(cluster: Cluster) -> None:
+async def nothing(cluster: InProcessCluster) -> None:
     """Break nothing."""
 
 
@@ -199,7 +199,7 @@ TROUBLES: dict[str, tuple[Breaking, tuple[str, ...], str, str]] = {
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
-async def test_trouble_behind_the_snode_is_named(cluster: Cluster, trouble: str) -> None:
+async def test_trouble_behind_the_snode_is_named(cluster: InProcessCluster, trouble: str) -> None:
     """Problems of topic, group or processes are named, with a remedy."""
     breaking, options, name, cure = TROUBLES[trouble]
     await prepare(cluster)
@@ -220,7 +220,7 @@ async def test_an_index_that_is_nearly_full_is_named_before_sends_are_refused(tm
 
         assert await found() == []
         await cluster.create_topic("wide", queues=4)
-        stub = ProducerServiceStub(cluster.channels.to(cluster.address))
+        stub = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
         for number in range(4):
             queue = topic_pb2.Queue(topic="wide", enode="enode-0", queue_id=number)
             await stub.Publish(
@@ -279,7 +279,7 @@ async def looked(address: str, *, topic: str = "", group: str = "", patience: fl
     clock, out = SystemClock(), io.StringIO()
     begun_s = clock.monotonic_s()
     with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
-        await diagnose(address, topic, group, as_json=True, patience=patience)
+        await diagnose(address, topic, group, as_json=True, timeout_factor=patience)
     return [json.loads(line)["name"] for line in out.getvalue().splitlines()], clock.monotonic_s() - begun_s
 
 

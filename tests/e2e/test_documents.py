@@ -109,4 +109,4 @@ async def test_the_page_is_true_step_by_step(page: str, tmp_path: Path) -> None:
             script = words.replace("python billing.py", f"{sys.executable} {tmp_path / 'billing.py'}")
             outcome = await command.run(as_a_shell_takes(script), dev.address)
             assert outcome.exit_code == 0, (words, outcome)
-            assert says(outcome.out, expected), (words, expected, outcome.out)
+            assert says(outcome.stdout, expected), (words, expected, outcome.stdout)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.process.service import EXIT_REFUSED
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS
 from tests.e2e.test_process_front import outcome
 
 MEMBER = {"ORTOO_ENODE_MEMBER_LISTEN_ADDRESS": "127.0.0.1:8191"}
@@ -23,7 +23,7 @@ async def shown(**settings: str) -> dict[str, Any]:
 async def test_a_role_of_several_needs_to_be_a_member(role: str) -> None:
     """SLAVE and SYNC_MASTER need other replicas: without an address for them the process ends with 253 (E-007)."""
     code, _, said = await outcome("enode", environ={"ORTOO_ENODE_ROLE": role})
-    assert code == EXIT_REFUSED
+    assert code == EXIT_INVALID_SETTINGS
     assert f"member_listen_address: a {role} is a replica, and needs an address for the others" in said
 
 
@@ -46,5 +46,5 @@ async def test_roles_and_durability_say_the_same() -> None:
     assert (default["role"], default["durability"]) == ("SYNC_MASTER", "replicas")
     wrong = MEMBER | {"ORTOO_ENODE_ROLE": "SYNC_MASTER", "ORTOO_ENODE_DURABILITY": "leader"}
     code, _, words = await outcome("enode", environ=wrong)
-    assert code == EXIT_REFUSED
+    assert code == EXIT_INVALID_SETTINGS
     assert "SYNC_MASTER means replicas: give one of the two" in words

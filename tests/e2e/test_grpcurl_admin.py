@@ -76,18 +76,18 @@ async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
     """Each answers with readable JSON; no method needs a client library."""
     async with open_cluster(tmp_path) as cluster:
 
-        async def call(method: str, request: dict[str, Any]) -> grpcurl.Answer:
+        async def call(method: str, request: dict[str, Any]) -> grpcurl.GrpcurlResult:
             return await grpcurl.call(cluster.address, f"{SERVICE.full_name}/{method}", request)
 
         created = await call("CreateTopic", {"name": TOPIC, "read_queue_count": 4})
-        assert created.exit_code == 0, created.error
+        assert created.exit_code == 0, created.stderr
         message = {"body": "dHdvIGZyZXNoIGhvcnNlcw==", "keys": ["order-1"]}
         sent = await grpcurl.call(
             cluster.address,
             "ortoo.v1.ProducerService/Publish",
             {"topic": TOPIC, "messages": [message], "queue": QUEUE},
         )
-        assert sent.exit_code == 0, sent.error
+        assert sent.exit_code == 0, sent.stderr
         settings = ConsumerSettings(from_first=True, client_id=CLIENT)
         async with (
             connect(cluster.address, client_id=PULLER) as mq,
@@ -100,10 +100,10 @@ async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
             wrong = []
             for method, (request, wanted) in CALLS.items():
                 answer = await call(method, request)
-                if answer.exit_code or wanted not in answer.out:
-                    wrong.append((method, answer.error or answer.out))
+                if answer.exit_code or wanted not in answer.stdout:
+                    wrong.append((method, answer.stderr or answer.stdout))
             for method, (request, reason) in REFUSED.items():
                 answer = await call(method, request)
-                if not answer.exit_code or reason not in answer.error:
-                    wrong.append((method, answer.error or answer.out))
+                if not answer.exit_code or reason not in answer.stderr:
+                    wrong.append((method, answer.stderr or answer.stdout))
         assert wrong == []

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
@@ -29,23 +29,23 @@ Way = Callable[[Channels, ProcessCluster, int, int], Awaitable[Any]]
 
 async def produce(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
     """To a snode."""
-    call = bulk_calls.produce(channels.to(cluster.address))
-    await call.write(Bulky(producer_pb2.ProduceRequest(queue=QUEUE, batch=SEALED), (BATCH.records,)))
+    call = bulk_calls.produce(channels.channel_to(cluster.address))
+    await call.write(BulkMessage(producer_pb2.ProduceRequest(queue=QUEUE, batch=SEALED), (BATCH.records,)))
     assert not (await call.read()).HasField("failure")
     return call
 
 
 async def append(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
     """To an enode."""
-    call = bulk_calls.append(channels.to(cluster.enode.address))
-    await call.write(Bulky(enode_pb2.AppendRequest(topic_id=topic_id, batch=SEALED), (BATCH.records,)))
+    call = bulk_calls.append(channels.channel_to(cluster.enode.address))
+    await call.write(BulkMessage(enode_pb2.AppendRequest(topic_id=topic_id, batch=SEALED), (BATCH.records,)))
     assert not (await call.read()).HasField("failure")
     return call
 
 
 async def fetch_batches(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
     """From an enode."""
-    call = bulk_calls.fetch_batches(channels.to(cluster.enode.address))
+    call = bulk_calls.fetch_batches(channels.channel_to(cluster.enode.address))
     await call.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, bytes_max=1))
     assert len((await call.read()).bulks) == 1
     return call
@@ -53,7 +53,7 @@ async def fetch_batches(channels: Channels, cluster: ProcessCluster, topic_id: i
 
 async def push(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
     """From a snode, to a session."""
-    call = bulk_calls.push(channels.to(cluster.address))
+    call = bulk_calls.push(channels.channel_to(cluster.address))
     wanted = [consumer_pb2.Subscription(topic="t")]
     opening = consumer_pb2.OpenSession(
         group=f"g{number}", subscriptions=wanted, start_from=consumer_pb2.START_FROM_FIRST
@@ -67,7 +67,7 @@ async def push(channels: Channels, cluster: ProcessCluster, topic_id: int, numbe
 
 async def follow(channels: Channels, cluster: ProcessCluster, topic_id: int, number: int) -> Any:
     """From a snode, to a reader without a group."""
-    call = bulk_calls.fetch(channels.to(cluster.address), consumer_pb2.FetchRequest(queue=QUEUE, follow=True))
+    call = bulk_calls.fetch(channels.channel_to(cluster.address), consumer_pb2.FetchRequest(queue=QUEUE, follow=True))
     assert len((await call.read()).bulks) == 1
     return call
 
@@ -80,7 +80,7 @@ async def test_an_idle_stream_holds_nothing_of_what_it_carried(way: Way, tmp_pat
         "enode": {"LOG_LEVEL": "error", "STORE_RECENT_BYTES": 1 << 20},
     }
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
-        admin = admin_pb2_grpc.AdminServiceStub(channels.to(cluster.address))
+        admin = admin_pb2_grpc.AdminServiceStub(channels.channel_to(cluster.address))
         created = await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="t", read_queue_count=1))
         topic_id = created.topic.topic_id
         calls = [await produce(channels, cluster, topic_id, 0)]

@@ -19,18 +19,18 @@ from ortoo import v1
 from ortoo.cli.app import app
 from ortoo.client import (
     Client,
-    EnodeMember,
-    EnodeMembers,
+    EnodeReplica,
+    ReplicaSet,
     Message,
-    OfferedTopic,
+    OrphanedTopic,
     PopSettings,
     PullSettings,
-    Verdict,
+    TransactionVerdict,
     connect,
 )
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import Adoption, TopicPlacement
-from ortoo.client.admin.replicas import MemberAdmin
+from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.testing.servers import command
 from ortoo.testing.servers.cluster import open_cluster
 
@@ -162,10 +162,10 @@ def typed(words: list[str]) -> list[dict[str, Any]]:
 
 def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Create an enode with two replicas, a topic that the directory does not contain, a parked transaction."""
-    members = tuple(EnodeMember(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
+    members = tuple(EnodeReplica(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
 
-    async def found(*_: object) -> tuple[EnodeMembers, ...]:
-        return (EnodeMembers("enode-0", "set", 1, 1, 3, 2, members),)
+    async def found(*_: object) -> tuple[ReplicaSet, ...]:
+        return (ReplicaSet("enode-0", "set", 1, 1, 3, 2, members),)
 
     async def number(*_: object) -> int:
         return 2
@@ -173,8 +173,8 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     async def former(*_: object) -> str:
         return "store-1"
 
-    async def lost(*_: object) -> tuple[OfferedTopic, ...]:
-        return (OfferedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
+    async def lost(*_: object) -> tuple[OrphanedTopic, ...]:
+        return (OrphanedTopic("lost", 1 << 63, (TopicPlacement("enode-0", 4, 4),), ""),)
 
     async def adopted(*_: object) -> Adoption:
         return Adoption((), await lost())
@@ -183,10 +183,10 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
         pass
 
     monkeypatch.setattr(Admin, "resume_transaction", resumed)
-    monkeypatch.setattr(MemberAdmin, "list", found)
+    monkeypatch.setattr(ReplicaAdmin, "list", found)
     for method in ("hand_over", "elect", "add", "remove"):
-        monkeypatch.setattr(MemberAdmin, method, number)
-    monkeypatch.setattr(MemberAdmin, "accept_store", former)
+        monkeypatch.setattr(ReplicaAdmin, method, number)
+    monkeypatch.setattr(ReplicaAdmin, "accept_store", former)
     monkeypatch.setattr(Admin, "list_offered_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 
@@ -218,7 +218,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
                 words = [word.format(**known) for word in f"{name} {more}".split()]
                 if name == "tail":  # it needs the signals of a process
                     outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
-                    assert json.loads(outcome.out)["offset"] == "0"
+                    assert json.loads(outcome.stdout)["offset"] == "0"
                     continue
                 lines = await asyncio.to_thread(typed, words)
                 for field in ("message_id", "recall_handle"):
@@ -228,8 +228,8 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
                 if name == "tx list":
                     known["transaction_id"], known["other_transaction_id"] = (one["transaction_id"] for one in lines)
 
-    async def undecided(message: object) -> Verdict:
-        return Verdict.UNKNOWN
+    async def undecided(message: object) -> TransactionVerdict:
+        return TransactionVerdict.UNKNOWN
 
     names = list(WORDS)
     pause = names.index("lag")

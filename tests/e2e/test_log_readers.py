@@ -58,7 +58,7 @@ async def test_dev_goes_on_when_its_log_is_not_read(tmp_path: Path, reader: str)
                 for number in range(100):
                     level = {"log_level": ("info", "warning")[number % 2]}
                     for role in ("namesrv", "enode", "snode"):
-                        await mq.admin.operations.change_settings(role, level)
+                        await mq.admin.operations.update_settings(role, level)
                     await producer.send(Message(b"goes on"))
         assert await dev.stop() == 0
     finally:

@@ -25,20 +25,20 @@ async def test_what_is_sent_again_after_the_snodes_death_is_stored_once(tmp_path
     """G4, G1: messages are stored, their answers lost, the snode is killed and restarted. None is lost or doubled."""
     bodies = [b"message %d" % number for number in range(BEFORE + LOST + AFTER)]
     async with process_cluster(tmp_path) as cluster, asyncio.timeout(100):
-        await cluster.until_alive()
+        await cluster.wait_until_alive()
         address = cluster.address
         async with deaf_relay(address) as relay, connect(address) as direct, connect(relay.address) as mq:
             await direct.admin.create_topic("t", queue_count=1)
             async with mq.producer("t") as producer:
                 first = await (await producer.send_many(bodies[:BEFORE]))
                 relay.deaf = True
-                lost = [await producer.send_soon(body) for body in bodies[BEFORE : BEFORE + LOST]]
+                lost = [await producer.enqueue(body) for body in bodies[BEFORE : BEFORE + LOST]]
                 assert await stored_bodies(direct, "t", BEFORE + LOST) == bodies[: BEFORE + LOST]
                 assert not any(sending.done for sending in lost)
                 await relay.swallowed.wait()
                 await cluster.snode.kill()
                 relay.deaf = False
-                rest = [await producer.send_soon(body) for body in bodies[BEFORE + LOST :]]
+                rest = [await producer.enqueue(body) for body in bodies[BEFORE + LOST :]]
                 await cluster.snode.restart()
                 receipts = first + [await sending for sending in lost + rest]
             assert [receipt.offset for receipt in receipts] == list(range(len(bodies)))

@@ -10,10 +10,10 @@ import pytest
 
 from ortoo.client import Client, Invalid, OrtooError, Queue, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.service import EXIT_REFUSED
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS
 from ortoo.testing.servers.command import run
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
-from tests.e2e.replica_cluster import LEADING, leading, member_cluster, members_of, replace_disk, whole
+from tests.e2e.replica_cluster import LEADING, leading, replica_cluster, members_of, replace_disk, whole
 
 STARTS = 3
 UNACKNOWLEDGED = b"into nothing"
@@ -53,7 +53,7 @@ async def refused(process: RoleProcess) -> str:
     """Start a process that refuses its folder; return its output."""
     with pytest.raises(DidNotStart) as caught:
         await process.start()
-    assert caught.value.exit_code == EXIT_REFUSED
+    assert caught.value.exit_code == EXIT_INVALID_SETTINGS
     return caught.value.log
 
 
@@ -63,7 +63,7 @@ async def test_a_replica_that_lost_its_hard_state_never_begins_a_set_of_its_own(
 
     The set keeps working meanwhile, also without a further replica, and the disk rejoins as a new replica.
     """
-    async with member_cluster(tmp_path) as members, connect(members.address) as mq:
+    async with replica_cluster(tmp_path) as members, connect(members.address) as mq:
         first = members.enodes[0]
         stored: list[bytes] = []
         await leading(members, mq)
@@ -118,8 +118,8 @@ async def test_an_enode_whose_folder_is_moved_away_acknowledges_nothing(tmp_path
         known, new = stores_in(await doctor(cluster, "store mismatch"))
         assert known == former
         with pytest.raises(Invalid, match="already"):
-            await mq.admin.members.accept_store("enode-0", former)
-        assert await mq.admin.members.accept_store("enode-0", new) == former
+            await mq.admin.replicas.accept_store("enode-0", former)
+        assert await mq.admin.replicas.accept_store("enode-0", new) == former
         await sent(mq, 5, [])
 
 
@@ -141,8 +141,8 @@ async def doctor(cluster: ProcessCluster, wanted: str) -> str:
     async with asyncio.timeout(30):
         while True:
             said = await run(("ortoo", "doctor"), cluster.address)
-            if wanted in said.out:
-                return said.out
+            if wanted in said.stdout:
+                return said.stdout
 
 
 def stores_in(said: str) -> tuple[str, str]:

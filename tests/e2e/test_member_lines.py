@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.replica_network import ON_LINUX, MemberLines, member_lines
+from tests.e2e.replica_network import ON_LINUX, ReplicaNetwork, replica_network
 
 pytestmark = ON_LINUX
 
 
-async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], list[asyncio.StreamWriter]]:
+async def connected(lines: ReplicaNetwork) -> tuple[list[asyncio.StreamReader], list[asyncio.StreamWriter]]:
     """Replica 2, which is this process, and replica 1, to which it has a connection, in this order."""
     this: Any = SimpleNamespace(alive=True, pid=os.getpid())
     other: Any = SimpleNamespace(alive=False)
@@ -30,7 +30,7 @@ async def connected(lines: MemberLines) -> tuple[list[asyncio.StreamReader], lis
 async def test_a_member_that_is_deaf_is_heard_and_hears_the_rest_later(way: str) -> None:
     """One of the two directions stays open; the bytes of the other one wait, and arrive in order."""
     deaf = 1 if way == "to it" else 2
-    async with member_lines(2) as lines:
+    async with replica_network(2) as lines:
         readers, (second, first) = await connected(lines)
         to_the_deaf, of_the_deaf = (second, first) if deaf == 1 else (first, second)
         hears, is_heard = (readers[1], readers[0]) if deaf == 1 else (readers[0], readers[1])
@@ -51,7 +51,7 @@ async def test_a_member_that_is_deaf_is_heard_and_hears_the_rest_later(way: str)
 
 async def test_nothing_passes_a_member_that_is_cut_off_not_even_the_end_of_a_connection() -> None:
     """A side that closes its connection is not noticed: the other side learns of it when the cut ends."""
-    async with member_lines(2) as lines:
+    async with replica_network(2) as lines:
         (reader, far_reader), (writer, far_writer) = await connected(lines)
         lines.cut_off(1)
         writer.write(b"last")

@@ -11,28 +11,28 @@ from ortoo.cli.app import app
 from ortoo.cli.terminal import completion
 from ortoo.client import connect
 from ortoo.testing.servers import command, grpcurl
-from ortoo.testing.servers.cluster import Cluster
+from ortoo.testing.servers.cluster import InProcessCluster
 
 
-async def test_top_shows_what_flows(cluster: Cluster) -> None:
+async def test_top_shows_what_flows(cluster: InProcessCluster) -> None:
     """Each refresh shows topics with their messages, for people and as JSON."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
             await producer.send(b"x")
     looks = await command.run(["ortoo", "top", "-n", "2", "--interval", "0.2", "--json"], cluster.address)
-    seen = [json.loads(line) for line in looks.out.splitlines()]
+    seen = [json.loads(line) for line in looks.stdout.splitlines()]
     assert [look["topics"][0]["messages"] for look in seen] == ["1", "1"]
     shown = await command.run(["ortoo", "top", "-n", "1"], cluster.address)
-    assert shown.out.startswith("1 enodes, 1 snodes, 1 topics, 0 groups\n")
+    assert shown.stdout.startswith("1 enodes, 1 snodes, 1 topics, 0 groups\n")
 
 
-async def test_explained_command_does_the_same(cluster: Cluster) -> None:
+async def test_explained_command_does_the_same(cluster: InProcessCluster) -> None:
     """`--explain` prints each call as a grpcurl command; run by hand it answers the same."""
     done = await command.run(["ortoo", "--explain", "topic", "create", "t", "--queues", "3"], cluster.address)
-    assert (done.exit_code, done.out) == (0, "created topic t with 3 queues\n")
+    assert (done.exit_code, done.stdout) == (0, "created topic t with 3 queues\n")
     described = await command.run(["ortoo", "--explain", "topic", "describe", "t"], cluster.address)
-    explained = described.error.strip()
+    explained = described.stderr.strip()
     assert explained.startswith("# grpcurl -plaintext -d ")
     words = shlex.split(explained.removeprefix("# grpcurl "))
     answer = (await grpcurl.grpcurl(*words)).values()[0]
@@ -43,10 +43,10 @@ async def test_explained_command_does_the_same(cluster: Cluster) -> None:
 async def test_shell_completion_is_there() -> None:
     """The command offers completion for the shells."""
     helped = await command.run(["ortoo", "--help"], "")
-    assert "--install-completion" in helped.out
+    assert "--install-completion" in helped.stdout
 
 
-async def test_shell_completion_offers_what_the_cluster_has(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shell_completion_offers_what_the_cluster_has(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Topics, groups and enodes where a command takes them, deleted ones where they can be restored."""
     monkeypatch.setattr(completion, "LIMIT_S", 60.0)
     async with connect(cluster.address) as mq:

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from ortoo.cli.app import app
-from ortoo.client import Client, Message, PopSettings, Verdict, connect
+from ortoo.client import Client, Message, PopSettings, TransactionVerdict, connect
 from ortoo.testing.servers.cluster import open_cluster
 
 
@@ -130,8 +130,8 @@ async def test_thirty_tasks_of_a_night(tmp_path: Path, monkeypatch: pytest.Monke
         await terminal.type_all(SENDING)
         await _work(mq)
 
-        async def undecided(message: object) -> Verdict:
-            return Verdict.UNKNOWN
+        async def undecided(message: object) -> TransactionVerdict:
+            return TransactionVerdict.UNKNOWN
 
         async with (
             mq.transactional_producer("orders", "shop", undecided) as producer,

@@ -75,7 +75,7 @@ async def test_option_beats_the_file(processes: ProcessCluster, tmp_path: Path) 
     del processes.snode.environ["NAMESRV_ADDRESS"]
     processes.snode.arguments = ("-c", str(file), "-n", processes.namesrv.address)
     await processes.snode.start()
-    await processes.until_alive()
+    await processes.wait_until_alive()
 
 
 @every_role
@@ -151,7 +151,7 @@ async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
         assert re.search(r'"?duration_ms"?[=:] ?\d+', overs[0])
     for role in processes.roles:
         await role.start()
-    await processes.until_alive()
+    await processes.wait_until_alive()
     async with connect(processes.address) as mq:
         described = await mq.admin.describe_topic("t")
         assert sum(queue.end_offset for queue in described.queues) == 1
@@ -168,12 +168,12 @@ async def test_settings_are_read_again_without_a_restart(processes: ProcessClust
     await process.start()
     file.write_text('log_level = "warning"\nstop_grace_s = 3.0\n')
     os.kill(process.pid, signal.SIGHUP)
-    said = await process.says("settings_reloaded")
+    said = await process.wait_for_log("settings_reloaded")
     assert '"changed": ["log_level"]' in said
     assert '"was": {"log_level": "info"}, "now": {"log_level": "warning"}' in said
     assert '"origins": {"log_level": "file"}' in said
     assert '"at_next_start": ["stop_grace_s"]' in said
     file.write_text('log_level = "loud"\n')
     os.kill(process.pid, signal.SIGHUP)
-    assert "log_level" in await process.says("settings_reload_rejected")
+    assert "log_level" in await process.wait_for_log("settings_reload_rejected")
     assert process.alive

@@ -31,10 +31,10 @@ async def test_three_steps_with_the_command(dev: DevProcess) -> None:
     create, send, tail = lines_of("ortoo")
     for words, expected in ((create, "created topic t"), (send, "stored ")):
         outcome = await command.run(words, dev.address)
-        assert (outcome.exit_code, outcome.error) == (0, "")
-        assert expected in outcome.out
-    outcome = await command.run(tail, dev.address, until="hello")
-    assert (outcome.exit_code, outcome.out, outcome.error) == (0, "hello\n", "")
+        assert (outcome.exit_code, outcome.stderr) == (0, "")
+        assert expected in outcome.stdout
+    outcome = await command.run(tail, dev.address, until_output="hello")
+    assert (outcome.exit_code, outcome.stdout, outcome.stderr) == (0, "hello\n", "")
 
 
 async def test_three_steps_with_grpcurl_alone(dev: DevProcess) -> None:
@@ -42,21 +42,21 @@ async def test_three_steps_with_grpcurl_alone(dev: DevProcess) -> None:
     create, publish, tail = lines_of("grpcurl")
     for words, expected in ((create, '"name": "g"'), (publish, '"message_id"'), (tail, '"body_text": "hello"')):
         outcome = await command.run([w.replace("localhost:8081", dev.address) for w in words], dev.address)
-        assert (outcome.exit_code, outcome.error) == (0, "")
-        assert expected in outcome.out
+        assert (outcome.exit_code, outcome.stderr) == (0, "")
+        assert expected in outcome.stdout
 
 
 async def test_grpcurl_explains_the_interface(dev: DevProcess) -> None:
     """`list` names the services, `describe` gives the calls of one and the fields of a message."""
     listed = await command.run(["grpcurl", "-plaintext", dev.address, "list"], dev.address)
     services = {"ortoo.v1.ProducerService", "ortoo.v1.ConsumerService", "ortoo.v1.AdminService"}
-    assert services < set(listed.out.split())
+    assert services < set(listed.stdout.split())
     for symbol, expected in (
         ("ortoo.v1.ProducerService", "rpc Publish ( .ortoo.v1.PublishRequest ) returns ( .ortoo.v1.PublishResponse );"),
         ("ortoo.v1.PublishRequest", "repeated .ortoo.v1.Message messages = 2;"),
     ):
         described = await command.run(["grpcurl", "-plaintext", dev.address, "describe", symbol], dev.address)
-        assert expected in described.out
+        assert expected in described.stdout
 
 
 async def test_messages_outlive_the_cluster(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ async def test_messages_outlive_the_cluster(tmp_path: Path) -> None:
             else:
                 tail = ["ortoo", "tail", "t", "--from-first", "--no-follow"]
                 shown = await command.run(tail, dev.address)
-                assert shown.out.splitlines() == ["message 0", "message 1", "message 2"]
+                assert shown.stdout.splitlines() == ["message 0", "message 1", "message 2"]
 
 
 WRONG = {
@@ -97,12 +97,12 @@ async def test_wrong_commands_are_refused_by_name(dev: DevProcess) -> None:
     told = {}
     for what, (words, expected) in WRONG.items():
         outcome = await command.run(["ortoo", *words], dev.address)
-        missing = [word for word in expected if word not in outcome.error]
-        if outcome.exit_code == 0 or missing or "Traceback" in outcome.error or outcome.out:
+        missing = [word for word in expected if word not in outcome.stderr]
+        if outcome.exit_code == 0 or missing or "Traceback" in outcome.stderr or outcome.stdout:
             told[what] = outcome
     assert told == {}
     described = await command.run(["ortoo", "topic", "describe", "t"], dev.address)
-    assert "0 messages" in described.out
+    assert "0 messages" in described.stdout
 
 
 async def test_second_dev_on_the_same_folder_or_port_is_refused(dev: DevProcess, tmp_path: Path) -> None:
@@ -113,6 +113,6 @@ async def test_second_dev_on_the_same_folder_or_port_is_refused(dev: DevProcess,
     ):
         outcome = await command.run(["ortoo", "dev", *words], dev.address)
         assert outcome.exit_code != 0
-        assert expected in outcome.error
-        assert "Traceback" not in outcome.error
+        assert expected in outcome.stderr
+        assert "Traceback" not in outcome.stderr
     assert (await command.run(["ortoo", "topic", "create", "t"], dev.address)).exit_code == 0

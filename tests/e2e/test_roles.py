@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.background import Background
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 
@@ -33,11 +33,11 @@ async def test_any_order_of_starting_ends_in_a_useful_cluster(prepared: ProcessC
         starts = []
         for name in order:
             starts.append(background.spawn(name, roles[name].start()))
-            await roles[name].until_it_runs()
+            await roles[name].wait_until_spawned()
         await asyncio.gather(*starts)
-    await prepared.until_alive()
+    await prepared.wait_until_alive()
     created = await grpcurl.call(prepared.address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
-    assert created.exit_code == 0, created.error
+    assert created.exit_code == 0, created.stderr
     async with connect(prepared.address) as mq, mq.producer("t") as producer:
         receipt = await producer.send(b"hello")
         assert receipt.offset == 0
@@ -60,7 +60,7 @@ async def test_wrong_setting_is_refused_by_name(
     """Every role refuses an invalid setting with 253 and one line that names the setting and the expected value."""
     with pytest.raises(DidNotStart) as caught:
         await RoleProcess(role, tmp_path / role, {setting: value}).start()
-    assert caught.value.exit_code == EXIT_REFUSED
+    assert caught.value.exit_code == EXIT_INVALID_SETTINGS
     assert reason.replace("{ROLE}", role.upper()) in caught.value.log
     assert len(caught.value.log.splitlines()) == 1
 
@@ -79,7 +79,7 @@ async def test_wrong_settings_file_is_refused_by_name(tmp_path: Path, role: str)
         process.arguments = ("-c", str(file))
         with pytest.raises(DidNotStart) as caught:
             await process.start()
-        assert caught.value.exit_code == EXIT_REFUSED
+        assert caught.value.exit_code == EXIT_INVALID_SETTINGS
         assert reason in caught.value.log
 
 
@@ -100,7 +100,7 @@ async def test_taken_port_is_refused_by_every_role(processes: ProcessCluster, tm
 async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster) -> None:
     """While an enode is frozen its senders wait or retry; after it resumes, every message is stored once (G4, G13)."""
     created = await grpcurl.call(processes.address, "ortoo.v1.AdminService/CreateTopic", {"name": "t"})
-    assert created.exit_code == 0, created.error
+    assert created.exit_code == 0, created.stderr
     async with connect(processes.address) as mq, mq.producer("t") as producer:
         await producer.send(b"before")
         processes.enode.freeze()
@@ -110,7 +110,7 @@ async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster)
             "ortoo.v1.ProducerService/Publish",
             {"topic": "t", "messages": [{"body": "aGVsbG8="}]},
         )
-        assert "enode-0" in refused.error
+        assert "enode-0" in refused.stderr
         processes.enode.thaw()
         async with asyncio.timeout(60):
             receipts = [await sending for sending in sendings]

@@ -67,7 +67,7 @@ async def shared(tmp_path: Path) -> AsyncIterator[Shared]:
             parts.push_async_callback(role.kill)
             await role.start()
         made.cluster.namesrv.address = made.namesrvs[1].address
-        await made.cluster.until_alive()
+        await made.cluster.wait_until_alive()
         yield made
 
 
@@ -115,7 +115,7 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
                     await mq.admin.create_topic(f"while-{number}-is-away")
                 await namesrv.start()
                 shared.cluster.namesrv.address = namesrv.address
-                await shared.cluster.until_alive()  # it has all registrations again
+                await shared.cluster.wait_until_alive()  # it has all registrations again
             await shared.database.stop()
             with pytest.raises(Unavailable, match="database failed"):
                 await mq.admin.create_topic("refused")
@@ -131,11 +131,11 @@ async def test_messages_flow_while_name_servers_and_database_come_and_go(shared:
             shared.write_list()
             for role in (shared.cluster.enode, shared.cluster.snode):
                 os.kill(role.pid, signal.SIGHUP)
-                await role.says("settings_reloaded")
+                await role.wait_for_log("settings_reloaded")
             for namesrv in old:
                 await namesrv.stop()
             shared.cluster.namesrv.address = shared.namesrvs[0].address
-            await shared.cluster.until_alive()
+            await shared.cluster.wait_until_alive()
             await load.goes_on()
             async with asyncio.timeout(60):
                 await until_created(mq.admin.create_topic, "moved")

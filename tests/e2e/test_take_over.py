@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ortoo.client import Client, OrtooError, ProducerSettings, connect
 from ortoo.common.process.clock import SystemClock
-from tests.e2e.replica_cluster import leading, member_cluster
+from tests.e2e.replica_cluster import leading, replica_cluster
 from tests.e2e.replica_network import ON_LINUX
-from tests.e2e.failovers import CUT_OFF, MOST_S, take_overs
+from tests.e2e.failovers import CUT_OFF, MOST_S, failovers
 from tests.e2e.test_roles import everything
 
 ROUNDS = int(os.environ.get("ORTOO_TAKE_OVERS", "3"))
@@ -30,7 +30,7 @@ async def test_a_member_takes_over(tmp_path: Path) -> None:
     """After each kill -9 of the leader another replica acknowledges within 3 s, and all messages are still there."""
     stored: list[bytes] = []
     took_s: list[float] = []
-    async with asyncio.timeout(120), member_cluster(tmp_path) as members, connect(members.address) as mq:
+    async with asyncio.timeout(120), replica_cluster(tmp_path) as members, connect(members.address) as mq:
         first = await leading(members, mq)
         while True:
             with contextlib.suppress(OrtooError):
@@ -59,6 +59,6 @@ async def test_a_leader_that_only_its_followers_have_lost_is_followed(tmp_path: 
     When the cut ends, the answers to all clients are those of a single log.
     """
     async with asyncio.timeout(120):
-        done = await take_overs(tmp_path, rounds=1, rate=50, say=lambda text: None, harms=(CUT_OFF,))
+        done = await failovers(tmp_path, rounds=1, rate=50, say=lambda text: None, harms=(CUT_OFF,))
     assert done.load.history.problems() == []
     assert max((one.took_s for one in done.rounds), default=0.0) < MOST_S, done.summary()

@@ -11,7 +11,7 @@ from ortoo.common.records.batch import encode
 from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
+from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_single_enode, stored_batches, topic
 from ortoo.testing.servers.processes import RoleProcess
 
 TOPIC = 7
@@ -22,7 +22,7 @@ BATCH = encode([b"m" * 200] * 10, now_ms=1)
 async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
     """A process that is not started yet; its store already has one topic."""
     process = RoleProcess("enode", tmp_path / "enode", {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0})
-    async with open_lone_enode(process.data, topic(TOPIC)):
+    async with open_single_enode(process.data, topic(TOPIC)):
         pass
     yield process
     await process.kill()
@@ -54,7 +54,7 @@ async def test_torn_tail_is_cut_and_written_on(enode: RoleProcess, tmp_path: Pat
             await torn.restart()
             if idle:
                 described = await grpcurl.call(torn.address, "ortoo.v1.EnodeService/DescribeStore", {})
-                assert "the file ends at" in described.out
+                assert "the file ends at" in described.stdout
             assert len(await stored_batches(torn.address, TOPIC)) == kept + 3
         await torn.kill()
 

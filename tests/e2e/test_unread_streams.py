@@ -55,9 +55,9 @@ async def refusal_of(call: Any) -> str:
 
 async def stored(cluster: ProcessCluster, channels: Channels) -> int:
     """Store large messages; returns their topic's id."""
-    admin = admin_pb2_grpc.AdminServiceStub(channels.to(cluster.address))
+    admin = admin_pb2_grpc.AdminServiceStub(channels.channel_to(cluster.address))
     created = await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="flood", read_queue_count=1))
-    producing = producer_pb2_grpc.ProducerServiceStub(channels.to(cluster.address))
+    producing = producer_pb2_grpc.ProducerServiceStub(channels.channel_to(cluster.address))
     for _ in range(STORED):
         message = record_pb2.Message(body=bytes(BODY_BYTES))
         await producing.Publish(producer_pb2.PublishRequest(topic="flood", messages=[message]))
@@ -69,7 +69,7 @@ async def test_an_enodes_unread_streams_cost_bounded_memory(tmp_path: Path) -> N
     environ = {"enode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": BUDGET_BYTES, "STORE_RECENT_BYTES": 1 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
         topic_id = await stored(cluster, channels)
-        pid, honest = cluster.enode.pid, enode_pb2_grpc.EnodeServiceStub(channels.to(cluster.enode.address))
+        pid, honest = cluster.enode.pid, enode_pb2_grpc.EnodeServiceStub(channels.channel_to(cluster.enode.address))
         before_bytes = largest_bytes = memory_bytes(pid)
 
         async def begin(channel: grpc.aio.Channel) -> Any:
@@ -113,7 +113,7 @@ async def is_read(honest: enode_pb2_grpc.EnodeServiceStub, topic_id: int) -> boo
 
 async def stored_one_more(cluster: ProcessCluster, channels: Channels) -> None:
     """Send one small message."""
-    producing = producer_pb2_grpc.ProducerServiceStub(channels.to(cluster.address))
+    producing = producer_pb2_grpc.ProducerServiceStub(channels.channel_to(cluster.address))
     await producing.Publish(producer_pb2.PublishRequest(topic="flood", messages=[record_pb2.Message(body=b"x")]))
 
 
@@ -121,7 +121,7 @@ async def test_a_name_servers_unread_watches_cost_bounded_memory(tmp_path: Path)
     """G17: watches beyond the memory limit are refused or ended, and the directory is served meanwhile."""
     environ = {"namesrv": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": 4 << 20}}
     async with asyncio.timeout(90), process_cluster(tmp_path, environ=environ) as cluster, Channels() as channels:
-        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(cluster.namesrv.address))
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(cluster.namesrv.address))
         for number in range(TOPICS):
             await stub.CreateTopic(namesrv_pb2.CreateTopicRequest(name=f"{'t' * 100}{number}", read_queue_count=1))
         pid = cluster.namesrv.pid

@@ -42,7 +42,7 @@ class Workers:
         """Name of each worker to its own address, as the name server announces it to other processes."""
         found: dict[str, str] = {}
         async with asyncio.timeout(PATIENCE_S), Channels() as channels:
-            stub = namesrv_pb2_grpc.NameServiceStub(channels.to(self.cluster.namesrv.address))
+            stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(self.cluster.namesrv.address))
             async for news in stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
                 found.update((one.name, one.cluster_address) for one in news.snodes if one.alive)
                 if sorted(found) == NAMES:
@@ -52,7 +52,7 @@ class Workers:
     async def answering(self) -> str:
         """The worker that accepts a new connection to the shared port."""
         async with Channels() as channels:
-            stub = FindingsServiceStub(channels.to(self.snode.address))
+            stub = FindingsServiceStub(channels.channel_to(self.snode.address))
             answer = await stub.ListFindings(findings_pb2.ListFindingsRequest(own_only=True), timeout=10)
         return str(answer.processes[0].name)
 
@@ -103,7 +103,7 @@ async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
 async def done_with(mq: Client, group: str, topic: str) -> None:
     """Wait until the group has acknowledged all messages."""
     async with asyncio.timeout(PATIENCE_S):
-        while (await mq.admin.lag(group, topic)).lag_messages:
+        while (await mq.admin.describe_lag(group, topic)).lag_messages:
             await CLOCK.sleep(0.05)
 
 
@@ -171,9 +171,9 @@ async def test_two_workers_are_one_snode(tmp_path: Path) -> None:
         assert (await looked(running.snode.address, patience=10.0))[0] == []
         for address in own.values():
             async with connect(address) as worker:
-                all_snodes = await worker.admin.operations.settings("snode")
+                all_snodes = await worker.admin.operations.list_settings("snode")
                 assert [(one.name, one.address) for one in all_snodes] == sorted(own.items())
-                at_the_port = await worker.admin.operations.settings("snode", process=running.snode.address)
+                at_the_port = await worker.admin.operations.list_settings("snode", process=running.snode.address)
                 assert [one.name for one in at_the_port] == NAMES
 
 
@@ -190,7 +190,7 @@ async def test_a_worker_that_dies_loses_nothing_and_comes_back(tmp_path: Path) -
                 assert list(before.values()) == [1, 1]
                 first = min((await running.process_ids()).values())
                 os.kill(first, signal.SIGKILL)
-                await running.snode.says("worker_restarted")
+                await running.snode.wait_for_log("worker_restarted")
                 assert (await get(running.metrics, "/readyz")).status == 503
                 await send(mq, "t", 300)
                 await until(lambda: len(books.received) == 600, PATIENCE_S)

@@ -197,7 +197,7 @@ async def calls(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Calls
     """One cluster of processes for all cases, with one topic and three messages."""
     folder: Path = tmp_path_factory.mktemp("wrong-inputs")
     async with process_cluster(folder) as started, Channels() as channels:
-        calls = Calls(channels.to(started.address), started)
+        calls = Calls(channels.channel_to(started.address), started)
         await calls.create("t", read_queue_count=4)
         await calls.publish(b"one", b"two", b"three")
         yield calls

@@ -118,10 +118,10 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
         Background("siege") as background,
         _channels(cluster.address, sessions + tails) as channels,
     ):
-        admin = admin_pb2_grpc.AdminServiceStub(own.to(cluster.address))
+        admin = admin_pb2_grpc.AdminServiceStub(own.channel_to(cluster.address))
         for topic, queues in ((FLOOD, QUEUES), (CALM, 1)):
             await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name=topic, read_queue_count=queues))
-        producing = producer_pb2_grpc.ProducerServiceStub(own.to(cluster.address))
+        producing = producer_pb2_grpc.ProducerServiceStub(own.channel_to(cluster.address))
         await _publish(producing, FLOOD, bytes(BODY_BYTES), STORED)
         largest = before = memory_bytes(pid)
 
@@ -132,7 +132,7 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
                 await clock.sleep(0.05)
 
         watching = background.spawn("watch", watch())
-        honest: Any = consumer_pb2_grpc.ConsumerServiceStub(own.to(cluster.address)).Push()
+        honest: Any = consumer_pb2_grpc.ConsumerServiceStub(own.channel_to(cluster.address)).Push()
         calm = [consumer_pb2.Subscription(topic=CALM)]
         opening = consumer_pb2.OpenSession(group="honest", subscriptions=calm, start_from=consumer_pb2.START_FROM_FIRST)
         await honest.write(consumer_pb2.PushRequest(open=opening))

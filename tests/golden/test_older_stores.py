@@ -11,19 +11,19 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.groups.pop import Finish, LeasePart, PopRules, PopWish
+from ortoo.common.groups.pop import Finish, LeasePart, PopRules, PopRequest
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.appends.deduplicated import IdentifiedIntake
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.transactions.coordinator import Transactions
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.appends.deduplicated import DeduplicatedAppends
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.store.store import Store, StoreSettings
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.directory.directory import Directory
@@ -150,10 +150,10 @@ async def test_the_state_is_the_same_byte_for_byte(old: OldStore) -> None:
 async def test_what_waits_still_waits(old: OldStore) -> None:
     """Delayed messages by number and time, open transactions with their checks; one of them can be committed."""
     store, expected = old.store, old.expected
-    transactions = Transactions(store, old.background, CheckSchedule(6_000, 30_000, 15), clock=old.clock)
-    delayed = store.timers.listed(ORDERS, 0, 100)
+    transactions = TransactionCoordinator(store, old.background, CheckSchedule(6_000, 30_000, 15), clock=old.clock)
+    delayed = store.timers.select(ORDERS, 0, 100)
     assert [[one.timer_id, ORDERS, one.queue_id, one.deliver_at_ms] for one in delayed] == expected["delayed"]
-    halves = store.halves.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
+    halves = store.halves.select(topic_id=0, producer_group="", parked_only=False, limit=100)
     assert [dataclasses.asdict(one) for one in halves] == expected["halves"]
     pair = encode([Message(b"other")] * 2, now_ms=BORN_AT_MS)  # the same number of messages
     again = await transactions.begin(ORDERS, 0, pair, producer_group="shop", key=77)
@@ -166,12 +166,12 @@ async def test_what_was_sent_before_is_known_again(old: OldStore) -> None:
     numbered = dataclasses.replace(batch("numbered-2"), producer_id=99, first_sequence=2)
     stored = await store.append(ORDERS, 2, numbered)
     assert [stored.first_offset, stored.stored_at_ms] == expected["numbered"]
-    intake = Intake(
+    intake = AppendRouter(
         store,
-        Delays(store, old.background, clock=old.clock),
-        Transactions(store, old.background, CheckSchedule(6_000, 30_000, 15), clock=old.clock),
+        DelayScheduler(store, old.background, clock=old.clock),
+        TransactionCoordinator(store, old.background, CheckSchedule(6_000, 30_000, 15), clock=old.clock),
     )
-    identified = IdentifiedIntake(store, intake, old.background, old.clock, window_ms=WEEK_MS)
+    identified = DeduplicatedAppends(store, intake, old.background, old.clock, window_ms=WEEK_MS)
     (place,) = await identified.append(JOBS, 0, batch("once"), ["payment-1"])
     assert [place.queue_id, place.offset, place.stored_at_ms] == expected["identified"]
     assert place.duplicate
@@ -179,9 +179,9 @@ async def test_what_was_sent_before_is_known_again(old: OldStore) -> None:
 
 async def test_leased_messages_stay_with_their_consumer_until_their_time(old: OldStore) -> None:
     """Only the other messages are popped. A lease is acknowledged by its number; an expired one has attempt 2."""
-    desk = Leasing(old.store, old.clock, old.background)
+    desk = PopLeasing(old.store, old.clock, old.background)
     rules = PopRules(attempts_max=3, dead_letter_topic_id=LETTERS)
-    wish = PopWish(JOBS, "workers", (0,), 100, 36_000_000, 1 << 20, 0, "worker-2", "", rules)
+    wish = PopRequest(JOBS, "workers", (0,), 100, 36_000_000, 1 << 20, 0, "worker-2", "", rules)
     first, second = old.expected["leases"]
     leased = [offset for pop in (first, second) for one in pop["leases"] for offset in one["offsets"]]
     stored = [row[1] for row in old.expected["bodies"][str(JOBS)] if row[0] == 0]
@@ -206,7 +206,7 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
     expected = json.loads((STORES / commit / "expected.json").read_text())["namesrv"]
     catalog = await Catalog.open("", folder, "00000000-0000-4000-8000-000000000001")
     try:
-        clock, stored = SetClock(BORN_AT_MS), await catalog.contents()
+        clock, stored = SetClock(BORN_AT_MS), await catalog.load_all()
         directory = Directory(
             catalog,
             stored,
@@ -220,7 +220,7 @@ async def test_a_directory_keeps_topics_groups_and_users(commit: str, tmp_path: 
             "version": directory.version,
             "topics": [dataclasses.asdict(one) for one in directory.topics()],
             "groups": [dataclasses.asdict(one) for one in directory.groups()],
-            "users": [dataclasses.asdict(one) for one in await catalog.change_users(lambda users: users.all())],
+            "users": [dataclasses.asdict(one) for one in await catalog.run_user_transaction(lambda users: users.all())],
         }
         for group in expected["groups"]:
             group.setdefault("by_use", False)  # all were declared, as far as is recorded

@@ -78,7 +78,7 @@ def sql(data: bytes) -> None:
 
 TARGETS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
     "batch": (batch, [encode(MESSAGES[:1], now_ms=1).records, encode(MESSAGES[1:], now_ms=1).records]),
-    "handle": (handle, [ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1).text(HandleSeals()).encode()]),
+    "handle": (handle, [ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1).encoded(HandleSeals()).encode()]),
     "signature": (
         signature,
         [

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from ortoo.enode.leadership.running_replica import RunningMember, open_member
-from ortoo.enode.settings import Settings
-from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster
+from ortoo.enode.leadership.running_replica import RunningReplica, open_replica
+from ortoo.enode.settings import EnodeSettings
+from ortoo.testing.servers.cluster import STOP_GRACE_S, InProcessCluster
 from ortoo.testing.servers.ports import free_address, free_ports
 from ortoo.v1 import namesrv_pb2
 
 
 def one_member(
-    cluster: Cluster, number: int, address: str, /, **chosen: Any
-) -> AbstractAsyncContextManager[RunningMember]:
+    cluster: InProcessCluster, number: int, address: str, /, **chosen: Any
+) -> AbstractAsyncContextManager[RunningReplica]:
     """A replica of `enode-0` that others reach at `address`; `chosen` are settings of it."""
     settings: dict[str, Any] = {
         "name": "enode-0",
@@ -27,11 +27,11 @@ def one_member(
         "store": cluster.store,
         "stop_grace_s": STOP_GRACE_S,
     }
-    return open_member(Settings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
+    return open_replica(EnodeSettings(**settings | chosen), clock=cluster.clock, randomness=cluster.randomness)
 
 
 @contextlib.asynccontextmanager
-async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> AsyncIterator[list[RunningMember]]:
+async def open_members(cluster: InProcessCluster, count: int = 3, /, **chosen: Any) -> AsyncIterator[list[RunningReplica]]:
     """Run `enode-0` with `count` replicas, which form a new set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     chosen |= {"members": count, "member_addresses": ";".join(addresses)}
@@ -40,18 +40,18 @@ async def open_members(cluster: Cluster, count: int = 3, /, **chosen: Any) -> As
         yield [await stack.enter_async_context(one) for one in opening]
 
 
-async def leading(cluster: Cluster, members: Sequence[RunningMember]) -> RunningMember:
+async def leading(cluster: InProcessCluster, members: Sequence[RunningReplica]) -> RunningReplica:
     """The serving replica, as soon as there is one and its name server knows it."""
     async with asyncio.timeout(30):
         while True:
             for one in members:
-                if one.lives.parts is not None and one.lives.driver is not None:
-                    await _heard(cluster, one.lives.settings.name, one.lives.driver.leads or 0)
+                if one.process.services is not None and one.process.driver is not None:
+                    await _heard(cluster, one.process.settings.name, one.process.driver.leading_epoch or 0)
                     return one
             await cluster.clock.sleep(0.02)
 
 
-async def _heard(cluster: Cluster, enode: str, epoch: int) -> None:
+async def _heard(cluster: InProcessCluster, enode: str, epoch: int) -> None:
     async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
         if any(known.name == enode and known.alive and known.epoch >= epoch for known in news.enodes):
             return

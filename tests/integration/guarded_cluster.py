@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ortoo.client import Client, connect
 from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, sign
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2
 
 RULES = """
@@ -27,7 +27,7 @@ SECRET = "s3cret"
 
 
 @contextlib.asynccontextmanager
-async def guarded(folder: Path, *, snodes: int = 1, **settings: object) -> AsyncIterator[Cluster]:
+async def guarded(folder: Path, *, snodes: int = 1, **settings: object) -> AsyncIterator[InProcessCluster]:
     """A cluster with these rules, their users, and topics `t` and `u`."""
     rules = folder / "access.toml"
     rules.write_text(RULES)
@@ -44,13 +44,13 @@ async def guarded(folder: Path, *, snodes: int = 1, **settings: object) -> Async
 
 
 def as_user(
-    cluster: Cluster, access_key: str, secret_key: str = SECRET
+    cluster: InProcessCluster, access_key: str, secret_key: str = SECRET
 ) -> contextlib.AbstractAsyncContextManager[Client]:
     """The cluster as a user sees it."""
     return connect(cluster.address, access_key=access_key, secret_key=secret_key)
 
 
-def signed(cluster: Cluster, access_key: str, secret_key: str = SECRET) -> tuple[tuple[str, str], ...]:
+def signed(cluster: InProcessCluster, access_key: str, secret_key: str = SECRET) -> tuple[tuple[str, str], ...]:
     """The headers of a call that a user signs now."""
     now = datetime.fromtimestamp(cluster.clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
     return signed_headers(access_key, secret_key, now)

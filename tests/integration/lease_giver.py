@@ -6,7 +6,7 @@ from typing import Any
 
 from ortoo.common.errors import Conflict
 from ortoo.common.errors.status import status_of
-from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
 
@@ -29,5 +29,5 @@ class LeaseGiver(NameServiceServicer):
 async def lease_giver() -> AsyncIterator[LeaseGiver]:
     """Serve while the block is entered."""
     giver = LeaseGiver()
-    async with listening(add_NameServiceServicer_to_server, giver) as giver.address:
+    async with serve_servicer(add_NameServiceServicer_to_server, giver) as giver.address:
         yield giver

@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.common.grpc.channels import Channels
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.testing.servers.ports import free_address
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -15,6 +15,6 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 @contextlib.asynccontextmanager
 async def name_server(database_url: str, folder: Path, **settings: Any) -> AsyncIterator[NameServiceStub]:
     """A name server in this process with its database."""
-    chosen = Settings(listen_address=free_address(), data_dir=folder, database_url=database_url, **settings)
+    chosen = NamesrvSettings(listen_address=free_address(), data_dir=folder, database_url=database_url, **settings)
     async with open_namesrv(chosen) as running, Channels() as channels:
-        yield NameServiceStub(channels.to(running.address))
+        yield NameServiceStub(channels.channel_to(running.address))

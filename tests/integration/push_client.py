@@ -25,7 +25,7 @@ class PushClient:
         snode: str = "snode-0",
         **how: Any,
     ) -> None:
-        channel = running.cluster.channels.to(running.cluster.address_of(snode))
+        channel = running.cluster.channels.channel_to(running.cluster.address_of(snode))
         self.call: Any = ConsumerServiceStub(channel).Push()
         self._credit = (messages, size_bytes)
         opening: dict[str, Any] = {

@@ -12,7 +12,7 @@ class SessionClient:
     """One Connect call; events of the server that the test does not wait for are stored."""
 
     def __init__(self, running: Snode, client_id: str = "", *, snode: str = "snode-0", **hello: Any) -> None:
-        channel = running.cluster.channels.to(running.cluster.address_of(snode))
+        channel = running.cluster.channels.channel_to(running.cluster.address_of(snode))
         self.call: Any = SessionServiceStub(channel).Connect()
         self.others: list[Any] = []
         self.session_id = ""

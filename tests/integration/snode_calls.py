@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.cluster.wire import batch_to
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.snode.cluster.wire import encode_batch
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -17,9 +17,9 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 class Snode:
     """One snode as a client sees it, and the cluster behind it."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: InProcessCluster) -> None:
         self.cluster = cluster
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         self.producer = ProducerServiceStub(channel)
         self.consumer = ConsumerServiceStub(channel)
         self.admin = AdminServiceStub(channel)
@@ -64,7 +64,7 @@ def batch_request(
     """One batch for a stream."""
     of_rows = tags if isinstance(tags, list) else [tags] * len(bodies)
     messages = [Message(body, tag) for body, tag in zip(bodies, of_rows, strict=True)]
-    batch = batch_to(encode(messages, now_ms=1))
+    batch = encode_batch(encode(messages, now_ms=1))
     return producer_pb2.ProduceRequest(request_id=request_id, queue=queue, batch=batch)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 
 from ortoo.common.cluster import address_server
-from ortoo.common.cluster.address_server import check_name_servers, found_name_servers
+from ortoo.common.cluster.address_server import check_name_servers, resolve_name_servers
 from ortoo.common.errors import Invalid
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -53,7 +53,7 @@ async def test_list_is_waited_for_and_followed(served: ListServer, monkeypatch: 
     monkeypatch.setattr(address_server, "RETRY_S", 0.05)
     clock = SystemClock()
     async with asyncio.timeout(20), Background("test") as background:
-        finding = background.spawn("find", found_name_servers(served.url, background=background, clock=clock))
+        finding = background.spawn("find", resolve_name_servers(served.url, background=background, clock=clock))
         await clock.sleep(0.2)
         assert not finding.done()
         served.answer = b"a:1;b:2\n"

@@ -20,9 +20,9 @@ async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
 
 async def _json(dev: DevProcess, *words: str, given: bytes = b"") -> list[dict[str, object]]:
     """The objects that a command prints with --json, one a line. The command must succeed."""
-    outcome = await command.run(["ortoo", *words, "--json"], dev.address, given=given)
-    assert outcome.exit_code == 0, outcome.error
-    return [json.loads(line) for line in outcome.out.splitlines()]
+    outcome = await command.run(["ortoo", *words, "--json"], dev.address, stdin_text=given)
+    assert outcome.exit_code == 0, outcome.stderr
+    return [json.loads(line) for line in outcome.stdout.splitlines()]
 
 
 async def test_json_answers_are_for_programs(dev: DevProcess) -> None:
@@ -51,7 +51,7 @@ async def test_each_line_of_standard_input_is_a_message(dev: DevProcess, body: l
     receipts = await _json(dev, "send", "t", *body, "--group", "g", given=b"one\ntwo\nthree\n")
     assert len(receipts) == 3
     outcome = await command.run(["ortoo", "tail", "t", "--from-first", "-n", "3"], dev.address)
-    assert (outcome.exit_code, outcome.out.split()) == (0, ["one", "two", "three"])
+    assert (outcome.exit_code, outcome.stdout.split()) == (0, ["one", "two", "three"])
 
 
 async def test_errors_say_what_and_what_to_do(dev: DevProcess) -> None:
@@ -65,10 +65,10 @@ async def test_errors_say_what_and_what_to_do(dev: DevProcess) -> None:
         (["topic", "list", "--address", "localhost:1"], "localhost:1"),
     ):
         outcome = await command.run(["ortoo", *words], dev.address)
-        assert (outcome.exit_code, outcome.out) == (1, ""), words
-        assert outcome.error.startswith("error: "), outcome.error
-        assert outcome.error.count("\n") == 1, outcome.error
-        assert said in outcome.error
+        assert (outcome.exit_code, outcome.stdout) == (1, ""), words
+        assert outcome.stderr.startswith("error: "), outcome.stderr
+        assert outcome.stderr.count("\n") == 1, outcome.stderr
+        assert said in outcome.stderr
 
 
 async def test_dev_names_a_folder_in_use(dev: DevProcess) -> None:
@@ -76,8 +76,8 @@ async def test_dev_names_a_folder_in_use(dev: DevProcess) -> None:
     words = ["ortoo", "dev", "--listen-address", "127.0.0.1:0", "--data-dir", str(dev.data)]
     outcome = await command.run(words, dev.address)
     assert outcome.exit_code != 0
-    assert str(dev.data) in outcome.error
-    assert "Traceback" not in outcome.error
+    assert str(dev.data) in outcome.stderr
+    assert "Traceback" not in outcome.stderr
     assert (await command.run(["ortoo", "topic", "list"], dev.address)).exit_code == 0
 
 
@@ -109,8 +109,8 @@ async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
             [behind] = await _json(dev, "lag", "readers")
             assert (behind["topic"], behind["lag_messages"]) == ("t", str(3 - len(batch)))
             shown = await command.run(["ortoo", "clients", "worker"], dev.address)
-            assert "python" in shown.out
-            assert "readers" in shown.out
+            assert "python" in shown.stdout
+            assert "readers" in shown.stdout
             [listed] = await _json(dev, "clients", "--group", "readers")
             assert listed["client_id"] == "worker"
         [moved] = await _json(dev, "reset-offset", "readers", "t", "--to", "begin")
@@ -120,5 +120,5 @@ async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
     [grown] = await _json(dev, "topic", "update", "t", "--queues", "2")
     assert grown["placements"][0]["read_queue_count"] == 2  # type: ignore[index]
     wrong = await command.run(["ortoo", "reset-offset", "readers", "t", "--to", "yesterday"], dev.address)
-    assert (wrong.exit_code, wrong.out) == (1, "")
-    assert "2026-01-31T12:00:00Z" in wrong.error
+    assert (wrong.exit_code, wrong.stdout) == (1, "")
+    assert "2026-01-31T12:00:00Z" in wrong.stderr

@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import AlreadyExists, Consumer, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 
 EVERYTHING = ConsumerSettings(from_first=True)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t of four queues."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
         yield opened
 
 
-async def test_what_was_sent_is_consumed_and_acknowledged(cluster: Cluster) -> None:
+async def test_what_was_sent_is_consumed_and_acknowledged(cluster: InProcessCluster) -> None:
     """Bodies, tags, keys and properties arrive unchanged, and the group's lag is zero after the consumer left."""
     sent = [Message(b"body %d" % n, "tag", (f"key-{n}",), properties={"n": str(n)}) for n in range(300)]
     async with connect(cluster.address) as mq:
@@ -35,15 +35,15 @@ async def test_what_was_sent_is_consumed_and_acknowledged(cluster: Cluster) -> N
                 if len(found) == len(sent):
                     break
         assert found == {receipt.message_id: message for receipt, message in zip(receipts, sent, strict=True)}
-        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+        assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
-async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) -> None:
+async def test_messages_of_a_message_group_keep_their_order(cluster: InProcessCluster) -> None:
     """They are stored in one queue, one after another, though every send_soon may start a batch of its own."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sendings = []
         for number in range(200):
-            sendings.append(await producer.send_soon(Message(b"%d" % number, message_group="order-7")))
+            sendings.append(await producer.enqueue(Message(b"%d" % number, message_group="order-7")))
             if number % 10 == 0:
                 await sendings[-1]
         receipts = [await sending for sending in sendings]
@@ -51,19 +51,19 @@ async def test_messages_of_a_message_group_keep_their_order(cluster: Cluster) ->
     assert [receipt.offset for receipt in receipts] == list(range(200))
 
 
-async def test_a_flush_sends_what_waits(cluster: Cluster) -> None:
+async def test_a_flush_sends_what_waits(cluster: InProcessCluster) -> None:
     """It does so at once after the very first messages, before their queue has another batch."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
-        sendings = [await producer.send_soon(b"%d" % number) for number in range(3)]
+        sendings = [await producer.enqueue(b"%d" % number) for number in range(3)]
         await producer.flush()
         assert all(sending.done for sending in sendings)
 
 
-async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
+async def test_a_refused_message_harms_no_neighbour(cluster: InProcessCluster) -> None:
     """An empty body is named; the messages before and after it are stored."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
-            sendings = [await producer.send_soon(body) for body in (b"a", b"", b"c")]
+            sendings = [await producer.enqueue(body) for body in (b"a", b"", b"c")]
             with pytest.raises(Invalid):
                 await sendings[1]
             assert (await sendings[0]).offset + 1 == (await sendings[2]).offset
@@ -72,7 +72,7 @@ async def test_a_refused_message_harms_no_neighbour(cluster: Cluster) -> None:
     assert [message.message.body for message in stored] == [b"a", b"c"]
 
 
-async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(cluster: Cluster) -> None:
+async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(cluster: InProcessCluster) -> None:
     """The newest stored messages come first, then those sent while it runs."""
     async with asyncio.timeout(20), connect(cluster.address) as mq, mq.producer("t") as producer:
         for number in range(15):
@@ -88,7 +88,7 @@ async def test_a_tail_misses_nothing_between_the_last_messages_and_the_next(clus
     assert sorted(bodies[:-1]) == sorted(b"%d" % number for number in range(5, 15))
 
 
-async def test_a_queue_is_read_outside_groups(cluster: Cluster) -> None:
+async def test_a_queue_is_read_outside_groups(cluster: InProcessCluster) -> None:
     """A range is returned exactly; an unknown queue is named."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sent = [b"%d" % number for number in range(50)]
@@ -101,7 +101,7 @@ async def test_a_queue_is_read_outside_groups(cluster: Cluster) -> None:
             [batch async for batch in mq.fetch(type(queue)("t", queue.enode, 77))]
 
 
-async def test_a_topic_is_made_once(cluster: Cluster) -> None:
+async def test_a_topic_is_made_once(cluster: InProcessCluster) -> None:
     """Creating it again is AlreadyExists; deleting it twice is NotFound."""
     async with connect(cluster.address) as mq:
         with pytest.raises(AlreadyExists):
@@ -112,13 +112,13 @@ async def test_a_topic_is_made_once(cluster: Cluster) -> None:
             await mq.admin.delete_topic("t")
 
 
-async def test_the_next_snode_is_asked_when_one_is_away(cluster: Cluster) -> None:
+async def test_the_next_snode_is_asked_when_one_is_away(cluster: InProcessCluster) -> None:
     """With several addresses a dead one costs a retry, not an error."""
     async with connect(["127.0.0.1:1", cluster.address]) as mq, mq.producer("t") as producer:
         assert (await producer.send(b"hello")).offset == 0
 
 
-async def test_the_blocking_client_does_the_same(cluster: Cluster) -> None:
+async def test_the_blocking_client_does_the_same(cluster: InProcessCluster) -> None:
     """Send, consume, acknowledge, fetch and tail, from a thread without an event loop."""
 
     def use() -> tuple[list[bytes], int, list[bytes], list[bytes]]:
@@ -135,7 +135,7 @@ async def test_the_blocking_client_does_the_same(cluster: Cluster) -> None:
                         break
             fetched = [body for batch in mq.fetch(receipt.queue) for body in batch.bodies()]
             tailed = [it.message.body for it in mq.admin.tail("t", from_first=True, follow=False)]
-            return consumed, mq.admin.lag("g", "t").lag_messages, fetched, tailed
+            return consumed, mq.admin.describe_lag("g", "t").lag_messages, fetched, tailed
 
     async with asyncio.timeout(30):
         consumed, lag, fetched, tailed = await asyncio.to_thread(use)
@@ -143,7 +143,7 @@ async def test_the_blocking_client_does_the_same(cluster: Cluster) -> None:
     assert lag == 0
 
 
-async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster: Cluster) -> None:
+async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster: InProcessCluster) -> None:
     """Push sessions, fetches and tails get exactly what the condition is true for; offsets count the stored ones."""
     async with connect(cluster.address) as mq, asyncio.timeout(20):
         await mq.admin.create_topic("orders", queue_count=1)
@@ -152,11 +152,11 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
             await (await producer.send_many(bodies))
         wanted = Sql("TAGS = 'even' AND n BETWEEN 10 AND 14")
         queue = (await mq.admin.describe_topic("orders")).queues[0].queue
-        fetched = [(it.offset, it.body) async for batch in mq.fetch(queue, wanted=wanted) for it in batch]
+        fetched = [(it.offset, it.body) async for batch in mq.fetch(queue, filter=wanted) for it in batch]
         assert fetched == [(10, b"10"), (12, b"12"), (14, b"14")]
-        tailed = [it.message.body async for it in mq.admin.tail("orders", from_first=True, follow=False, wanted=wanted)]
+        tailed = [it.message.body async for it in mq.admin.tail("orders", from_beginning=True, follow=False, filter=wanted)]
         assert tailed == [b"10", b"12", b"14"]
-        last = [it.message.body async for it in mq.admin.tail_last("orders", 2, follow=False, wanted=wanted)]
+        last = [it.message.body async for it in mq.admin.tail_last("orders", 2, follow=False, filter=wanted)]
         assert last == [b"12", b"14"]
         async with mq.consumer("g", {"orders": wanted}, ConsumerSettings(from_first=True)) as consumer:
             got = []
@@ -172,16 +172,16 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
                     pass
 
 
-async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: Cluster) -> None:
+async def test_the_lag_of_a_group_that_is_not_there_is_refused(cluster: InProcessCluster) -> None:
     """A mistyped group name is not reported as a lag of all messages."""
     async with connect(cluster.address) as mq:
         with pytest.raises(NotFound, match="no group 'typo'"):
-            await mq.admin.lag("typo", "t")
+            await mq.admin.describe_lag("typo", "t")
         await mq.admin.put_group("young")
-        assert (await mq.admin.lag("young", "t")).queues[0].committed_offset == -1
+        assert (await mq.admin.describe_lag("young", "t")).queues[0].committed_offset == -1
 
 
-async def test_a_pushed_broadcast_goes_on_from_its_own_file(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_pushed_broadcast_goes_on_from_its_own_file(cluster: InProcessCluster, tmp_path: Path) -> None:
     """E-112: two consumers each get all messages. Messages sent while they were stopped come after their restart."""
 
     async def take(consumer: Consumer, count: int) -> set[bytes]:

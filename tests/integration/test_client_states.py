@@ -13,9 +13,9 @@ import pytest
 
 from ortoo.client import (
     Client,
-    Closed,
+    ClientClosed,
     Invalid,
-    Left,
+    ConsumerClosed,
     PopSettings,
     PullSettings,
     Queue,
@@ -24,7 +24,7 @@ from ortoo.client import (
     connect,
 )
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 
 CLOCK = SystemClock()
 TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
@@ -32,7 +32,7 @@ TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t of four queues."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
@@ -49,14 +49,14 @@ async def called_off(work: Any, turns: int) -> Any:
     return None if task.cancelled() else task.result()
 
 
-async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: Cluster) -> None:
+async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: InProcessCluster) -> None:
     """At any moment, the group has no ghost member; the same client joins it again at once."""
     async with asyncio.timeout(60), connect(cluster.address) as mq:
         for turns in TURNS:
             consumer = mq.pull_consumer("g", "t")
             if await called_off(consumer.__aenter__(), turns) is not None:
                 await consumer.__aexit__(None, None, None)
-        while await mq.admin.consumer_count("g"):
+        while await mq.admin.count_consumers("g"):
             await CLOCK.sleep(0.01)
         async with (
             mq.pull_consumer("g", "t", PullSettings(from_first=True)) as consumer,
@@ -67,7 +67,7 @@ async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: Clu
             assert batch is not None
 
 
-async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: Cluster) -> None:
+async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: InProcessCluster) -> None:
     """The next pop returns the messages of the cancelled one, as their first attempt; leaving releases them."""
     settings = PopSettings(invisible_ms=600_000, wait_ms=5_000, messages_max=1)
     async with asyncio.timeout(60), connect(cluster.address) as mq, mq.producer("t") as producer:
@@ -86,20 +86,20 @@ async def test_a_pop_that_is_called_off_loses_no_message_for_its_lease(cluster: 
                 await popped[0].ack()
 
 
-async def test_what_is_used_after_its_end_says_so(cluster: Cluster) -> None:
+async def test_what_is_used_after_its_end_says_so(cluster: InProcessCluster) -> None:
     """Closed for a closed client, Left for a consumer that was left or not entered, before anything is done."""
     async with asyncio.timeout(60), connect(cluster.address) as mq:
         for consumer in (mq.consumer("g", "t"), mq.pull_consumer("g", "t")):
-            with pytest.raises(Left, match="enter it"):
+            with pytest.raises(ConsumerClosed, match="enter it"):
                 await anext(aiter(consumer))
             async with asyncio.TaskGroup() as tasks, consumer:
                 waiting = tasks.create_task(_all(consumer))
                 await CLOCK.sleep(0)
             assert waiting.result() == []  # a running iteration ends with the consumer
-            with pytest.raises(Left, match="make a new one"):
+            with pytest.raises(ConsumerClosed, match="make a new one"):
                 await anext(aiter(consumer))
         popping = mq.pop_consumer("g", "t")
-        with pytest.raises(Left):
+        with pytest.raises(ConsumerClosed):
             await popping.pop()
     later: list[Callable[[Client], Any]] = [
         lambda it: it.admin.list_topics(),
@@ -109,7 +109,7 @@ async def test_what_is_used_after_its_end_says_so(cluster: Cluster) -> None:
         lambda it: anext(aiter(it.fetch(Queue("t", "enode-0", 0)))),
     ]
     for use in later:
-        with pytest.raises(Closed, match="connect again"):
+        with pytest.raises(ClientClosed, match="connect again"):
             async with asyncio.timeout(5):
                 await use(mq)
 
@@ -118,7 +118,7 @@ async def _all(consumer: Any) -> list[ReceivedMessage]:
     return [message async for message in consumer]
 
 
-async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cluster) -> None:
+async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: InProcessCluster) -> None:
     """`close` flushes and leaves like the end of a block, and may be called twice; later calls raise Closed."""
 
     def use() -> int:
@@ -128,26 +128,26 @@ async def test_the_blocking_client_is_closed_with_and_without_blocks(cluster: Cl
         with pytest.raises(Invalid):
             consumer.subscribe({})
         with pytest.raises(TimeoutError, match=r"0\.05 s"):
-            mq.pop_consumer("other", "t").within(0.05).pop(wait_ms=10_000)
+            mq.pop_consumer("other", "t").with_timeout(0.05).pop(wait_ms=10_000)
         receipt = producer.send(b"one")
         producer.close()
         producer.close()
-        with pytest.raises(Closed):
+        with pytest.raises(ClientClosed):
             producer.send(b"two")
         mq.close()
         mq.close()
         for late in (mq.admin.list_topics, lambda: consumer.stop(), lambda: next(iter(consumer))):
-            with pytest.raises(Closed):
+            with pytest.raises(ClientClosed):
                 late()
         return receipt.offset
 
     async with asyncio.timeout(30):
         assert await asyncio.to_thread(use) == 0
     async with connect(cluster.address) as mq:
-        assert await mq.admin.consumer_count("g") == 0
+        assert await mq.admin.count_consumers("g") == 0
 
 
-async def test_a_stop_before_the_run_ends_it(cluster: Cluster) -> None:
+async def test_a_stop_before_the_run_ends_it(cluster: InProcessCluster) -> None:
     """The next run runs until it is stopped."""
 
     def use() -> list[bytes]:
@@ -183,7 +183,7 @@ with blocking.connect(sys.argv[1]) as mq, mq.producer("t") as producer:
 
 
 @pytest.mark.parametrize("consumer", ['consumer("g", "t")', 'pull_consumer("g", "t")', 'pop_consumer("g", "t")'])
-async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluster, consumer: str) -> None:
+async def test_an_interrupted_program_ends_as_python_programs_do(cluster: InProcessCluster, consumer: str) -> None:
     """Ctrl-C leaves the group, flushes, and prints nothing but KeyboardInterrupt's own traceback."""
 
     def run() -> tuple[int, str]:
@@ -210,11 +210,11 @@ async def test_an_interrupted_program_ends_as_python_programs_do(cluster: Cluste
     assert said.count("Traceback") == 1
     assert "Event loop" not in said
     async with connect(cluster.address) as mq:
-        assert await mq.admin.consumer_count("g") == 0
+        assert await mq.admin.count_consumers("g") == 0
 
 
 async def test_a_failed_handler_is_told_to_logging_with_all_that_finds_the_message(
-    cluster: Cluster, caplog: pytest.LogCaptureFixture
+    cluster: InProcessCluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Topic, queue, offset, group and id, by the application's own `logging`."""
 

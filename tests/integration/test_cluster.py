@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.testing.servers.cluster import Cluster
+from ortoo.testing.servers.cluster import InProcessCluster
 from ortoo.testing.servers.fixtures import cluster
 
 __all__ = ["cluster"]
 
 
-async def reopen(opened: Cluster, name: str) -> None:
+async def reopen(opened: InProcessCluster, name: str) -> None:
     """Open a service that was closed."""
     if name == "namesrv-0":
         await opened.open_namesrv()
@@ -22,7 +22,7 @@ async def reopen(opened: Cluster, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["namesrv-0", "enode-0", "snode-0"])
-async def test_orderly_restart_loses_nothing(cluster: Cluster, name: str) -> None:  # the fixture
+async def test_orderly_restart_loses_nothing(cluster: InProcessCluster, name: str) -> None:  # the fixture
     """While a service is drained and restarted, a producer and a consumer continue; each message is stored once."""
     await cluster.create_topic("t")
     received: list[bytes] = []

@@ -14,7 +14,7 @@ from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.settings import load
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
@@ -54,7 +54,7 @@ async def shown_by(address: str, authority: Authority, who: str) -> bytes:
     return found
 
 
-async def works(cluster: Cluster, group: str) -> None:
+async def works(cluster: InProcessCluster, group: str) -> None:
     """A message passes through all roles."""
     async with connect(cluster.address) as mq, asyncio.timeout(30):
         await mq.admin.ensure_topic("t", queue_count=1)
@@ -127,7 +127,7 @@ async def test_new_certificates_count_without_a_restart(authority: Authority, tm
         authority.ca_file.write_bytes(fresh.ca_file.read_bytes())
         await cluster.close("enode-0")
         cluster.settings["enode"] |= {"listen_address": "127.0.0.1:0"}
-        cluster.channels._tls.look()  # type: ignore[union-attr]
+        cluster.channels._tls.reload_if_changed()  # type: ignore[union-attr]
         await cluster.channels.drop(cluster.address_of("namesrv-0"))
         await cluster.open_enode("enode-0")
         while True:
@@ -158,15 +158,15 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
         named = [("grpc.ssl_target_name_override", NAME)]
         request = members_pb2.JoinRequest(cluster="default", enode="enode-0", set_id="another")
         for member in members:
-            assert member.member_address == member.lives.settings.member_listen_address
-            async with grpc.aio.secure_channel(member.member_address, roots, options=named) as channel:
+            assert member.replica_address == member.process.settings.member_listen_address
+            async with grpc.aio.secure_channel(member.replica_address, roots, options=named) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await MemberServiceStub(channel).Join(request)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
-            async with grpc.aio.insecure_channel(member.member_address) as channel:
+            async with grpc.aio.insecure_channel(member.replica_address) as channel:
                 with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
                     await MemberServiceStub(channel).Join(request)
-        await first.lives.end()
+        await first.process.stop()
         assert await leading(cluster, [one for one in members if one is not first]) is not first
         while True:
             try:
@@ -188,7 +188,7 @@ async def test_snodes_call_each_other_by_it_too(authority: Authority, tmp_path: 
                 connect(cluster.address, client_id="c") as mq,
                 mq.pull_consumer("g", "t"),
             ):
-                stub = AdminServiceStub(channels.to(cluster.address_of("snode-1")))
+                stub = AdminServiceStub(channels.channel_to(cluster.address_of("snode-1")))
                 request = client_pb2.DescribeClientRequest(client_id="c", group="g", ask_client=True)
                 while not (await stub.ListClients(client_pb2.ListClientsRequest(group="g"))).clients:
                     await cluster.clock.sleep(0.05)
@@ -226,7 +226,7 @@ async def test_a_process_without_a_certificate_says_what_it_lacks(
         name = f"bare-{number}"
         bare = RoleProcess("enode", tmp_path / name, {"NAME": name, "NAMESRV_ADDRESS": name_server})
         await bare.start()
-        await bare.says(why)
+        await bare.wait_for_log(why)
         await bare.kill()
     async with connect(str(processes["snode"].environ["LISTEN_ADDRESS"])) as mq, asyncio.timeout(60):
         assert [(one.name, one.alive) for one in (await mq.admin.describe_cluster()).enodes] == [("enode-0", True)]

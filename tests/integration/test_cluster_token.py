@@ -83,7 +83,7 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             await until_ready(channel)
         async with (
             open_members(cluster, 1, name="enode-1", **own) as [member],
-            grpc.aio.insecure_channel(member.member_address) as channel,
+            grpc.aio.insecure_channel(member.replica_address) as channel,
         ):
             await refused(MemberServiceStub(channel).Speak().read())
             await refused(MemberServiceStub(channel).Join(members_pb2.JoinRequest()))

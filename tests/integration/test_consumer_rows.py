@@ -10,7 +10,7 @@ import grpc
 from ortoo.client import (
     CommitVerdict,
     ConsumerSettings,
-    Handling,
+    HandlerOptions,
     PullSettings,
     Queue,
     ReceivedMessage,
@@ -147,7 +147,7 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
 
             async def records() -> list[dict[str, Any]]:
                 return [
-                    json.loads(it.message.body) async for it in mq.admin.tail("traces", from_first=True, follow=False)
+                    json.loads(it.message.body) async for it in mq.admin.tail("traces", from_beginning=True, follow=False)
                 ]
 
             def counts(found: list[dict[str, Any]]) -> dict[str, int]:
@@ -211,7 +211,7 @@ async def test_a_push_consumer_is_suspended_and_resumed(tmp_path: Path) -> None:
                 await until(lambda: (len(got[held]), len(got[free])) == (20, 21))
                 taking.cancel()
                 assert got[held] == list(range(20))
-            assert (await mq.admin.lag("g", "t")).lag_messages == 0
+            assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
 def _strict_group() -> namesrv_pb2.PutGroupRequest:
@@ -239,7 +239,7 @@ async def test_in_order_a_handler_commits_by_hand(tmp_path: Path) -> None:
             if message.offset == 2:
                 return CommitVerdict.COMMIT
             if message.offset == 4 and seen.count(4) == 1:
-                return CommitVerdict.ROLL_BACK
+                return CommitVerdict.ROLLBACK
             if message.offset == 5:
                 await consumer.commit()
                 committed[5] = await consumer.committed(place)
@@ -247,7 +247,7 @@ async def test_in_order_a_handler_commits_by_hand(tmp_path: Path) -> None:
 
         settings = PullSettings(from_first=True, commit_first_ms=600_000, long_poll_ms=500)
         async with mq.pull_consumer("g", ["one"], settings) as consumer:
-            running = beside(consumer.run_in_order(handle, Handling(manual_commit=True, suspend_ms=20)))
+            running = beside(consumer.run_in_order(handle, HandlerOptions(manual_commit=True, suspend_ms=20)))
             await until(lambda: committed != {})
             running.cancel()
         assert seen == [0, 1, 2, 3, 4, 3, 4, 5]

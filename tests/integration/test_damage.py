@@ -18,7 +18,7 @@ from ortoo.client import (
     Queue,
     connect,
 )
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.grpcurl import call
 
 COUNT = 12
@@ -27,7 +27,7 @@ QUEUE = Queue("t", "enode-0", 0)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """A cluster whose topic has one queue of twelve messages; the bytes of the sixth are damaged on the disk."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
@@ -62,11 +62,11 @@ async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losse
     assert (lost.queue, lost.begin_offset, lost.end_offset) == (QUEUE, LOST, LOST + 1)
     assert ".seg" in lost.reason
     assert found == [offset for offset in range(COUNT) if offset != LOST]
-    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
-async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
+async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: InProcessCluster, wanted: str) -> None:
     """G12: the messages behind the damage are pushed."""
     losses: list[LostMessages] = []
     settings = ConsumerSettings(from_first=True, on_loss=losses.append)
@@ -75,7 +75,7 @@ async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cl
 
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
-async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(cluster: Cluster, wanted: str) -> None:
+async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(cluster: InProcessCluster, wanted: str) -> None:
     """G2, G12: the queue does not stop at damaged bytes. The gap is counted once and skipped."""
     losses: list[LostMessages] = []
     settings = PullSettings(from_first=True, on_loss=losses.append, pull_retry_ms=50)
@@ -83,7 +83,7 @@ async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(
         await told_what_is_lost(mq, mq.pull_consumer("g", {"t": wanted}, settings), losses)
 
 
-async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) -> None:
+async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: InProcessCluster) -> None:
     """G12: a fetch returns the messages before the damage and names it. Another continues behind it, as a tail does."""
     async with connect(cluster.address) as mq:
         found = []
@@ -98,12 +98,12 @@ async def test_a_reader_outside_groups_is_told_where_to_go_on(cluster: Cluster) 
             async for _ in mq.fetch(QUEUE, LOST):
                 pass
         assert raised.value.end_offset == LOST + 1
-        tailed = [it.offset async for it in mq.admin.tail("t", from_first=True, follow=False)]
+        tailed = [it.offset async for it in mq.admin.tail("t", from_beginning=True, follow=False)]
         last = [it.offset async for it in mq.admin.tail_last("t", COUNT, follow=False)]
         assert found == tailed == last == [offset for offset in range(COUNT) if offset != LOST]
 
 
-async def test_damage_is_named_to_an_operator(cluster: Cluster) -> None:
+async def test_damage_is_named_to_an_operator(cluster: InProcessCluster) -> None:
     """G12: after the first read of it, DescribeStore reports file, position, reason and offsets."""
     async with connect(cluster.address) as mq:
         with pytest.raises(DataLoss):
@@ -117,7 +117,7 @@ async def test_damage_is_named_to_an_operator(cluster: Cluster) -> None:
     assert [(row["begin_offset"], row["end_offset"]) for row in found["queues"]] == [(str(LOST), str(LOST + 1))]
 
 
-async def test_a_damaged_message_is_not_found_by_its_key(cluster: Cluster) -> None:
+async def test_a_damaged_message_is_not_found_by_its_key(cluster: InProcessCluster) -> None:
     """G12: a search returns the readable messages, and nothing for the damaged one."""
     async with connect(cluster.address) as mq:
         assert (await mq.admin.find_messages("t", key=f"key-{LOST}")).messages == ()
@@ -139,5 +139,5 @@ async def test_a_producer_goes_on_when_the_enode_lost_its_last_batches(tmp_path:
             await cluster.open_enode("enode-0")
             receipts = [await producer.send(Message(b"after %d" % number)) for number in range(3)]
             assert [receipt.offset for receipt in receipts] == [9, 10, 11]
-            bodies = [it.message.body async for it in mq.admin.tail("t", from_first=True, follow=False)]
+            bodies = [it.message.body async for it in mq.admin.tail("t", from_beginning=True, follow=False)]
         assert bodies == [b"body number %d" % n for n in range(9)] + [b"after %d" % n for n in range(3)]

@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.command import run as run_command
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -43,7 +43,7 @@ async def drained(mq: Client, topic: str = "jobs", group: str = "g") -> list[Pop
     return found
 
 
-def store_hash(cluster: Cluster) -> str:
+def store_hash(cluster: InProcessCluster) -> str:
     """A hash of every byte of the enode's log."""
     digest = hashlib.sha256()
     for path in sorted((cluster.folder / "enode-0").glob("*.seg")):
@@ -56,7 +56,7 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
         await cluster.create_topic("jobs", queues=2)
         await park(mq, 40)
-        letters = [letter async for letter in mq.admin.dead_letters("g")]
+        letters = [letter async for letter in mq.admin.list_dead_letters("g")]
         assert len(letters) == 40
         assert {(one.reason, one.attempts, one.error, one.origin_queue.topic) for one in letters} == {
             ("asked", 1, "it was not right", "jobs")
@@ -74,7 +74,7 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
         found = await drained(mq)
         assert sorted(int(one.body) for one in found) == list(range(1, 40, 2))
         assert {(one.topic, one.attempt) for one in found} == {("jobs", 1)}
-        assert [one.replayed async for one in mq.admin.dead_letters("g")] == [False] * 20
+        assert [one.replayed async for one in mq.admin.list_dead_letters("g")] == [False] * 20
         rest = [one async for one in mq.admin.replay_dead_letters("g")][-1]
         assert (rest.replayed_messages, rest.skipped_messages) == (20, 20)
 
@@ -94,7 +94,7 @@ async def test_what_a_producer_calls_its_properties_hides_no_dead_letter(tmp_pat
                 messages = await consumer.pop()
                 await asyncio.gather(*[message.park("no") for message in messages])
                 left -= len(messages)
-        letters = [letter async for letter in mq.admin.dead_letters("g")]
+        letters = [letter async for letter in mq.admin.list_dead_letters("g")]
         assert [letter.message.body for letter in letters] == [b"forged", b"other"]
         assert [letter.attempts for letter in letters] == [1, 1]
 
@@ -152,8 +152,8 @@ async def test_the_command_shows_and_sends_dead_letters_again(tmp_path: Path) ->
 
         async def run(*words: str) -> str:
             outcome = await run_command(("ortoo", *words), cluster.address)
-            assert outcome.exit_code == 0, outcome.error
-            return outcome.out
+            assert outcome.exit_code == 0, outcome.stderr
+            return outcome.stdout
 
         lines = (await run("dlq", "list", "g", "--json")).splitlines()
         assert sorted(json.loads(line)["body"] for line in lines) == ["0", "1", "2"]  # parked at the same time
@@ -171,7 +171,7 @@ async def test_messages_given_back_by_offset_come_again_later_with_their_count(t
         await cluster.create_topic("jobs", queues=1)
         async with mq.producer("jobs") as producer:
             receipt = await producer.send(Message(b"a", properties={"k": "v"}))
-        stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         place = topic_pb2.Queue(topic="jobs", enode="enode-0", queue_id=0)
         began_s = CLOCK.monotonic_s()
         request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=1)
@@ -188,5 +188,5 @@ async def test_messages_given_back_by_offset_come_again_later_with_their_count(t
             await stub.SendBack(pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=-1))
             await copy.ack()
             assert await consumer.pop(wait_ms=500) == []
-        letters = [one async for one in mq.admin.dead_letters("g")]
+        letters = [one async for one in mq.admin.list_dead_letters("g")]
         assert [(one.reason, one.attempts) for one in letters] == [("attempts", 2), ("asked", 1)]

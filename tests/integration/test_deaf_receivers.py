@@ -18,11 +18,11 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
 from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.completion_queue.core import CoreCall
-from ortoo.common.grpc.tls import made_certificate
+from ortoo.common.grpc.completion_queue.core import QueueCall
+from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT
 from ortoo.common.records.view import open_batch
-from ortoo.testing.servers.cluster import STOP_GRACE_S, Cluster, open_cluster
+from ortoo.testing.servers.cluster import STOP_GRACE_S, InProcessCluster, open_cluster
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from tests.integration.deaf_client import DeafClient, deaf_client
@@ -49,13 +49,13 @@ def request(invisible_s: int = 600, attempt_id: str | None = None) -> s.ReceiveM
     )
 
 
-async def fill(cluster: Cluster, size_bytes: int) -> list[bytes]:
+async def fill(cluster: InProcessCluster, size_bytes: int) -> list[bytes]:
     """Fill one queue with as many messages as one answer holds; return their bodies."""
     await cluster.create_topic("t", queues=1)
     return await more(cluster, size_bytes, 0)
 
 
-async def more(cluster: Cluster, size_bytes: int, number: int) -> list[bytes]:
+async def more(cluster: InProcessCluster, size_bytes: int, number: int) -> list[bytes]:
     """Send further messages with other bodies."""
     bodies = [b"%06d" % (at + number * COUNT) + bytes(size_bytes) for at in range(COUNT)]
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
@@ -79,17 +79,17 @@ async def taken_and_done(stub: Any, count: int) -> list[bytes]:
 
 
 @pytest.fixture
-def untaken(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[CoreCall]":
+def untaken(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[QueueCall]":
     """Calls whose handler waits until gRPC has taken their frames."""
-    waiting: asyncio.Queue[CoreCall] = asyncio.Queue()
-    wait = CoreCall.all_taken
+    waiting: asyncio.Queue[QueueCall] = asyncio.Queue()
+    wait = QueueCall.wait_until_written
 
-    async def all_taken(self: CoreCall) -> None:
+    async def all_taken(self: QueueCall) -> None:
         if self.unsent_bytes:
             waiting.put_nowait(self)
         await wait(self)
 
-    monkeypatch.setattr(CoreCall, "all_taken", all_taken)
+    monkeypatch.setattr(QueueCall, "all_taken", all_taken)
     return waiting
 
 
@@ -123,7 +123,7 @@ ENDINGS: list[Ending] = [cut, reset, take_half_and_reset, half_close_and_cut, wa
 @pytest.mark.parametrize("size_bytes", SIZES.values(), ids=SIZES)
 @pytest.mark.parametrize("end", ENDINGS)
 async def test_what_was_not_taken_is_anothers_at_once(
-    end: Ending, size_bytes: int, tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
+    end: Ending, size_bytes: int, tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
 ) -> None:
     """However the client aborts, no message is lost or counted as done, and the call leaves nothing behind."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
@@ -138,12 +138,12 @@ async def test_what_was_not_taken_is_anothers_at_once(
             assert not any(frame.HasField("message") for frame in nothing), "the deaf client has them all"
             await end(client)
             assert sorted(await taken_and_done(stub, COUNT)) == bodies
-            assert call.is_gone
+            assert call.is_caller_gone
             assert not call.unsent_bytes
 
 
 async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
-    tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
+    tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
 ) -> None:
     """A client requests from each enode separately; another request does not prove that it has the messages."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
@@ -158,7 +158,7 @@ async def test_what_was_not_taken_is_anothers_though_its_client_asked_for_more(
             assert sorted(await taken_and_done(stub, COUNT)) == bodies
 
 
-async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
+async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
     """Messages behind a closed window are not taken, however few bytes they are, and their lease is not renewed."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         [body, *_] = await fill(cluster, 1)
@@ -174,7 +174,7 @@ async def test_few_small_messages_are_not_taken_either(tmp_path: Path, untaken: 
                 got += [frame.message.body for frame in frames if frame.HasField("message")]
 
 
-async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
+async def test_who_takes_late_gets_everything(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
     """A window that opens step by step lets the frames through, and the messages belong to that client."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         await fill(cluster, 100)
@@ -207,7 +207,7 @@ async def test_popped_messages_that_nobody_took_come_again_when_their_lease_is_o
             assert sorted(got) == bodies
 
 
-async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
+async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
     """The snode stops when its grace expires, releases the messages, and the next snode delivers them."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as cluster:
         bodies = await fill(cluster, 100)
@@ -221,9 +221,9 @@ async def test_a_stop_does_not_wait_for_who_takes_nothing(tmp_path: Path, untake
             assert sorted(await taken_and_done(MessagingServiceStub(channel), COUNT)) == bodies
 
 
-async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreCall]") -> None:
+async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[QueueCall]") -> None:
     """When a client leaves the TLS port during its frames, nothing of it stays either."""
-    certificate, key = made_certificate(("localhost",))
+    certificate, key = make_self_signed_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
     chosen = {
@@ -246,7 +246,7 @@ async def test_tls_changes_nothing(tmp_path: Path, untaken: "asyncio.Queue[CoreC
 
 
 async def test_those_who_take_nothing_do_not_use_up_the_memory(
-    tmp_path: Path, untaken: "asyncio.Queue[CoreCall]"
+    tmp_path: Path, untaken: "asyncio.Queue[QueueCall]"
 ) -> None:
     """Memory held for them is counted, so some of them are ended when it is short; readers get their messages."""
     budget_bytes, deaf_count, size_bytes = 32 << 20, 8, 100_000

@@ -10,13 +10,13 @@ import pytest
 from ortoo.client import AlreadyExists, Client, ConsumerSettings, GroupInfo, NotFound, Unavailable, connect
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 
 COUNT = 10
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role; the declared group g and the auto-created group u have consumed all of topic t."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
@@ -39,14 +39,14 @@ async def consumed(mq: Client, group: str, count: int) -> None:
                 break
 
 
-def kept(cluster: Cluster) -> list[str]:
+def kept(cluster: InProcessCluster) -> list[str]:
     """The groups of which the enode stores offsets."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
     return sorted({group for _, group, _ in enode.store.engine.state.offsets.entries()})
 
 
-async def until(cluster: Cluster, *groups: str) -> None:
+async def until(cluster: InProcessCluster, *groups: str) -> None:
     """Wait until the enode stores offsets of these groups only."""
     async with asyncio.timeout(20):
         while kept(cluster) != list(groups):
@@ -58,7 +58,7 @@ async def named(mq: Client) -> dict[str, GroupInfo]:
     return {group.name: group for group in await mq.admin.list_groups()}
 
 
-async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
+async def test_a_deleted_group_comes_back_as_it_was(cluster: InProcessCluster) -> None:
     """Settings and offsets, over restarts; also when its consumers have recreated it by using it meanwhile."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
@@ -72,7 +72,7 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
         await cluster.open_enode("enode-0")
         assert (await mq.admin.undelete_group("g")).attempts_max == 3
         assert await mq.admin.list_deleted_groups() == []
-        assert (await mq.admin.lag("g", "t")).lag_messages == 0
+        assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
         with pytest.raises(NotFound, match="ortoo group deleted"):
             await mq.admin.undelete_group("g")
         await mq.admin.delete_group("g")
@@ -89,7 +89,7 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: Cluster) -> None:
         assert kept(cluster) == ["g", "u"]
 
 
-async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cluster, tmp_path: Path) -> None:
+async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: InProcessCluster, tmp_path: Path) -> None:
     """Enodes and snodes that know versions newer than the backup still accept the changes of the restored directory."""
     folder, file = cluster.folder / "namesrv", tmp_path / "directory.backup"
     async with connect(cluster.address) as mq, asyncio.timeout(60):
@@ -109,7 +109,7 @@ async def test_what_is_deleted_after_the_directory_was_restored_goes(cluster: Cl
         await until(cluster)
 
 
-async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: Cluster) -> None:
+async def test_nothing_is_kept_of_a_group_whose_deletion_is_due(cluster: InProcessCluster) -> None:
     """At once, or when its grace period expires; a later group of the same name starts empty and stays."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         await cluster.clock.sleep(0.01)  # a deletion in the millisecond of the last use would keep the group

@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from ortoo.cli.dev.cluster import open_dev_cluster, tls_address_beside
+from ortoo.cli.dev.cluster import open_dev_cluster, next_tls_address
 from ortoo.client import Message, connect
 
 
@@ -30,8 +30,8 @@ def test_tls_is_on_the_next_port_unless_that_is_taken() -> None:
     """A taken port does not prevent the start."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert tls_address_beside(f"127.0.0.1:{port - 1}") == "127.0.0.1:0"
-    assert tls_address_beside(f"127.0.0.1:{port - 1}") == f"127.0.0.1:{port}"
-    assert tls_address_beside("127.0.0.1:0") == "127.0.0.1:0"
-    assert tls_address_beside("127.0.0.1:65535") == "127.0.0.1:0"
-    assert tls_address_beside("nowhere") == ""
+        assert next_tls_address(f"127.0.0.1:{port - 1}") == "127.0.0.1:0"
+    assert next_tls_address(f"127.0.0.1:{port - 1}") == f"127.0.0.1:{port}"
+    assert next_tls_address("127.0.0.1:0") == "127.0.0.1:0"
+    assert next_tls_address("127.0.0.1:65535") == "127.0.0.1:0"
+    assert next_tls_address("nowhere") == ""

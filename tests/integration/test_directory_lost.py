@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.cli.doctor.run import _behind
+from ortoo.cli.doctor.run import _findings_behind
 from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, Message, NotFound, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
 
@@ -23,7 +23,7 @@ EVERYTHING = ConsumerSettings(from_first=True)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role; the topic t holds 1,000 acknowledged messages, of which the group g consumed 400."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
@@ -37,11 +37,11 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
                     seen += 1
                     if seen == CONSUMED:
                         break
-            assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
+            assert (await mq.admin.describe_lag("g", "t")).lag_messages == COUNT - CONSUMED
         yield opened
 
 
-async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
+async def lost(cluster: InProcessCluster, *, kept: Path | None = None) -> None:
     """Stop the name server and move its database away (to `kept`); start it with another one, new or given."""
     await cluster.close("namesrv-0")
     if kept is not None:
@@ -51,7 +51,7 @@ async def lost(cluster: Cluster, *, kept: Path | None = None) -> None:
     await opened_again(cluster)
 
 
-async def opened_again(cluster: Cluster) -> None:
+async def opened_again(cluster: InProcessCluster) -> None:
     """Start the name server; wait until the enode has synchronized with it and the snode is registered."""
     running = await cluster.open_namesrv()
     assert running.address
@@ -67,37 +67,37 @@ async def opened_again(cluster: Cluster) -> None:
 async def stored(mq: Client) -> list[bytes]:
     """All bodies of t, sorted by number."""
     async with asyncio.timeout(20):
-        found = [one.message.body async for one in mq.admin.tail("t", from_first=True, follow=False)]
+        found = [one.message.body async for one in mq.admin.tail("t", from_beginning=True, follow=False)]
     return sorted(found, key=int)
 
 
 async def assert_all_there(mq: Client) -> None:
     """Every message of t can be read, and the group has its offset."""
     assert await stored(mq) == BODIES
-    assert (await mq.admin.lag("g", "t")).lag_messages == COUNT - CONSUMED
+    assert (await mq.admin.describe_lag("g", "t")).lag_messages == COUNT - CONSUMED
 
 
-async def test_a_lost_database_costs_no_message(cluster: Cluster, tmp_path: Path) -> None:
+async def test_a_lost_database_costs_no_message(cluster: InProcessCluster, tmp_path: Path) -> None:
     """With a new database the topic is not recreated but adopted; with the old one restored all messages are there."""
     await lost(cluster, kept=tmp_path / "kept")
     async with connect(cluster.address) as mq:
         with pytest.raises(Conflict, match="ortoo topic adopt t"):
             await mq.admin.ensure_topic("t")
-        assert [one.name for one in await mq.admin.list_offered_topics()] == ["t"]
+        assert [one.name for one in await mq.admin.list_orphaned_topics()] == ["t"]
         adoption = await mq.admin.adopt_topics("t")
         assert [one.name for one in adoption.topics] == ["t"]
         assert adoption.refused == ()
-        assert await mq.admin.list_offered_topics() == []
+        assert await mq.admin.list_orphaned_topics() == []
         await assert_all_there(mq)
         await cluster.close("namesrv-0")
         shutil.rmtree(cluster.folder / "namesrv")
         shutil.move(tmp_path / "kept", cluster.folder / "namesrv")
         await opened_again(cluster)
         await assert_all_there(mq)
-        assert await mq.admin.list_offered_topics() == []
+        assert await mq.admin.list_orphaned_topics() == []
 
 
-async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Cluster, tmp_path: Path) -> None:
+async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: InProcessCluster, tmp_path: Path) -> None:
     """An older copy of the directory knows fewer queues. The messages of the others are reported, and adopted."""
     file, folder = tmp_path / "directory.backup", cluster.folder / "namesrv"
     async with connect(cluster.address) as mq:
@@ -113,20 +113,20 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: Clu
         await opened_again(cluster)
         assert set(await stored(mq)) < {*BODIES, *MORE}
         deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unregistered topics", True)
+        (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s)
+        assert (found.name, found.critical) == ("unregistered topics", True)
         adoption = await mq.admin.adopt_topics("t")
         assert [one.placements[0].read_queue_count for one in adoption.topics] == [count + 4]
         assert set(await stored(mq)) == {*BODIES, *MORE}
-        assert await mq.admin.list_offered_topics() == []
+        assert await mq.admin.list_orphaned_topics() == []
 
 
-async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Cluster) -> None:
+async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: InProcessCluster) -> None:
     """A topic created although one is offered starts empty and deletes nothing; adopting names the step before it."""
     await lost(cluster)
     made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
     async with connect(cluster.address) as mq:
-        (offer,) = await mq.admin.list_offered_topics()
+        (offer,) = await mq.admin.list_orphaned_topics()
         assert offer.topic_id != made.topic.topic_id
         assert "ortoo topic delete t" in offer.obstacle
         with pytest.raises(Conflict, match="ortoo topic delete t"):
@@ -137,7 +137,7 @@ async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: Clu
         await assert_all_there(mq)
 
 
-async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(cluster: Cluster) -> None:
+async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(cluster: InProcessCluster) -> None:
     """Three topics of the new directory raise its version above the old one's, and the enode restarts."""
     await lost(cluster)
     for name in ("u", "v", "w"):
@@ -151,24 +151,24 @@ async def test_topics_that_nobody_touches_outlive_other_topics_and_restarts(clus
         await assert_all_there(mq)
 
 
-async def test_from_sqlite_to_postgresql(cluster: Cluster) -> None:
+async def test_from_sqlite_to_postgresql(cluster: InProcessCluster) -> None:
     """The doctor names the topics unknown to the new database, and the command; after that all messages are there."""
     async with postgres() as database:
         cluster.settings["namesrv"] = {"database_url": database.url}
         await cluster.close("namesrv-0")
         await opened_again(cluster)
         deadline_s = asyncio.get_running_loop().time() + 20
-        (found,) = await _behind([cluster.address], {}, "", "", deadline_s)
-        assert (found.name, found.serious) == ("unregistered topics", True)
-        assert "ortoo topic adopt t" in found.cure
+        (found,) = await _findings_behind([cluster.address], {}, "", "", deadline_s)
+        assert (found.name, found.critical) == ("unregistered topics", True)
+        assert "ortoo topic adopt t" in found.remedy
         async with connect(cluster.address) as mq:
             await mq.admin.adopt_topics()
             await assert_all_there(mq)
-            assert await _behind([cluster.address], {}, "", "", deadline_s) == []
+            assert await _findings_behind([cluster.address], {}, "", "", deadline_s) == []
         await cluster.close("namesrv-0")
 
 
-async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
+async def test_a_deleted_topic_comes_back_as_it_was(cluster: InProcessCluster) -> None:
     """Invisible to clients at once; restored with messages and offsets, even after the name was used meanwhile."""
     async with connect(cluster.address) as mq:
         first = (await mq.admin.describe_topic("t")).topic
@@ -185,14 +185,14 @@ async def test_a_deleted_topic_comes_back_as_it_was(cluster: Cluster) -> None:
         assert set(listed) == {first.topic_id, second.topic_id}
         await cluster.close("enode-0")
         await cluster.open_enode("enode-0")  # a deleted topic that is not due is not offered either
-        assert await mq.admin.list_offered_topics() == []
+        assert await mq.admin.list_orphaned_topics() == []
         assert await mq.admin.undelete_topic("t", topic_id=first.topic_id) == first
         await assert_all_there(mq)
         with pytest.raises(NotFound, match="ortoo topic deleted"):
             await mq.admin.undelete_topic("nowhere")
 
 
-async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Cluster) -> None:
+async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: InProcessCluster) -> None:
     """The name server decides: when the promised grace period has expired. It cannot be restored afterwards."""
     enode = cluster.running["enode-0"]
     assert isinstance(enode, RunningEnode)
@@ -214,7 +214,7 @@ async def test_messages_go_when_the_deletion_is_due_and_not_before(cluster: Clus
             await mq.admin.undelete_topic("t")
 
 
-async def seen(cluster: Cluster, name: str) -> None:
+async def seen(cluster: InProcessCluster, name: str) -> None:
     """Create a topic and wait until the enode has it: then it has seen all earlier changes."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic(name)

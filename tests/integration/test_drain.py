@@ -18,7 +18,7 @@ async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     settings = {"snode": {"drain_delay_s": 1.0, "metrics_address": metrics}}
     async with open_cluster(tmp_path, settings=settings) as cluster, Channels() as channels:
-        health = health_pb2_grpc.HealthStub(channels.to(cluster.address))
+        health = health_pb2_grpc.HealthStub(channels.channel_to(cluster.address))
         async with connect(cluster.address) as mq, Background("test") as background:
             await mq.admin.create_topic("t")
             async with mq.producer("t") as producer:

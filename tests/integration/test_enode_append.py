@@ -10,7 +10,7 @@ import pytest
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.servers.lone_enode import append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, failure_pb2
 
 TOPIC = 7
@@ -29,7 +29,7 @@ async def answers_to(call: object, count: int) -> list[enode_pb2.AppendResponse]
 
 async def test_answers_of_one_queue_come_in_order_with_dense_offsets(tmp_path: Path) -> None:
     """Of 400 batches in flight over 4 queues each queue's answers come in order and its offsets leave no gap (G3)."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
         batch = batch_of(b"a", b"b", b"c")
         for number in range(400):
@@ -46,7 +46,7 @@ async def test_refused_item_leaves_the_stream_and_its_order(tmp_path: Path) -> N
     """A bad batch between good ones is answered in its turn with a Failure, and nothing of it is stored (G11)."""
     good = batch_of(b"good")
     bad = dataclasses.replace(good, records_crc32c=good.records_crc32c ^ 1)
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
         for number in range(30):
             await call.write(append_request(number, TOPIC, 0, bad if number % 3 == 1 else good))
@@ -74,7 +74,7 @@ REFUSED = {
 async def test_wrong_batch_is_refused_by_field(tmp_path: Path, what: str) -> None:
     """A batch with a wrong envelope is Invalid, naming the field, and nothing is stored."""
     change, field = REFUSED[what]
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
         await call.write(append_request(1, TOPIC, 0, dataclasses.replace(batch_of(b"x", b"y"), **change)))  # type: ignore[arg-type]
         (answer,) = await answers_to(call, 1)
@@ -86,11 +86,11 @@ async def test_wrong_batch_is_refused_by_field(tmp_path: Path, what: str) -> Non
 
 async def test_topic_that_is_just_being_created_is_waited_for(tmp_path: Path) -> None:
     """Appends that arrive before the name server's watch event wait for it, keep their order, and are stored."""
-    async with open_lone_enode(tmp_path) as enode:
+    async with open_single_enode(tmp_path) as enode:
         call = enode.stub.Append()
         for number in range(20):
             await call.write(append_request(number, TOPIC, 0, batch_of(b"%d" % number)))
-        await enode.give_topics(topic(TOPIC))
+        await enode.set_topics(topic(TOPIC))
         await call.write(append_request(20, TOPIC, 0, batch_of(b"20")))
         answers = await answers_to(call, 21)
         assert [a.first_offset for a in answers] == list(range(21))
@@ -98,7 +98,7 @@ async def test_topic_that_is_just_being_created_is_waited_for(tmp_path: Path) ->
 
 async def test_unknown_topic_does_not_hold_up_others(tmp_path: Path) -> None:
     """While one item waits in vain for its topic, others are stored; without a name server it is not NotFound."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.Append()
         await call.write(append_request(1, 99, 0, batch_of(b"x")))
         await call.write(append_request(2, TOPIC, 9, batch_of(b"x")))
@@ -113,8 +113,8 @@ async def test_unknown_topic_does_not_hold_up_others(tmp_path: Path) -> None:
 async def test_everything_read_before_a_stop_is_answered(tmp_path: Path) -> None:
     """A draining server answers the requests that it has begun to store and then ends the stream with OK."""
     async with Channels() as channels:
-        async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
-            call = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.running.address)).Append()
+        async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
+            call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(enode.running.address)).Append()
             for number in range(50):
                 await call.write(append_request(number, TOPIC, 0, batch_of(b"x" * 1000)))
             answers = await answers_to(call, 1)
@@ -122,14 +122,14 @@ async def test_everything_read_before_a_stop_is_answered(tmp_path: Path) -> None
             answers.append(answer)
         assert await call.code() is grpc.StatusCode.OK
         assert [a.request_id for a in answers] == list(range(len(answers)))
-    async with open_lone_enode(tmp_path) as again:
+    async with open_single_enode(tmp_path) as again:
         assert again.running.store.describe_queues(TOPIC)[0].end_offset == len(answers)
 
 
 async def test_idempotent_retry_answers_the_first_place(tmp_path: Path) -> None:
     """The same batch of the same producer sent again on another stream is stored once (G4)."""
     batch = dataclasses.replace(batch_of(b"once"), producer_id=5)
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         places = []
         for _ in range(3):
             call = enode.stub.Append()

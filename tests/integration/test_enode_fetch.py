@@ -11,7 +11,7 @@ from ortoo.common.errors import Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, failure_pb2
 
@@ -19,7 +19,7 @@ TOPIC = 7
 BATCH = encode([b"a" * 100] * 10, now_ms=1)
 
 
-async def store(enode: LoneEnode, count: int, queue_id: int = 0) -> None:
+async def store(enode: SingleEnode, count: int, queue_id: int = 0) -> None:
     """Append the batch `count` times."""
     call = enode.stub.Append()
     for number in range(count):
@@ -42,7 +42,7 @@ async def answer(call: Any) -> pb.FetchBatchesResponse:
 
 async def test_batches_come_back_as_they_were_sent(tmp_path: Path) -> None:
     """The bytes, the checksum and the counts are the producer's; offsets are consecutive. The byte limit is kept."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20)
         call = enode.stub.FetchBatches()
         offset = 0
@@ -62,7 +62,7 @@ async def test_batches_come_back_as_they_were_sent(tmp_path: Path) -> None:
 
 async def test_read_inside_a_batch_gets_the_whole_batch(tmp_path: Path) -> None:
     """An offset in the middle of a batch is answered with that batch, which starts before it."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 2)
         call = enode.stub.FetchBatches()
         await call.write(read(1, 13))
@@ -71,7 +71,7 @@ async def test_read_inside_a_batch_gets_the_whole_batch(tmp_path: Path) -> None:
 
 async def test_waiting_read_is_woken_by_the_next_batch(tmp_path: Path) -> None:
     """A read at the end waits while other reads of the stream are answered; it is answered at the next append."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 1)
         call = enode.stub.FetchBatches()
         await call.write(read(1, 10, wait_ms=60_000))
@@ -84,7 +84,7 @@ async def test_waiting_read_is_woken_by_the_next_batch(tmp_path: Path) -> None:
 
 async def test_read_at_the_end_without_waiting_is_empty(tmp_path: Path) -> None:
     """At the end of a queue the answer has no batches, and the offset to continue at."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.FetchBatches()
         for wait_ms in (0, 1):
             await call.write(read(1, 0, wait_ms=wait_ms))
@@ -95,7 +95,7 @@ async def test_read_at_the_end_without_waiting_is_empty(tmp_path: Path) -> None:
 
 async def test_read_outside_the_queue_names_its_range(tmp_path: Path) -> None:
     """Before 0 and beyond the end are OUT_OF_RANGE with the stored range, and the stream stays open."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 1)
         call = enode.stub.FetchBatches()
         for wrong in (-1, 11, 1 << 60):
@@ -107,7 +107,7 @@ async def test_read_outside_the_queue_names_its_range(tmp_path: Path) -> None:
 
 async def test_reads_too_many_are_refused_one_by_one(tmp_path: Path) -> None:
     """Of 8,100 waiting reads on one stream 100 are refused as overloaded; the others still wait."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call = enode.stub.FetchBatches()
         for number in range(8_100):
             await call.write(read(number, 0, wait_ms=60_000))
@@ -122,7 +122,7 @@ async def test_reads_too_many_are_refused_one_by_one(tmp_path: Path) -> None:
 async def test_peer_that_does_not_listen_costs_bounded_memory(tmp_path: Path) -> None:
     """500 reads of 1 MiB whose answers are not read: the enode reads at most 32 MiB ahead (G13)."""
     big = encode([b"z" * 1000] * 1000, now_ms=1)
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.append(TOPIC, 0, big)
         fetches_before = enode.running.store.describe().counters["fetches"]
         call = enode.stub.FetchBatches()
@@ -139,8 +139,8 @@ async def test_peer_that_does_not_listen_costs_bounded_memory(tmp_path: Path) ->
 async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
     """A stop does not wait for waiting reads; their stream ends with OK."""
     async with Channels() as channels:
-        async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
-            call = enode_pb2_grpc.EnodeServiceStub(channels.to(enode.running.address)).FetchBatches()
+        async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
+            call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(enode.running.address)).FetchBatches()
             await call.write(read(1, 0, wait_ms=60_000))
             await call.write(read(2, 0))
             assert (await answer(call)).request_id == 2
@@ -150,12 +150,12 @@ async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
 
 async def test_offsets_are_kept_per_group(tmp_path: Path) -> None:
     """A commit is there after a restart (G10); a group without one has none. A smaller one replaces it."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         offsets = [pb.QueueOffset(queue_id=0, offset=5), pb.QueueOffset(queue_id=3, offset=7)]
         await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=offsets))
         smaller = [pb.QueueOffset(queue_id=3, offset=6)]
         await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=smaller))
-    async with open_lone_enode(tmp_path) as enode:
+    async with open_single_enode(tmp_path) as enode:
         for group, expected in (("g", {0: 5, 3: 6}), ("h", {})):
             found = await enode.stub.QueryOffsets(pb.QueryOffsetsRequest(topic_id=TOPIC, group=group))
             assert {o.queue_id: o.offset for o in found.offsets} == expected
@@ -177,7 +177,7 @@ async def test_wrong_commit_is_refused_by_field(tmp_path: Path, what: str) -> No
     """A wrong commit is a named error and changes nothing."""
     change, kind, field = WRONG_COMMITS[what]
     request = {"topic_id": TOPIC, "group": "g", "offsets": [pb.QueueOffset(offset=1)], **change}
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         with pytest.raises(kind) as caught, rpc_errors("enode"):
             await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(**request))
         assert field in caught.value.field  # type: ignore[attr-defined]
@@ -186,9 +186,9 @@ async def test_wrong_commit_is_refused_by_field(tmp_path: Path, what: str) -> No
 
 async def test_deleted_topic_is_gone_and_its_successor_starts_empty(tmp_path: Path) -> None:
     """A recreated topic has a new id and no messages; the old id is unknown."""
-    async with open_lone_enode(tmp_path, topic(TOPIC, "t")) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC, "t")) as enode:
         await store(enode, 1)
-        await enode.give_topics(topic(8, "t", version=3), deleted=("t",), due_topic_ids=[TOPIC], version=3)
+        await enode.set_topics(topic(8, "t", version=3), deleted=("t",), due_topic_ids=[TOPIC], version=3)
         described = await enode.stub.DescribeQueues(pb.DescribeQueuesRequest(topic_id=8))
         assert [q.end_offset for q in described.queues] == [0, 0, 0, 0]
         with pytest.raises((NotFound, Unavailable)), rpc_errors("enode"):
@@ -198,17 +198,17 @@ async def test_deleted_topic_is_gone_and_its_successor_starts_empty(tmp_path: Pa
 
 async def test_directory_that_lost_its_data_deletes_nothing(tmp_path: Path) -> None:
     """A snapshot without a topic deletes nothing, whether it is older or newer than the enode's last one."""
-    async with open_lone_enode(tmp_path, topic(TOPIC, "t", version=50)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC, "t", version=50)) as enode:
         await store(enode, 1)
-        await enode.give_topics(snapshot=True, version=1)
+        await enode.set_topics(snapshot=True, version=1)
         assert [c.topic_id for c in enode.running.store.topics()] == [TOPIC]
-        await enode.give_topics(topic(9, "other", version=51), snapshot=True, version=60)
+        await enode.set_topics(topic(9, "other", version=51), snapshot=True, version=60)
         assert sorted(c.topic_id for c in enode.running.store.topics()) == [TOPIC, 9]
 
 
 async def test_time_finds_an_offset(tmp_path: Path) -> None:
     """FindOffset gives the first message stored at or after a time, and the end when there is none."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 2)
         for stored_at_ms, expected in ((0, 0), (1 << 50, 20)):
             found = await enode.stub.FindOffset(pb.FindOffsetRequest(topic_id=TOPIC, stored_at_ms=stored_at_ms))

@@ -10,7 +10,7 @@ from grpc_health.v1 import health_pb2
 from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.testing.servers.lone_enode import LoneEnode, append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
 from tests.integration.lease_giver import lease_giver
@@ -51,8 +51,8 @@ class TroubledDisk(RealDisk):
 class HealthWatch:
     """Follows the health service as a load balancer does."""
 
-    def __init__(self, enode: LoneEnode) -> None:
-        watch = enode.channels.to(enode.running.address).unary_stream(
+    def __init__(self, enode: SingleEnode) -> None:
+        watch = enode.channels.channel_to(enode.running.address).unary_stream(
             "/grpc.health.v1.Health/Watch",
             request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
             response_deserializer=health_pb2.HealthCheckResponse.FromString,
@@ -73,7 +73,7 @@ class HealthWatch:
                     return
 
 
-async def append(enode: LoneEnode) -> pb.AppendResponse:
+async def append(enode: SingleEnode) -> pb.AppendResponse:
     """Store one batch, or be refused."""
     call = enode.stub.Append()
     await call.write(append_request(1, TOPIC, 0, BATCH))
@@ -83,9 +83,9 @@ async def append(enode: LoneEnode) -> pb.AppendResponse:
     return answer
 
 
-async def liveness(enode: LoneEnode) -> int:
+async def liveness(enode: SingleEnode) -> int:
     """The answer to a liveness probe."""
-    check = enode.channels.to(enode.running.address).unary_unary(
+    check = enode.channels.channel_to(enode.running.address).unary_unary(
         "/grpc.health.v1.Health/Check",
         request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
         response_deserializer=health_pb2.HealthCheckResponse.FromString,
@@ -100,7 +100,7 @@ async def test_full_disk_stops_sends_alone_and_it_resumes(tmp_path: Path) -> Non
     disk = TroubledDisk()
     async with (
         lease_giver() as giver,
-        open_lone_enode(
+        open_single_enode(
             tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01, namesrv_address=giver.address
         ) as enode,
     ):
@@ -136,7 +136,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
     disk = TroubledDisk()
     async with (
         lease_giver() as giver,
-        open_lone_enode(
+        open_single_enode(
             tmp_path, topic(TOPIC), store=STORE, disk=disk, health_interval_s=0.01, namesrv_address=giver.address
         ) as enode,
     ):
@@ -151,7 +151,7 @@ async def test_failed_fsync_ends_acknowledging_until_a_restart(tmp_path: Path) -
         assert await liveness(enode) == NOT_SERVING
         watch.end()
         assert "told to fail" in (await enode.stub.DescribeStore(pb.DescribeStoreRequest())).reason
-    async with open_lone_enode(tmp_path) as enode:
+    async with open_single_enode(tmp_path) as enode:
         assert enode.running.store.describe_queues(TOPIC)[0].end_offset >= 10
 
 
@@ -159,7 +159,7 @@ async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
     """Not without a name server, nor under a name of another enode; an enode that was ready once stays ready."""
     async with lease_giver() as giver:
         giver.refuses = True
-        async with open_lone_enode(
+        async with open_single_enode(
             tmp_path, topic(TOPIC), heartbeat_interval_s=0.05, namesrv_address=giver.address
         ) as enode:
             watch = HealthWatch(enode)
@@ -172,7 +172,7 @@ async def test_ready_is_an_enode_that_others_know(tmp_path: Path) -> None:
             giver.refuses = False
             await watch.until(SERVING)
             watch.end()
-    async with open_lone_enode(tmp_path) as enode:
+    async with open_single_enode(tmp_path) as enode:
         watch = HealthWatch(enode)
         await watch.until(NOT_SERVING)
         watch.end()

@@ -8,16 +8,16 @@ import grpc
 import pytest
 
 from ortoo.common.records.batch import encode
-from ortoo.enode.changes.groups import Mode
+from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.store import lock_table
-from ortoo.testing.servers.lone_enode import LoneEnode, append_batches, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import SingleEnode, append_batches, open_single_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
 
 TOPIC = 7 << 31
 """Its locks start at generation 1."""
 
 
-async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:
+async def take(enode: SingleEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:
     """Request locks; return the generations, 0 where they are refused."""
     wishes = [
         enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
@@ -27,7 +27,7 @@ async def take(enode: LoneEnode, owner: str, *queue_ids: int, session_id: str = 
     return [one.generation for one in answer.answers]
 
 
-async def release(enode: LoneEnode, session_id: str, *queue_ids: int) -> list[bool]:
+async def release(enode: SingleEnode, session_id: str, *queue_ids: int) -> list[bool]:
     """Release locks."""
     wishes = [
         enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
@@ -38,12 +38,12 @@ async def release(enode: LoneEnode, session_id: str, *queue_ids: int) -> list[bo
 
 async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path) -> None:
     """E-127, E-129, E-130: a batch gets the free subset, foreign unlocks do nothing, and a restart keeps owners."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         assert await take(enode, "a", 0, 1) == [1, 1]
         assert await take(enode, "b", 1, 2) == [0, 1]
         assert await release(enode, "b", 1, 2) == [False, True]
         assert await take(enode, "a", 2) == [2]
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         assert await take(enode, "b", 0, 1, 2) == [0, 0, 0]
         assert await take(enode, "a", 0, 1, 2) == [1, 1, 2]
         held = (await enode.stub.QueryLocks(enode_pb2.QueryLocksRequest(group="g", topic_id=TOPIC))).locks
@@ -58,7 +58,7 @@ async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path
 
 async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: Path) -> None:
     """A previous owner can neither move its offset nor read under its old lock; the new owner can."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await append_batches(enode.running.address, TOPIC, encode([b"x"] * 9, now_ms=1), 1)
         [old] = await take(enode, "a", 0)
         await release(enode, "a", 0)
@@ -83,7 +83,7 @@ async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: 
 
 async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
     """An operator's reset raises the generation: the owner continues only after it takes its lock again."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         [generation] = await take(enode, "a", 0)
         reset = [enode_pb2.QueueOffset(queue_id=0, offset=2)]
         await enode.stub.CommitOffsets(
@@ -100,7 +100,7 @@ async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
 async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a lock is released, or its snode disconnects, the snode that was refused is notified at once."""
     monkeypatch.setattr(lock_table, "DETACHED_S", 0.1)
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
         first: Any = enode.stub.Attach()
         second: Any = enode.stub.Attach()
         for call, name in ((first, "one"), (second, "two")):
@@ -119,7 +119,7 @@ async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, m
 
 async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
     """Of requests sent together those for known queues are granted."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         wishes = [
             enode_pb2.LockWish(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
             for topic_id in (TOPIC + 1, TOPIC)
@@ -131,8 +131,8 @@ async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
 
 async def test_a_group_that_pops_is_told_so_of_every_queue(tmp_path: Path) -> None:
     """Also for unknown queues: a retry, once the queue exists, would not help."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
-        await enode.running.store.modes.use(TOPIC, "g", Mode.POP)
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
+        await enode.running.store.modes.use(TOPIC, "g", GroupMode.POP)
         wishes = [
             enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
             for queue_id in (0, 99)

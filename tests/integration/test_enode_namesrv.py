@@ -10,7 +10,7 @@ import pytest
 from ortoo.common.errors import NotFound, OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.lone_enode import append_request
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, namesrv_pb2, topic_pb2
@@ -20,14 +20,14 @@ HASTE = {"enode": {"heartbeat_interval_s": 0.2}, "namesrv": {"lease_s": 1.0, "ex
 
 
 @pytest.fixture
-async def pair(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def pair(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """A name server and one enode."""
     async with open_cluster(tmp_path, snodes=0, settings=HASTE) as opened:
         await alive(opened, "enode-0")
         yield opened
 
 
-async def alive(cluster: Cluster, name: str, *, expected: bool = True) -> topic_pb2.Enode:
+async def alive(cluster: InProcessCluster, name: str, *, expected: bool = True) -> topic_pb2.Enode:
     """Wait until the name server reports that an enode is alive, or not."""
     async with asyncio.timeout(20):
         while True:
@@ -40,9 +40,9 @@ async def alive(cluster: Cluster, name: str, *, expected: bool = True) -> topic_
                 continue
 
 
-async def appended(cluster: Cluster, topic_id: int, queue_id: int = 0) -> pb.AppendResponse:
+async def appended(cluster: InProcessCluster, topic_id: int, queue_id: int = 0) -> pb.AppendResponse:
     """Append one batch."""
-    call = enode_pb2_grpc.EnodeServiceStub(cluster.channels.to(cluster.address_of("enode-0"))).Append()
+    call = enode_pb2_grpc.EnodeServiceStub(cluster.channels.channel_to(cluster.address_of("enode-0"))).Append()
     await call.write(append_request(1, topic_id, queue_id, BATCH))
     async with asyncio.timeout(20):
         answer = await call.read()
@@ -51,14 +51,14 @@ async def appended(cluster: Cluster, topic_id: int, queue_id: int = 0) -> pb.App
     return answer
 
 
-async def test_enode_registers_with_its_address_and_store(pair: Cluster) -> None:
+async def test_enode_registers_with_its_address_and_store(pair: InProcessCluster) -> None:
     """The name server knows the enode's name, its address, and the id of its store."""
     enode = await alive(pair, "enode-0")
     assert enode.address == pair.running["enode-0"].address
     assert enode.store_id
 
 
-async def test_new_topic_takes_messages_at_once(pair: Cluster) -> None:
+async def test_new_topic_takes_messages_at_once(pair: InProcessCluster) -> None:
     """As soon as CreateTopic has answered, an append succeeds; one to another id or queue is NotFound by field."""
     topic = await pair.create_topic("t", queues=2)
     assert (await appended(pair, topic.topic_id)).first_offset == 0
@@ -68,7 +68,7 @@ async def test_new_topic_takes_messages_at_once(pair: Cluster) -> None:
         assert refused.failure.message
 
 
-async def test_grown_topic_takes_messages_in_its_new_queues(pair: Cluster) -> None:
+async def test_grown_topic_takes_messages_in_its_new_queues(pair: InProcessCluster) -> None:
     """Queues that UpdateTopic adds can be written at once, and stored messages stay."""
     topic = await pair.create_topic("t", queues=1)
     await appended(pair, topic.topic_id)
@@ -79,7 +79,7 @@ async def test_grown_topic_takes_messages_in_its_new_queues(pair: Cluster) -> No
     assert (await appended(pair, topic.topic_id, 0)).first_offset == 10
 
 
-async def test_topic_created_anew_starts_empty(pair: Cluster) -> None:
+async def test_topic_created_anew_starts_empty(pair: InProcessCluster) -> None:
     """Deleted and recreated under the same name, a topic has another id, no messages, and the old id is unknown."""
     old = await pair.create_topic("t")
     await appended(pair, old.topic_id)
@@ -90,7 +90,7 @@ async def test_topic_created_anew_starts_empty(pair: Cluster) -> None:
     assert (await appended(pair, old.topic_id)).failure.field == "topic_id"
 
 
-async def test_deletion_while_the_enode_is_away_is_learnt(pair: Cluster) -> None:
+async def test_deletion_while_the_enode_is_away_is_learnt(pair: InProcessCluster) -> None:
     """An enode that reconnects drops the copies of topics whose deletion became due meanwhile."""
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
@@ -104,7 +104,7 @@ async def test_deletion_while_the_enode_is_away_is_learnt(pair: Cluster) -> None
     assert [copy.name for copy in running.store.topics()] == ["other"]
 
 
-async def test_enode_serves_while_the_name_server_is_away(pair: Cluster) -> None:
+async def test_enode_serves_while_the_name_server_is_away(pair: InProcessCluster) -> None:
     """Without a name server known topics work, also after a restart of the enode; changes arrive once it is back."""
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
@@ -119,7 +119,7 @@ async def test_enode_serves_while_the_name_server_is_away(pair: Cluster) -> None
     assert (await appended(pair, other.topic_id)).first_offset == 0
 
 
-async def test_clean_stop_gives_the_lease_back(pair: Cluster) -> None:
+async def test_clean_stop_gives_the_lease_back(pair: InProcessCluster) -> None:
     """After a graceful stop the name server reports at once that the enode is not alive."""
     await pair.close("enode-0")
     await alive(pair, "enode-0", expected=False)
@@ -137,7 +137,7 @@ async def test_enode_started_before_the_name_server_finds_it(tmp_path: Path) -> 
         assert (await appended(cluster, topic.topic_id)).first_offset == 0
 
 
-async def test_second_store_under_one_name_is_refused(pair: Cluster, tmp_path: Path) -> None:
+async def test_second_store_under_one_name_is_refused(pair: InProcessCluster, tmp_path: Path) -> None:
     """While an enode lives, another store under its name gets no lease, and the first one's address stays."""
     first = await alive(pair, "enode-0")
     intruder = topic_pb2.Enode(name="enode-0", address="127.0.0.1:9", store_id="other")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2
 
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
 from ortoo.common.records.batch import encode
 from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_lone_enode, stored_batches, topic
+from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_single_enode, stored_batches, topic
 from ortoo.testing.servers.processes import DidNotStart, RoleProcess
 
 TOPIC = 7
@@ -23,7 +23,7 @@ BATCH = encode([b"m" * 200] * 10, now_ms=1)
 async def enode(tmp_path: Path) -> AsyncIterator[RoleProcess]:
     """A process that is not started yet; its store knows one topic already."""
     process = RoleProcess("enode", tmp_path / "enode", {"NAMESRV_ADDRESS": NO_NAME_SERVER, "STORE_HEADROOM_BYTES": 0})
-    async with open_lone_enode(process.data, topic(TOPIC)):
+    async with open_single_enode(process.data, topic(TOPIC)):
         pass
     yield process
     await process.kill()
@@ -55,7 +55,7 @@ async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
     """Grpcurl alone finds the service and its health: alive, though no name server knows it."""
     await enode.start()
     listed = await grpcurl.grpcurl("-plaintext", enode.address, "list")
-    assert "ortoo.v1.EnodeService" in listed.out.split()
+    assert "ortoo.v1.EnodeService" in listed.stdout.split()
     health = await grpcurl.call(enode.address, "grpc.health.v1.Health/Check", {"service": "ortoo.v1.EnodeService"})
     assert health.values() == [{"status": health_pb2.HealthCheckResponse.ServingStatus.Name(2)}]
     live = await grpcurl.call(enode.address, "grpc.health.v1.Health/Check", {"service": "live"})
@@ -64,7 +64,7 @@ async def test_reflection_and_health_are_on(enode: RoleProcess) -> None:
     assert described.values()[0]["writable"] is True
 
 
-async def refused(process: RoleProcess, exit_code: int = EXIT_REFUSED) -> str:
+async def refused(process: RoleProcess, exit_code: int = EXIT_INVALID_SETTINGS) -> str:
     """Start a process that must refuse to start; return its output."""
     with pytest.raises(DidNotStart) as caught:
         await process.start()

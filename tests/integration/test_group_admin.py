@@ -18,12 +18,12 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic one of one queue; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("one", queues=1)
@@ -31,7 +31,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+async def mq(cluster: InProcessCluster) -> AsyncIterator[Client]:
     """The operator."""
     async with connect(cluster.address) as opened:
         yield opened
@@ -48,7 +48,7 @@ async def take(consumer: PullConsumer, count: int) -> list[int]:
     return offsets
 
 
-async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: Cluster, mq: Client) -> None:
+async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: InProcessCluster, mq: Client) -> None:
     """E-191: the connected consumer continues at the new offset. The answer lists every queue."""
     await send(mq, range(20), "one")
     queue = await only_queue(mq, "one")
@@ -89,7 +89,7 @@ async def test_resets_that_cannot_be_are_named(mq: Client) -> None:
             await mq.admin.groups.reset_offsets("g", "one", **wrong)  # type: ignore[arg-type]
 
 
-async def test_a_clone_has_the_offsets_of_its_source(cluster: Cluster, mq: Client) -> None:
+async def test_a_clone_has_the_offsets_of_its_source(cluster: InProcessCluster, mq: Client) -> None:
     """E-114: the new group starts at the offsets of the other one."""
     await send(mq, range(10), "one")
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
@@ -101,7 +101,7 @@ async def test_a_clone_has_the_offsets_of_its_source(cluster: Cluster, mq: Clien
         assert await take(consumer, 3) == [10, 11, 12]
 
 
-async def test_a_client_says_what_it_does(cluster: Cluster, mq: Client) -> None:
+async def test_a_client_says_what_it_does(cluster: InProcessCluster, mq: Client) -> None:
     """E-193, E-195: its queues and offsets as the client reports them, its stacks. An unknown client is named."""
     await send(mq, range(10), "one")
     queue = await only_queue(mq, "one")
@@ -115,19 +115,19 @@ async def test_a_client_says_what_it_does(cluster: Cluster, mq: Client) -> None:
         assert (item.held_messages, item.locked, told.failure) == (9, True, "")
         assert told.properties["language"] == "python"
         assert "task member of g:balance" in await mq.admin.groups.print_stack("a")
-        assert [it.client_id for it in await mq.admin.groups.clients("g")] == ["a"]
+        assert [it.client_id for it in await mq.admin.groups.list_clients("g")] == ["a"]
         (member,) = (await mq.admin.groups.describe("g")).members
         assert (member.client_id, member.topics, member.pushed) == ("a", ("one",), False)
-        assert await mq.admin.groups.of_topic("one") == ["g"]
+        assert await mq.admin.groups.list_topic_groups("one") == ["g"]
         with pytest.raises(Unsupported, match="no handler"):
             await mq.admin.groups.consume_directly("a", "g", queue, 3, b"x")
     with pytest.raises(NotFound):
         await mq.admin.groups.describe_client("a", "g")
     with pytest.raises(NotFound):
-        await mq.admin.groups.consumers("g")
+        await mq.admin.groups.list_consumers("g")
 
 
-async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -> None:
+async def test_one_message_is_processed_directly(cluster: InProcessCluster, mq: Client) -> None:
     """E-157: the handler processes it at once, and its outcome and duration are returned. No offset moves."""
     queue = await only_queue(mq, "one")
     seen: list[tuple[int, bytes]] = []
@@ -150,7 +150,7 @@ async def test_one_message_is_processed_directly(cluster: Cluster, mq: Client) -
         assert "RetryLater" in bad.error
         assert seen == [(42, b"good"), (43, b"bad")]
         assert consumer.position(queue) == 0
-        assert (await mq.admin.lag("g", "one")).queues[0].committed_offset == 0
+        assert (await mq.admin.describe_lag("g", "one")).queues[0].committed_offset == 0
         running.cancel()
 
 
@@ -164,7 +164,7 @@ async def test_a_topic_grows(mq: Client) -> None:
         await mq.admin.update_topic("one", read_queue_count=1)
 
 
-async def test_the_blocking_calls_do_the_same(cluster: Cluster, mq: Client) -> None:
+async def test_the_blocking_calls_do_the_same(cluster: InProcessCluster, mq: Client) -> None:
     """Groups and clients are described, changed and reset, and a push handler runs in threads."""
     await send(mq, range(10), "one")
 
@@ -183,7 +183,7 @@ async def test_the_blocking_calls_do_the_same(cluster: Cluster, mq: Client) -> N
             (moved,) = own.admin.groups.reset_offsets("g", "one", offset=2)
             own.admin.update_topic("one", read_queue_count=2)
             described = own.admin.groups.describe("g")
-            clients = [it.client_id for it in own.admin.groups.clients()]
+            clients = [it.client_id for it in own.admin.groups.list_clients()]
             assert described.group.slow_consumer_threshold_messages == threshold.slow_consumer_threshold_messages
             return seen, threshold.slow_consumer_threshold_messages, moved.offset, clients
 

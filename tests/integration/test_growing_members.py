@@ -57,16 +57,16 @@ async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path:
             members.append(await stack.enter_async_context(member))
             while True:
                 with contextlib.suppress(OrtooError):  # no name server knows the empty disk yet
-                    await client.admin.members.add("enode-a", number)
+                    await client.admin.replicas.add("enode-a", number)
                     break
                 await cluster.clock.sleep(0.05)
             while True:
-                driver = members[0].lives.driver
-                if driver is not None and len(driver.member.log.members.voters) == number:
+                driver = members[0].process.driver
+                if driver is not None and len(driver.replica.log.configuration.voters) == number:
                     break
                 await cluster.clock.sleep(0.02)
         await _grows_to(client, stored, len(stored) + 50)
-        await members[0].lives.end()
+        await members[0].process.stop()
         second = await leading(cluster, members[1:])
         await _grows_to(client, stored, len(stored) + 50)
         sending.cancel()
@@ -75,7 +75,7 @@ async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path:
         assert [one for one in stored if one not in set(found)] == []
         assert len(found) == len(set(found))
         expected = json.loads((SAMPLE / "expected.json").read_text())["enode"]
-        parts = second.lives.parts
+        parts = second.process.services
         assert parts is not None
         for topic_id in (ORDERS, JOBS):
             rows = [tuple(row) for row in await bodies(parts.store, topic_id)]

@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.cluster.route_watch import whole_news
+from ortoo.common.cluster.route_watch import assemble_changes
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
-from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.wire import PART_BYTES, change_to
@@ -59,8 +59,8 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
         "127.0.0.1:0", [(service.NAME, lambda added: add_NameServiceServicer_to_server(handlers, added))]
     )
     async with asyncio.timeout(60), server, Channels() as channels:
-        call = NameServiceStub(channels.to(server.address)).WatchRoutes(pb.WatchRoutesRequest())
-        news = [one async for one in whole_news(call)]
+        call = NameServiceStub(channels.channel_to(server.address)).WatchRoutes(pb.WatchRoutesRequest())
+        news = [one async for one in assemble_changes(call)]
     assert news[0].ByteSize() > MESSAGE_BYTES_MAX
     assert [len(one.topics) for one in news] == [TOPICS, 0]
     assert (news[0].snapshot, news[0].version, news[1].snapshot) == (True, 9, False)
@@ -71,7 +71,7 @@ async def test_routes_above_the_limit_of_a_message_are_loaded() -> None:
 
 def test_an_older_reader_loses_nothing_by_parts() -> None:
     """Only the first part is marked as a snapshot; a reader that does not join parts takes the others for changes."""
-    parts = list(change_to(everything(), with_handle_keys=True))
+    parts = list(change_to(everything(), include_handle_keys=True))
     assert len(parts) > 8
     assert [part.snapshot for part in parts] == [True] + [False] * (len(parts) - 1)
     assert [part.more for part in parts] == [True] * (len(parts) - 1) + [False]
@@ -90,6 +90,6 @@ def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
     for policy in (retry, exponential, RetryPolicy()):
         group = Group("g" * 120, BIG64, True, BIG32, BIG32, BIG_MS, False, False, BIG64, BIG32, policy, BIG32, True)
         for change in (RouteChange(1, topics=(topic,)), RouteChange(1, groups=(group,))):
-            [sent] = change_to(change, with_handle_keys=False)
-            [alone] = change_to(RouteChange(1), with_handle_keys=False)
-            assert Routes(Contents(0)).growth_bytes(change) >= sent.ByteSize() - alone.ByteSize()
+            [sent] = change_to(change, include_handle_keys=False)
+            [alone] = change_to(RouteChange(1), include_handle_keys=False)
+            assert Routes(StoredDirectory(0)).growth_bytes(change) >= sent.ByteSize() - alone.ByteSize()

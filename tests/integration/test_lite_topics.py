@@ -14,13 +14,13 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import topic_pb2
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, REMOVE, TOPIC, LiteClient, bodies
 
 
 @asynccontextmanager
-async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[Cluster, LiteClient]]:
+async def served(folder: Path, **settings: Any) -> AsyncIterator[tuple[InProcessCluster, LiteClient]]:
     """A cluster with a parent topic `t`, and a client."""
     async with open_cluster(folder, **settings) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_LITE)

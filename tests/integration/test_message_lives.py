@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.client import Conflict, ConsumerSettings, Invalid, Message, PopSettings, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.command import run
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -18,21 +18,21 @@ EVERYTHING = ConsumerSettings(from_first=True)
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t of one queue; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=1)
         yield opened
 
 
-async def _ortoo(cluster: Cluster, *words: str) -> str:
+async def _ortoo(cluster: InProcessCluster, *words: str) -> str:
     """The output of a command."""
     outcome = await run(("ortoo", *words), cluster.address)
-    assert outcome.exit_code == 0, outcome.error
-    return outcome.out
+    assert outcome.exit_code == 0, outcome.stderr
+    return outcome.stdout
 
 
-async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_delay(cluster: Cluster) -> None:
+async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_delay(cluster: InProcessCluster) -> None:
     """E-170: the back-off list of the group, changed while its consumer runs. A delay given by the consumer wins."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -40,16 +40,16 @@ async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_
         await mq.admin.groups.update("g", retry="list:0,1500ms", in_flight_max=1)
         async with mq.pop_consumer("g", "t") as consumer:
             [message] = await consumer.pop()
-            await message.give_back()
+            await message.nack()
             [message] = await consumer.pop(wait_ms=1_000)
             began_s = CLOCK.monotonic_s()
-            await message.give_back()
+            await message.nack()
             [message] = await consumer.pop()
             assert CLOCK.monotonic_s() - began_s >= 1.4
             await mq.admin.groups.update("g", retry="exponential:1h:2h")
-            await message.give_back(0)
+            await message.nack(0)
             [message] = await consumer.pop(wait_ms=1_000)
-            await message.give_back()
+            await message.nack()
             assert await consumer.pop(wait_ms=300) == []
         shown = (await mq.admin.groups.describe("g")).group
         assert (shown.retry, shown.in_flight_max, shown.attempts_max) == ("exponential:3600000:7200000:2", 1, 16)
@@ -57,7 +57,7 @@ async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_
             await mq.admin.groups.update("g", retry="exponential:2h:1h")
 
 
-async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Cluster) -> None:
+async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: InProcessCluster) -> None:
     """E-171: a client that lost the answer repeats the call, at once or after a restart. A reset allows a copy."""
     place = topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)
     request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0, 1], delay_level=1)
@@ -71,7 +71,7 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Clus
             await (await producer.send_many([b"a", b"b"]))
         await mq.admin.groups.update("g", retry="list:1h")
         request.delay_level = 0
-        stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         first, second = await asyncio.gather(stub.SendBack(request), stub.SendBack(request))
         assert first.message_ids == second.message_ids
         assert await copies() == 2
@@ -84,7 +84,7 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: Clus
         assert await copies() == 4
 
 
-async def test_a_message_with_a_dedup_id_is_stored_once(cluster: Cluster) -> None:
+async def test_a_message_with_a_dedup_id_is_stored_once(cluster: InProcessCluster) -> None:
     """G4: also over producers and the command. A restart forgets no id, and the receipt names the first message."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         first = await producer.send_once(b"pay 17", "order-17")
@@ -98,11 +98,11 @@ async def test_a_message_with_a_dedup_id_is_stored_once(cluster: Cluster) -> Non
         assert not (await producer.send_once(b"pay 18", "order-18")).duplicate
         with pytest.raises(Invalid, match="send_once"):
             await producer.send(Message(b"x", properties={"DEDUP_ID": "order-17"}))
-        stored = [it.message.body async for it in mq.admin.tail("t", from_first=True, follow=False)]
+        stored = [it.message.body async for it in mq.admin.tail("t", from_beginning=True, follow=False)]
         assert stored == [b"pay 17", b"pay 18"]
 
 
-async def test_expired_messages_reach_no_group_and_stay_readable(cluster: Cluster) -> None:
+async def test_expired_messages_reach_no_group_and_stay_readable(cluster: InProcessCluster) -> None:
     """Neither pushed nor pulled nor popped; a tail and reads by offset show them."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -123,11 +123,11 @@ async def test_expired_messages_reach_no_group_and_stay_readable(cluster: Cluste
             assert [message.body for message in popped] == kept
             for one in popped:
                 await one.ack()
-        assert (await mq.admin.lag("popped", "t")).lag_messages == 0
-        assert len([it async for it in mq.admin.tail("t", from_first=True, follow=False)]) == 9
+        assert (await mq.admin.describe_lag("popped", "t")).lag_messages == 0
+        assert len([it async for it in mq.admin.tail("t", from_beginning=True, follow=False)]) == 9
 
 
-async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(cluster: Cluster) -> None:
+async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(cluster: InProcessCluster) -> None:
     """The second mode is refused with a remedy; `ortoo group mode` shows and changes it. Consumers must be idle."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -142,7 +142,7 @@ async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(clus
                 async with mq.pop_consumer("g", "t", settings=PopSettings(in_order=True)) as other:
                     await other.pop()
             with pytest.raises(Conflict, match="stop them first"):
-                await mq.admin.groups.set_mode("g", "t", "offsets")
+                await mq.admin.groups.set_delivery_mode("g", "t", "offsets")
         assert "pop" in await _ortoo(cluster, "group", "mode", "g")
         said = await _ortoo(cluster, "group", "mode", "g", "t", "--set", "offsets")
         assert "by offsets now; before: pop" in said
@@ -150,7 +150,7 @@ async def test_a_group_that_pops_is_not_pushed_to_until_an_operator_says_so(clus
             assert (await anext(aiter(consumer))).body == b"b"
 
 
-async def test_a_producer_puts_priorities_where_pops_look_first(cluster: Cluster) -> None:
+async def test_a_producer_puts_priorities_where_pops_look_first(cluster: InProcessCluster) -> None:
     """As RocketMQ's clients do: one queue for each level. Messages without a priority are the least urgent."""
     await cluster.create_topic("urgent", queues=3, message_type=topic_pb2.MESSAGE_TYPE_PRIORITY)
     async with connect(cluster.address) as mq, mq.producer("urgent") as producer:

@@ -8,18 +8,18 @@ import pytest
 
 from ortoo.client import Invalid, Message, NotFound, connect
 from ortoo.testing.servers import command, grpcurl
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """Two enodes; the topic t has two queues on each."""
     async with open_cluster(tmp_path, enodes=2) as opened:
         await opened.create_topic("t", queues=2)
         yield opened
 
 
-async def test_messages_are_found_by_key_on_all_enodes(cluster: Cluster) -> None:
+async def test_messages_are_found_by_key_on_all_enodes(cluster: InProcessCluster) -> None:
     """E-213: the newest first, in a time range, at most `messages_max`, each whole."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -44,7 +44,7 @@ async def test_messages_are_found_by_key_on_all_enodes(cluster: Cluster) -> None
         assert (await mq.admin.find_messages("t", key="nobody")).messages == ()
 
 
-async def test_a_message_is_found_by_the_id_of_its_receipt_or_its_own(cluster: Cluster) -> None:
+async def test_a_message_is_found_by_the_id_of_its_receipt_or_its_own(cluster: InProcessCluster) -> None:
     """E-212: an id that encodes the place of a message leads there. A chosen one is looked up."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -58,7 +58,7 @@ async def test_a_message_is_found_by_the_id_of_its_receipt_or_its_own(cluster: C
         assert (await mq.admin.find_messages("t", message_id=not_there)).messages == ()
 
 
-async def test_wrong_searches_are_named(cluster: Cluster) -> None:
+async def test_wrong_searches_are_named(cluster: InProcessCluster) -> None:
     """Both or none of key and id, too many messages, an unknown topic."""
     async with connect(cluster.address) as mq:
         for wrong in ({}, {"key": "k", "message_id": "i"}):
@@ -70,7 +70,7 @@ async def test_wrong_searches_are_named(cluster: Cluster) -> None:
             await mq.admin.find_messages("nope", key="k")
 
 
-async def test_an_enode_that_is_away_is_named(cluster: Cluster) -> None:
+async def test_an_enode_that_is_away_is_named(cluster: InProcessCluster) -> None:
     """The results of the other enodes are returned, and the unreachable enode is named."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:
@@ -81,21 +81,21 @@ async def test_an_enode_that_is_away_is_named(cluster: Cluster) -> None:
         assert len(found.messages) == sum(receipt.queue.enode == "enode-0" for receipt in receipts)
 
 
-async def test_operators_find_messages_by_command_and_grpcurl(cluster: Cluster) -> None:
+async def test_operators_find_messages_by_command_and_grpcurl(cluster: InProcessCluster) -> None:
     """`ortoo message get` and `find`, for people and programs, and the same by grpcurl."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         receipt = await producer.send(Message(b"hello", "red", ("order-7",)))
     for words in (["get", "t", receipt.message_id], ["find", "t", "--key", "order-7"]):
         outcome = await command.run(["ortoo", "message", *words, "--json"], cluster.address)
-        assert outcome.exit_code == 0, outcome.error
-        shown = json.loads(outcome.out)
+        assert outcome.exit_code == 0, outcome.stderr
+        shown = json.loads(outcome.stdout)
         assert (shown["message_id"], shown["body"]) == (receipt.message_id, "hello")
         outcome = await command.run(["ortoo", "message", *words], cluster.address)
-        assert "hello" in outcome.out
-        assert receipt.message_id in outcome.out
+        assert "hello" in outcome.stdout
+        assert receipt.message_id in outcome.stdout
     outcome = await command.run(["ortoo", "message", "get", "t", "nobody"], cluster.address)
     assert outcome.exit_code == 1
-    assert "nobody" in outcome.error
+    assert "nobody" in outcome.stderr
     answer = await grpcurl.call(cluster.address, "ortoo.v1.AdminService/FindMessages", {"topic": "t", "key": "order-7"})
     (found,) = answer.values()[0]["messages"]
     assert found["body_text"] == "hello"

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.client import ConsumerSettings, Message, TransactionCheck, Verdict, connect
+from ortoo.client import ConsumerSettings, Message, TransactionCheck, TransactionVerdict, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.text import chunks
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.observe.metrics import register
+from ortoo.enode.observe.metrics import register_store
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import families, get, scraped
 
@@ -33,14 +33,14 @@ async def addresses() -> dict[str, str]:
 
 
 @pytest.fixture
-async def metered(tmp_path: Path, addresses: dict[str, str]) -> AsyncIterator[Cluster]:
+async def metered(tmp_path: Path, addresses: dict[str, str]) -> AsyncIterator[InProcessCluster]:
     """A cluster whose processes serve metrics."""
     settings = {role: {"metrics_address": address} for role, address in addresses.items()}
     async with open_cluster(tmp_path, settings=settings) as opened:
         yield opened
 
 
-async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: dict[str, str]) -> None:
+async def test_messages_are_counted_on_their_way(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """In and out by topic and group, bytes, pushes, sessions, requests by status: with RocketMQ's names (E-246)."""
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
@@ -72,11 +72,11 @@ async def test_messages_are_counted_on_their_way(metered: Cluster, addresses: di
     assert namesrv["rocketmq_topic_number"] == {(): 1}
 
 
-async def test_transactions_dead_letters_and_producers_are_counted(metered: Cluster, addresses: dict[str, str]) -> None:
+async def test_transactions_dead_letters_and_producers_are_counted(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
 
-    async def undecided(check: TransactionCheck) -> Verdict:
-        return Verdict.UNKNOWN
+    async def undecided(check: TransactionCheck) -> TransactionVerdict:
+        return TransactionVerdict.UNKNOWN
 
     topic = (("topic", "t"),)
     async with connect(metered.address) as mq:
@@ -84,13 +84,13 @@ async def test_transactions_dead_letters_and_producers_are_counted(metered: Clus
         async with mq.transactional_producer("t", "shop", undecided) as producer, mq.producer("t") as sender:
             open_one, committed, rolled_back = [await producer.begin(Message(b"x"), Message(b"y")) for _ in range(3)]
             await committed.commit()
-            await rolled_back.roll_back()
+            await rolled_back.rollback()
             await sender.send(b"plain")
             assert (await scraped(addresses["snode"]))["rocketmq_producer_connections"] == {(): 1}
             enode = await scraped(addresses["enode"])
             for name in ("half_messages", "commit_messages_total", "rollback_messages_total"):
                 assert enode[f"rocketmq_{name}"] == {topic: 2}
-            await open_one.roll_back()
+            await open_one.rollback()
         async with mq.pop_consumer("g", "t") as consumer:
             async with asyncio.timeout(30):
                 while not (popped := await consumer.pop()):
@@ -101,7 +101,7 @@ async def test_transactions_dead_letters_and_producers_are_counted(metered: Clus
     assert "rocketmq_half_messages" not in enode
 
 
-async def test_refusals_are_counted_by_status(metered: Cluster, addresses: dict[str, str]) -> None:
+async def test_refusals_are_counted_by_status(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """A request that was refused has its gRPC status as label."""
     async with connect(metered.address) as mq:
         for _ in range(3):
@@ -119,7 +119,7 @@ async def test_refusals_are_counted_by_status(metered: Cluster, addresses: dict[
     assert await refused() == 3
 
 
-async def test_deleted_topic_has_no_series(metered: Cluster, addresses: dict[str, str]) -> None:
+async def test_deleted_topic_has_no_series(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """After a topic is deleted no process has a series of it."""
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
@@ -148,7 +148,7 @@ async def test_metrics_are_off_unless_asked_for(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")
-async def test_every_role_satisfies_prometheus(metered: Cluster, addresses: dict[str, str]) -> None:
+async def test_every_role_satisfies_prometheus(metered: InProcessCluster, addresses: dict[str, str]) -> None:
     """Prometheus' own tool accepts the output of every role."""
     del metered
     for role in ROLES:
@@ -173,7 +173,7 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
             *(store.offsets.commit(t.topic_id, f"group-{n:03}", {0: n % 11}) for t in topics for n in range(100))
         )
         metrics = Metrics()
-        register(metrics, store, SystemClock())
+        register_store(metrics, store, SystemClock())
         durations, text = [], ""
         for _ in range(3):
             begun_s = time.process_time()  # in this process alone: the machine may be busy

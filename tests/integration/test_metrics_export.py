@@ -19,7 +19,7 @@ from ortoo.common.telemetry.export import MetricsExport
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.settings import load
 from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.listening import serve_servicer
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import scraped
 
@@ -56,7 +56,7 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
 async def receiver() -> AsyncIterator[Receiver]:
     """A real OTLP/gRPC receiver."""
     receiver = Receiver()
-    async with listening(metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, receiver) as receiver.address:
+    async with serve_servicer(metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, receiver) as receiver.address:
         yield receiver
 
 

@@ -16,9 +16,9 @@ from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotF
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.testing.forks.spawning import outcome
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
@@ -50,10 +50,10 @@ class SteppedClock(SystemClock):
 @contextlib.asynccontextmanager
 async def namesrv(folder: Path, clock: SystemClock | None = None, **settings: Any) -> AsyncIterator[NameServiceStub]:
     """A name server in this process, and a channel to it."""
-    chosen = Settings(listen_address="127.0.0.1:0", data_dir=folder, **settings)
+    chosen = NamesrvSettings(listen_address="127.0.0.1:0", data_dir=folder, **settings)
     async with asyncio.timeout(GUARD_S), open_namesrv(chosen, clock=clock) as running, Channels() as channels:
         with rpc_errors("name server"):
-            yield NameServiceStub(channels.to(running.address))
+            yield NameServiceStub(channels.channel_to(running.address))
 
 
 async def register(stub: NameServiceStub, name: str = "e", store_id: str = "s") -> pb.RegisterEnodeResponse:
@@ -100,9 +100,9 @@ async def test_restart_keeps_topics_and_groups_and_forgets_processes(tmp_path: P
 async def test_watch_tells_changes_in_order_and_ends_at_the_stop(tmp_path: Path) -> None:
     """A snapshot first, then each change once, with growing versions; the stop ends the stream with OK."""
     async with asyncio.timeout(GUARD_S), Channels() as channels:
-        settings = Settings(listen_address="127.0.0.1:0", data_dir=tmp_path)
+        settings = NamesrvSettings(listen_address="127.0.0.1:0", data_dir=tmp_path)
         async with open_namesrv(settings) as running:
-            stub = NameServiceStub(channels.to(running.address))
+            stub = NameServiceStub(channels.channel_to(running.address))
             call = stub.WatchRoutes(pb.WatchRoutesRequest())
             watch = aiter(call)
             first = await anext(watch)
@@ -246,4 +246,4 @@ async def test_process_refuses_a_taken_port(tmp_path: Path) -> None:
 
 async def test_process_refuses_an_unknown_setting() -> None:
     """The error names the most similar setting."""
-    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in await refused(EXIT_REFUSED, ORTOO_NAMESRV_DATADIR="x")
+    assert "did you mean ORTOO_NAMESRV_DATA_DIR?" in await refused(EXIT_INVALID_SETTINGS, ORTOO_NAMESRV_DATADIR="x")

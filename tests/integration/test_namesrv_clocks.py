@@ -31,7 +31,7 @@ async def directory(catalog: Catalog, days: int) -> Directory:
     """The directory of a name server with such a clock, as it is after its start."""
     return Directory(
         catalog,
-        await catalog.contents(),
+        await catalog.load_all(),
         lease_s=10,
         deletion_grace_ms=DAY_MS,
         group_deletion_grace_ms=DAY_MS,
@@ -54,7 +54,7 @@ async def test_a_clock_that_is_wrong_ends_no_deletion_early(days: int, tmp_path:
         await deleting.delete_group("g")
         ending = await directory(catalog, max(days, 0))
         assert [one.topic.name for one in ending.deleted_topics()] == ["t"]
-        await ending.end_deletions()
+        await ending.expire_deletions()
         later = await directory(catalog, 0)
         assert [one.topic.name for one in later.deleted_topics()] == ["t"]
         assert [one.name for one in later.deleted_groups()] == ["g"]

@@ -11,14 +11,14 @@ import sqlalchemy as sa
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.replicas import MemberId, Proposal
+from ortoo.namesrv.decisions.replicas import ReplicaId, Proposal
 from ortoo.testing.servers.postgres import Postgres, postgres
 from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-Fault = Callable[[Transaction, int], None]
+Fault = Callable[[CatalogTransaction, int], None]
 """A fault in the nth run of a transaction."""
 
 
@@ -55,21 +55,21 @@ async def _put(catalog: Catalog, name: str, fault: Fault = lambda *_: None) -> i
     """Store a group; return the number of runs of the transaction."""
     runs = 0
 
-    def decide(transaction: Transaction) -> tuple[int, bool]:
+    def decide(transaction: CatalogTransaction) -> tuple[int, bool]:
         nonlocal runs
         runs += 1
         fault(transaction, runs)
         transaction.put_group(_group(name), None)
         return runs, True
 
-    return await catalog.change(decide)
+    return await catalog.run_transaction(decide)
 
 
 async def _names(catalog: Catalog) -> set[str]:
-    return {one.name for one in (await catalog.contents()).groups}
+    return {one.name for one in (await catalog.load_all()).groups}
 
 
-def _pid(transaction: Transaction) -> int:
+def _pid(transaction: CatalogTransaction) -> int:
     return int(transaction._connection.execute(sa.text("select pg_backend_pid()")).scalar_one())
 
 
@@ -92,7 +92,7 @@ async def test_a_connection_that_is_lost_before_the_commit_costs_a_second_run(
 ) -> None:
     """The backend is ended during the transaction. Nothing was stored, so it runs again and is stored once."""
 
-    def fault(transaction: Transaction, run: int) -> None:
+    def fault(transaction: CatalogTransaction, run: int) -> None:
         if run == 1:
             _sql(database, f"select pg_terminate_backend({_pid(transaction)})")
 
@@ -120,7 +120,7 @@ async def test_a_connection_that_is_lost_at_the_commit_leaves_the_outcome_unknow
     sa.event.listen(catalog._engine, "commit", at_commit)
     runs: list[int] = []
 
-    def fault(transaction: Transaction, run: int) -> None:
+    def fault(transaction: CatalogTransaction, run: int) -> None:
         runs.append(run)
         pids.append(_pid(transaction))
 
@@ -137,25 +137,25 @@ async def test_a_database_that_says_nothing_more_is_given_up_and_found_again(
     async with deaf_relay(f"127.0.0.1:{database.port}") as relay, asyncio.timeout(60):
         port = relay.address.rpartition(":")[2]
         catalog = await Catalog.open(database.url.replace(f":{database.port}/", f":{port}/"), tmp_path, "d")
-        stored, proposal = catalog.proposals, Proposal(1, MemberId(1, "disk"))
-        assert await stored.all() == {}
+        stored, proposal = catalog.proposals, Proposal(1, ReplicaId(1, "disk"))
+        assert await stored.load_all() == {}
         relay.deaf = True
         with pytest.raises(Unavailable, match="database failed"):
-            await stored.all()
+            await stored.load_all()
         relay.deaf = False
-        assert await stored.all() == {}
+        assert await stored.load_all() == {}
         sa.event.listen(stored._database.engine, "commit", lambda _: setattr(relay, "deaf", True), once=True)
         with pytest.raises(Unavailable, match="the outcome is unknown"):
-            await stored.propose("e", 0, proposal)
+            await stored.compare_and_store("e", 0, proposal)
         relay.deaf = False
-        assert await stored.all() == {"e": proposal}
+        assert await stored.load_all() == {"e": proposal}
         await catalog.close()
 
 
 async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Postgres) -> None:
     """A unique violation and a serialization failure come from concurrent changes: the decision is repeated."""
 
-    def unique(transaction: Transaction, run: int) -> None:
+    def unique(transaction: CatalogTransaction, run: int) -> None:
         if run == 1:
             for _ in range(2):
                 row = tables.row_of(tables.groups, _group("e"))
@@ -163,7 +163,7 @@ async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Post
 
     assert await _put(catalog, "e", unique) == 2
 
-    def serialization(transaction: Transaction, run: int) -> None:
+    def serialization(transaction: CatalogTransaction, run: int) -> None:
         if run == 1:
             transaction._connection.execute(
                 sa.text("do $$ begin raise exception 'could not serialize' using errcode = '40001'; end $$")
@@ -177,7 +177,7 @@ async def test_concurrent_changes_are_run_again(catalog: Catalog, database: Post
 async def test_only_damaged_data_are_called_damaged(state: str, error: type[Exception], catalog: Catalog) -> None:
     """A full disk or a missing table is no loss of data, and a damaged page is."""
 
-    def fault(transaction: Transaction, run: int) -> None:
+    def fault(transaction: CatalogTransaction, run: int) -> None:
         transaction._connection.execute(
             sa.text(f"do $$ begin raise exception 'it fails' using errcode = '{state}'; end $$")
         )
@@ -191,7 +191,7 @@ async def test_sqlite_damage_is_data_loss_and_a_full_disk_is_not(tmp_path: Path)
     """For a file, a page limit is used as the full disk, and garbage as the damage."""
     catalog = await Catalog.open("", tmp_path, "d")
 
-    def full(transaction: Transaction, run: int) -> None:
+    def full(transaction: CatalogTransaction, run: int) -> None:
         transaction._connection.execute(sa.text("pragma max_page_count = 1"))
         for number in range(2_000):
             transaction.put_group(_group(f"filler {number}"), None)

@@ -14,7 +14,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.engine import engine_of
+from ortoo.namesrv.catalog.engine import create_database_engine
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
@@ -29,7 +29,7 @@ async def name_server(url: str, folder: Path) -> AsyncIterator[Directory]:
     catalog = await Catalog.open(url, folder, ID)
     directory = Directory(
         catalog,
-        await catalog.contents(),
+        await catalog.load_all(),
         lease_s=100,
         deletion_grace_ms=86_400_000,
         watchers_max=10,
@@ -38,14 +38,14 @@ async def name_server(url: str, folder: Path) -> AsyncIterator[Directory]:
     )
     directory.register_enode(Enode("e", "h:1", "s"), "", (), 0)
     async with Background("name server") as background:
-        background.spawn("others", directory.follow_others(0.02))
+        background.spawn("others", directory.follow_database(0.02))
         yield directory
     await catalog.close()
 
 
 def lose(url: str, topic: str, version: int) -> None:
     """Restore the database to a version before a topic was created."""
-    engine = engine_of(sa.make_url(url))
+    engine = create_database_engine(sa.make_url(url))
     with engine.begin() as connection:
         connection.execute(sa.delete(tables.topics).where(tables.topics.c.name == topic))
         connection.execute(sa.update(tables.directory).values(version=version))
@@ -94,7 +94,7 @@ async def test_a_database_that_went_back_is_served_as_it_is_now(changes: int, tm
             await created(a, f"more-{number}")
         await created(a, "lost")
         await until_known(b, "lost", known=True)
-        heard, watch = max(a.version, b.version), b.watches.follow()
+        heard, watch = max(a.version, b.version), b.watches.watch()
         assert (await anext(watch)).snapshot
         lose(server.url, "lost", before)
         for number in range(changes):

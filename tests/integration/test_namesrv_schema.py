@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from ortoo.namesrv.catalog.engine import engine_of, url_of
-from ortoo.namesrv.catalog.schema import HEAD, prepare, revision_of
+from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
+from ortoo.namesrv.catalog.schema import HEAD, migrate_to_head, stored_revision
 from tests.integration.test_namesrv_database import old_database
 
 CHANGES = ("CREATE", "INSERT", "UPDATE", "ALTER", "DROP")
@@ -23,7 +23,7 @@ class Dies(BaseException):
 
 def dying_after(folder: Path, changes: int) -> bool:
     """Whether it completed with fewer than that many changes of the database."""
-    engine, left = engine_of(url_of("", folder)), [changes]
+    engine, left = create_database_engine(database_url_of("", folder)), [changes]
 
     def before(_connection: Any, _cursor: Any, statement: str, *_more: Any) -> None:
         if statement.lstrip().upper().startswith(CHANGES):
@@ -33,7 +33,7 @@ def dying_after(folder: Path, changes: int) -> bool:
 
     sa.event.listen(engine, "before_cursor_execute", before)
     try:
-        prepare(engine, "the first id")
+        migrate_to_head(engine, "the first id")
     except Dies:
         return False
     finally:
@@ -55,10 +55,10 @@ def test_a_schema_is_changed_in_one_transaction(
         folder.mkdir()
         made(folder)
         is_through = dying_after(folder, changes)
-        engine = engine_of(url_of("", folder))
-        prepare(engine, "the second id")
+        engine = create_database_engine(database_url_of("", folder))
+        migrate_to_head(engine, "the second id")
         with engine.connect() as connection:
-            assert revision_of(connection) == HEAD
+            assert stored_revision(connection) == HEAD
         engine.dispose()
         with closing(sqlite3.connect(folder / "namesrv.db")) as connection:
             assert [name for (name,) in connection.execute("SELECT name FROM topics")] == topics

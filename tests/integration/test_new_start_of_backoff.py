@@ -13,7 +13,7 @@ from ortoo.client.app import Client
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import consumer_pb2, producer_pb2, session_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server
@@ -81,7 +81,7 @@ async def client_of(add: Any, servicer: Any) -> AsyncIterator[tuple[Client, Noti
     """A client of that snode, and the attempts recorded by its back-off."""
     backoff = NoticedBackoff()
     object.__setattr__(backoff, "attempts", [])
-    async with listening(add, servicer) as address, connect(address) as mq:
+    async with serve_servicer(add, servicer) as address, connect(address) as mq:
         mq._connection.backoff = backoff
         yield mq, backoff
 

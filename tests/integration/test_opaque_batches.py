@@ -17,18 +17,18 @@ from ortoo.common.grpc.bulk_calls import (
     PRODUCE_REQUEST,
     PUSH_RESPONSE,
 )
-from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
+from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, BulkMessage
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.runs.made_batches import made_batches
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.runs.made_batches import record_sealed_batches
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
 
 MIB = 1 << 20
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
@@ -37,10 +37,10 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 @pytest.mark.parametrize("codec", list(Codec))
 async def test_a_producers_bytes_are_those_on_disk_and_at_readers(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
+    cluster: InProcessCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, codec: Codec
 ) -> None:
     """By hash: small and large batches, bare bodies and full messages, compressed and not. Pushed and fetched."""
-    made = made_batches(monkeypatch)
+    made = record_sealed_batches(monkeypatch)
     rich = [Message(b"%d" % n * 50, f"tag-{n % 3}", (f"key-{n}",), properties={"n": str(n)}) for n in range(400)]
     async with connect(cluster.address) as mq, asyncio.timeout(60):
         async with mq.producer("t", ProducerSettings(codec=codec)) as producer:
@@ -80,7 +80,7 @@ def hash_of(batch: SealedBatch) -> str:
 def test_each_hop_makes_one_copy_to_send_and_one_to_receive(field: BulkField, message: Any) -> None:
     """Measured in allocated bytes: the copies that the design allows, and no others."""
     records = b"r" * (4 * MIB)
-    data, written = allocated(lambda: field.write(Bulky(message, (records,))))
+    data, written = allocated(lambda: field.write(BulkMessage(message, (records,))))
     read, received = allocated(lambda: field.read(data))
     assert list(read.bulks) == [records]
     for size in (written, received):

@@ -11,7 +11,7 @@ from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.enode.settings import load as load_enode
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.settings import load
 from ortoo.testing.servers.ports import free_port
 from ortoo.v1 import namesrv_pb2 as pb
@@ -36,7 +36,7 @@ def test_a_snode_with_rights_and_open_inner_ports_is_refused(closed: dict[str, A
 async def started(folder: Path, **chosen: Any) -> str:
     """Start a name server that other machines reach, and put a user; return the error, or nothing."""
     port = free_port()
-    settings = Settings(listen_address=f"0.0.0.0:{port}", data_dir=folder, stop_grace_s=1.0, **chosen)
+    settings = NamesrvSettings(listen_address=f"0.0.0.0:{port}", data_dir=folder, stop_grace_s=1.0, **chosen)
     settings.check()
     headers = [("x-ortoo-admin-token", "a-token-of-the-operators")]
     async with open_namesrv(settings), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:

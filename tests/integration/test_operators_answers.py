@@ -13,7 +13,7 @@ from google.protobuf.message_factory import GetMessageClass
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.client import Client, Message, NotFound, connect
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, namesrv_pb2, pop_pb2, producer_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -34,7 +34,7 @@ PYTHON_WORDS = re.compile(r"Error\b|Exception|<class|Traceback|NoneType|object a
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic one of one queue."""
     async with asyncio.timeout(90), open_cluster(tmp_path) as opened:
         await opened.create_topic("one", queues=1)
@@ -42,13 +42,13 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+async def mq(cluster: InProcessCluster) -> AsyncIterator[Client]:
     """The operator."""
     async with connect(cluster.address) as opened:
         yield opened
 
 
-async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> None:
+async def test_silence_switches_nothing_off(cluster: InProcessCluster, mq: Client) -> None:
     """PutGroup with a name alone, for a new group and a changed one; and one setting by its name."""
     async with grpc.aio.insecure_channel(cluster.address) as channel:
         stub = AdminServiceStub(channel)
@@ -65,7 +65,7 @@ async def test_silence_switches_nothing_off(cluster: Cluster, mq: Client) -> Non
 
 async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Client) -> None:
     """A reset returns offsets before and after; a clone creates its group. An idle group shows its topics."""
-    for unknown in (mq.admin.lag("mistyped", "one"), mq.admin.groups.describe("mistyped"), _letters(mq, "mistyped")):
+    for unknown in (mq.admin.describe_lag("mistyped", "one"), mq.admin.groups.describe("mistyped"), _letters(mq, "mistyped")):
         with pytest.raises(NotFound, match="mistyped"):
             await unknown
     await send(mq, range(10), "one")
@@ -79,11 +79,11 @@ async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Cl
         await consumer.commit()
     assert [one.topic for one in (await mq.admin.groups.describe("g")).progress] == ["one"]
     [back] = await mq.admin.groups.reset_offsets("g", "one", offset=4)
-    assert (back.before, back.offset, back.wanted) == (10, 4, -1)
+    assert (back.previous, back.offset, back.refused_offset) == (10, 4, -1)
     [left] = await mq.admin.groups.reset_offsets("g", "one", time_ms=-1)
-    assert (left.before, left.offset, left.wanted) == (4, 4, 10)
+    assert (left.previous, left.offset, left.refused_offset) == (4, 4, 10)
     [forced] = await mq.admin.groups.reset_offsets("g", "one", time_ms=-1, force=True)
-    assert (forced.before, forced.offset, forced.wanted) == (4, 10, -1)
+    assert (forced.previous, forced.offset, forced.refused_offset) == (4, 10, -1)
     await mq.admin.groups.update("g", attempts_max=7)
     await mq.admin.groups.clone_offsets("g", "h", "one")
     assert (await mq.admin.groups.describe("h")).group.attempts_max == 7
@@ -91,10 +91,10 @@ async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Cl
 
 
 async def _letters(mq: Client, group: str) -> list[object]:
-    return [one async for one in mq.admin.dead_letters(group)]
+    return [one async for one in mq.admin.list_dead_letters(group)]
 
 
-async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> None:
+async def test_no_legal_body_makes_a_read_fail(cluster: InProcessCluster, mq: Client) -> None:
     """Searches, peeks, tails, readable pops and dead letters of bodies of 4 MiB, in several answers."""
     async with mq.producer("one") as producer:
         for number in range(4):
@@ -102,7 +102,7 @@ async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> 
     found = await mq.admin.find_messages("one", key="k")
     assert [one.message.body[:1] for one in found.messages] == [b"3", b"2", b"1", b"0"]
     assert [one.message.body[:1] for one in await mq.admin.peek("one")] == [b"0", b"1", b"2", b"3"]
-    tailed = [one.message.body[:1] async for one in mq.admin.tail("one", from_first=True, follow=False)]
+    tailed = [one.message.body[:1] async for one in mq.admin.tail("one", from_beginning=True, follow=False)]
     assert tailed == [b"0", b"1", b"2", b"3"]
     async with connect(cluster.address) as own:
         channel = own._connection.channel()
@@ -120,7 +120,7 @@ async def test_no_legal_body_makes_a_read_fail(cluster: Cluster, mq: Client) -> 
     assert len(await _letters(mq, "g")) == 4
 
 
-async def test_no_answer_names_what_is_inside(cluster: Cluster) -> None:
+async def test_no_answer_names_what_is_inside(cluster: InProcessCluster) -> None:
     """For every unary method, while enode and name server are down: no inner address, no Python.
 
     The same for an invalid request, which is refused before another process is called.

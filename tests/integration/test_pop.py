@@ -12,13 +12,13 @@ from ortoo.client import Message, connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.view import open_batch
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, pop_pb2, producer_pb2, producer_pb2_grpc, record_pb2, topic_pb2
 
 CLOCK = SystemClock()
 
 
-async def send(cluster: Cluster, *bodies: str, topic: str = "jobs", tags: tuple[str, ...] = ()) -> None:
+async def send(cluster: InProcessCluster, *bodies: str, topic: str = "jobs", tags: tuple[str, ...] = ()) -> None:
     """Send messages."""
     async with connect(cluster.address) as mq, mq.producer(topic) as producer:
         await (
@@ -28,9 +28,9 @@ async def send(cluster: Cluster, *bodies: str, topic: str = "jobs", tags: tuple[
         )
 
 
-def service(cluster: Cluster, snode: str = "snode-0") -> consumer_pb2_grpc.ConsumerServiceStub:
+def service(cluster: InProcessCluster, snode: str = "snode-0") -> consumer_pb2_grpc.ConsumerServiceStub:
     """The client of a snode's methods for consumers."""
-    return consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address_of(snode)))
+    return consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.channel_to(cluster.address_of(snode)))
 
 
 def bodies(answer: pop_pb2.PopResponse) -> list[str]:
@@ -78,7 +78,7 @@ async def test_what_a_pop_got_while_it_was_called_off_comes_again_at_once(tmp_pa
     async with open_cluster(tmp_path, enodes=2) as cluster:
         await cluster.create_topic("jobs", queues=1)
         stub, attempts = service(cluster), set()
-        producer = producer_pb2_grpc.ProducerServiceStub(cluster.channels.to(cluster.address))
+        producer = producer_pb2_grpc.ProducerServiceStub(cluster.channels.channel_to(cluster.address))
         one_each = [
             producer_pb2.PublishRequest(
                 topic="jobs",
@@ -168,7 +168,7 @@ async def test_a_message_that_fails_for_good_is_found_in_the_dead_letter_topic(t
                 parked = nack.park = True
             await stub.Nack(nack)
         async with connect(cluster.address) as mq:
-            letters = [one async for one in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+            letters = [one async for one in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)]
         told = {one.message.body: one.message.properties for one in letters}
         assert sorted(told) == [b"a", b"b"]
         assert (told[b"a"]["DLQ_REASON"], told[b"a"]["DLQ_ATTEMPTS"]) == ("attempts", "2")

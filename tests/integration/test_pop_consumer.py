@@ -101,7 +101,7 @@ async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: 
             if len(attempts) == 1:
                 raise RetryLater(delay_ms=50)
             if len(attempts) == 2:
-                raise RetryLater(delay_ms=0, counts=False)
+                raise RetryLater(delay_ms=0, count_attempt=False)
             parked.set()
             raise RetryLater(-1) from ValueError("hopeless")
 
@@ -113,7 +113,7 @@ async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: 
                 await CLOCK.sleep(0.05)
                 topics = [one.name for one in await mq.admin.list_topics()]
                 if "%DLQ%g" in topics:
-                    letters = [one async for one in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+                    letters = [one async for one in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)]
             running.cancel()
         assert attempts == [1, 2, 2]
         assert letters[0].message.properties["DLQ_ERROR"] == "ValueError: hopeless"
@@ -186,7 +186,7 @@ async def test_the_blocking_facade_pops_and_settles(tmp_path: Path) -> None:
             with blocking.connect(cluster.address) as client, client.pop_consumer("g", "jobs") as consumer:
                 first, second = consumer.pop()
                 consumer.ack(first)
-                consumer.give_back(second, 0)
+                consumer.nack(second, 0)
                 [again] = consumer.pop()
                 consumer.ack(again)
                 return [first.body, second.body, again.body]

@@ -18,12 +18,12 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, stored_offset, until
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t of four queues and the topic one of one."""
     async with open_cluster(tmp_path) as opened:
         await opened.create_topic("t")
@@ -32,7 +32,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+async def mq(cluster: InProcessCluster) -> AsyncIterator[Client]:
     """A client; a test that hangs is ended."""
     async with asyncio.timeout(60), connect(cluster.address) as opened:
         yield opened
@@ -49,7 +49,7 @@ async def test_what_was_sent_is_pulled_and_acknowledged(mq: Client) -> None:
             message.ack()
             if len(found) == 300:
                 break
-    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
 async def test_offsets_are_stored_at_their_pace(mq: Client) -> None:
@@ -94,7 +94,7 @@ async def test_a_pull_gives_as_many_messages_as_were_asked_for(mq: Client) -> No
     reader = mq.pull_consumer("g")
     first = await reader.pull(queue, 0, messages_max=10)
     assert [it.offset for batch in first.batches for it in batch] == list(range(10))
-    odd = await reader.pull(queue, first.next_offset, messages_max=5, wanted="odd")
+    odd = await reader.pull(queue, first.next_offset, messages_max=5, filter="odd")
     assert [(it.offset, it.body) for batch in odd.batches for it in batch] == [
         (n, b"%d" % n) for n in (11, 13, 15, 17, 19)
     ]
@@ -123,8 +123,8 @@ async def test_a_consumer_goes_where_it_is_told(mq: Client) -> None:
         await first_at(20)
         await consumer.seek_to_begin(queue)
         await first_at(0)
-        assert await consumer.search(queue, 0) == 0
-        assert await consumer.search(queue, 1 << 45) == 21
+        assert await consumer.search_offset(queue, 0) == 0
+        assert await consumer.search_offset(queue, 1 << 45) == 21
         with pytest.raises(Invalid, match="expected 0 or more"):
             consumer.seek(queue, -1)
 
@@ -195,7 +195,7 @@ async def test_handlers_run_beside_one_another(mq: Client) -> None:
         with pytest.raises(Conflict, match="use one poll, run"):
             await consumer.poll()
         task.cancel()
-    assert (await mq.admin.lag("g", "t")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
 async def test_the_offset_stays_before_the_first_message_that_is_not_done(mq: Client) -> None:
@@ -238,7 +238,7 @@ async def test_in_order_a_failure_blocks_its_queue_until_it_is_done(mq: Client) 
 
 
 async def test_every_broadcast_member_gets_everything_and_goes_on_from_its_file(
-    cluster: Cluster, tmp_path: Path
+    cluster: InProcessCluster, tmp_path: Path
 ) -> None:
     """E-112: two consumers each get all messages, and after a restart each continues at the offsets of its own file."""
     settings = prompt(broadcast=True, offsets_folder=tmp_path / "offsets")
@@ -286,7 +286,7 @@ async def test_wrong_uses_are_named(mq: Client) -> None:
             reader.subscribe("t")
 
 
-async def test_the_blocking_consumer_does_the_same(cluster: Cluster) -> None:
+async def test_the_blocking_consumer_does_the_same(cluster: InProcessCluster) -> None:
     """Polls, handlers in threads, parallel and in order, seek, suspend and commit, without an event loop."""
 
     def use() -> tuple[list[bytes], set[str], list[int], int]:
@@ -325,7 +325,7 @@ async def test_the_blocking_consumer_does_the_same(cluster: Cluster) -> None:
 
                 consumer.seek(queue, 0)
                 consumer.run_in_order(one_by_one)
-            return polled, threads, in_order, mq.admin.lag("g", "one").lag_messages
+            return polled, threads, in_order, mq.admin.describe_lag("g", "one").lag_messages
 
     async with asyncio.timeout(40):
         polled, threads, in_order, lag = await asyncio.to_thread(use)

@@ -10,7 +10,7 @@ import pytest
 from ortoo.client import AllocationStrategy, Client, PullConsumer, Queue, ReceivedMessage, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, namesrv_pb2, pull_pb2, topic_pb2
 from tests.integration.pull_group import PROMPT, beside, disjoint, only_queue, prompt, send, until
 
@@ -18,7 +18,7 @@ QUEUES = 8
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One of each role, with the topic t of eight queues; a test that hangs is ended."""
     async with asyncio.timeout(60), open_cluster(tmp_path) as opened:
         await opened.create_topic("t", queues=QUEUES)
@@ -26,7 +26,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def mq(cluster: Cluster) -> AsyncIterator[Client]:
+async def mq(cluster: InProcessCluster) -> AsyncIterator[Client]:
     """A client that is in no group."""
     async with connect(cluster.address) as opened:
         yield opened
@@ -53,7 +53,7 @@ class Member:
         await self._parts.aclose()
 
 
-async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: Cluster) -> None:
+async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: InProcessCluster) -> None:
     """E-042, E-043: one consumer has all queues. A second one gets half at once, not after 20 s, until it leaves."""
     first, second = Member(cluster.address, "a"), Member(cluster.address, "b")
     one = await first.join()
@@ -73,7 +73,7 @@ async def test_members_share_queues_as_soon_as_one_joins_or_leaves(cluster: Clus
     [(AllocationStrategy.CIRCLE, [0, 2, 4, 6]), (AllocationStrategy.CONSISTENT_HASH, None)],
 )
 async def test_the_group_shares_by_the_strategy_it_names(
-    cluster: Cluster, strategy: AllocationStrategy, expected: list[int] | None
+    cluster: InProcessCluster, strategy: AllocationStrategy, expected: list[int] | None
 ) -> None:
     """E-122, E-123: the assignment is complete and disjoint with each strategy."""
     members = [Member(cluster.address, name, strategy=strategy) for name in ("a", "b")]
@@ -85,7 +85,7 @@ async def test_the_group_shares_by_the_strategy_it_names(
         await member.leave()
 
 
-async def test_configured_queues_are_taken_and_no_others(cluster: Cluster) -> None:
+async def test_configured_queues_are_taken_and_no_others(cluster: InProcessCluster) -> None:
     """E-124: each consumer takes the queues that it names."""
     wanted = Queue("t", "enode-0", 5)
     member = Member(cluster.address, "a", strategy=AllocationStrategy.CONFIG, configured_queues=(wanted,))
@@ -94,7 +94,7 @@ async def test_configured_queues_are_taken_and_no_others(cluster: Cluster) -> No
     await member.leave()
 
 
-async def test_after_random_joins_and_leaves_every_queue_has_one_owner(cluster: Cluster) -> None:
+async def test_after_random_joins_and_leaves_every_queue_has_one_owner(cluster: InProcessCluster) -> None:
     """E-125: whenever the group is stable, the queues of all its consumers are all queues, each once."""
     randomness = Randomness(5)
     present: dict[str, Member] = {}
@@ -112,9 +112,9 @@ async def test_after_random_joins_and_leaves_every_queue_has_one_owner(cluster: 
         await member.leave()
 
 
-async def test_without_notifications_the_timer_settles_it(cluster: Cluster) -> None:
+async def test_without_notifications_the_timer_settles_it(cluster: InProcessCluster) -> None:
     """E-126, E-049: a group without notifications rebalances at the next timer."""
-    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address))
+    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
     silent = topic_pb2.Group(name="g", consume_enabled=True, notify_members_changed=False)
     await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=silent))
     first = Member(cluster.address, "a", rebalance_interval_ms=500)
@@ -127,12 +127,12 @@ async def test_without_notifications_the_timer_settles_it(cluster: Cluster) -> N
     await first.leave()
 
 
-async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: Cluster, mq: Client) -> None:
+async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: InProcessCluster, mq: Client) -> None:
     """E-144, E-127: it is not consumed until it is unlocked. Then consumption starts at the stored offset."""
     await cluster.create_topic("one", queues=1)
     queue = await only_queue(mq, "one")
     await send(mq, range(10), "one")
-    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address))
+    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
     wire = topic_pb2.Queue(topic="one", enode=queue.enode, queue_id=0)
     granted = await stub.LockQueues(pull_pb2.LockQueuesRequest(group="g", client_id="rival", queues=[wire]))
     (lock,) = granted.granted
@@ -146,7 +146,7 @@ async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: Clus
         assert batch[0].offset == 6
 
 
-async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(cluster: Cluster, mq: Client) -> None:
+async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(cluster: InProcessCluster, mq: Client) -> None:
     """E-150, E-133: in three consumers with a rebalance no queue is processed by two at once, or backwards."""
     await send(mq, range(2000), spread=True)
     inside: set[Queue] = set()
@@ -179,7 +179,7 @@ async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(clu
         await member.leave()
 
 
-async def test_a_queue_moves_with_what_is_done_of_it(cluster: Cluster, mq: Client) -> None:
+async def test_a_queue_moves_with_what_is_done_of_it(cluster: InProcessCluster, mq: Client) -> None:
     """E-133, E-109: the new owner starts at the last acknowledged message. Nothing is lost, few come again."""
     await send(mq, range(800), spread=True)
     done: list[bytes] = []
@@ -202,7 +202,7 @@ async def test_a_queue_moves_with_what_is_done_of_it(cluster: Cluster, mq: Clien
         await member.leave()
 
 
-async def test_consuming_goes_on_when_the_snode_starts_again(cluster: Cluster, mq: Client) -> None:
+async def test_consuming_goes_on_when_the_snode_starts_again(cluster: InProcessCluster, mq: Client) -> None:
     """E-240, E-106: session and group are opened again. Acknowledged messages do not come again."""
     await send(mq, range(100), spread=True)
     member = Member(cluster.address, "a")
@@ -224,7 +224,7 @@ async def test_consuming_goes_on_when_the_snode_starts_again(cluster: Cluster, m
         after += batch.bodies()
         batch.ack()
     assert set(after) == {b"%d" % n for n in range(100, 200)}
-    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.to(cluster.address))
+    stub = consumer_pb2_grpc.ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
     await until(lambda: is_member(stub, "a"))
     await member.leave()
 

@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.client import Client, PullConsumer, Queue, ReceivedMessage, connect
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.client.pull.queue_locks import ConsumerQueueLocks
 from ortoo.testing.servers.cluster import open_cluster
 from tests.integration.pull_group import beside, only_queue, prompt, send, stored_offset, until
 
@@ -29,13 +29,13 @@ async def mq(tmp_path: Path) -> AsyncIterator[Client]:
 def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The generations that servers grant, from now on."""
     seen: list[int] = []
-    granted = QueueLocks.granted
+    granted = ConsumerQueueLocks.add
 
-    def noted(locks: QueueLocks, queue: Queue, generation: int, asked_at_s: float) -> None:
+    def noted(locks: ConsumerQueueLocks, queue: Queue, generation: int, asked_at_s: float) -> None:
         granted(locks, queue, generation, asked_at_s)
         seen.append(generation)
 
-    monkeypatch.setattr(QueueLocks, "granted", noted)
+    monkeypatch.setattr(ConsumerQueueLocks, "granted", noted)
     return seen
 
 

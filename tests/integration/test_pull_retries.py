@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import Client, Handling, Message, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
+from ortoo.client import Client, HandlerOptions, Message, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
 from ortoo.testing.servers.cluster import open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, stored_offset, until
 
@@ -37,8 +37,8 @@ async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> No
         assert seen[-1] == (b"4", 2, "%RETRY%g", "one")
         assert {queue.topic for queue in consumer.queues} == {"one", "%RETRY%g"}
         running.cancel()
-    assert (await mq.admin.lag("g", "one")).lag_messages == 0
-    assert (await mq.admin.lag("g", "%RETRY%g")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "one")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "%RETRY%g")).lag_messages == 0
 
 
 @pytest.mark.parametrize("times", ["\u00b2", "9" * 5_000])
@@ -69,7 +69,7 @@ async def test_a_message_may_be_parked_at_once(mq: Client) -> None:
 
     async def is_parked() -> bool:
         try:
-            letters = [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)]
+            letters = [it.message.body async for it in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)]
         except NotFound:
             return False
         return letters == [b"bad"]
@@ -91,12 +91,12 @@ async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
 
     async def is_parked() -> bool:
         try:
-            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_first=True, follow=False)] == [b"bad"]
+            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)] == [b"bad"]
         except NotFound:
             return False
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle, Handling(attempts_max=2)))
+        running = beside(consumer.run(handle, HandlerOptions(attempts_max=2)))
         await until(is_parked)
         running.cancel()
     assert attempts == [1, 2]
@@ -115,7 +115,7 @@ async def test_a_message_whose_handler_does_not_return_is_given_back(mq: Client)
         return await stored_offset(mq, "g", queue) == 3
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle, Handling(timeout_ms=300)))
+        running = beside(consumer.run(handle, HandlerOptions(timeout_ms=300)))
         await until(is_stored)
         running.cancel()
 
@@ -134,7 +134,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
 
     with mock.patch("ortoo.client.pull.pull_handlers.send_back", refuse):
         async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-            running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4, retry_delay_ms=50)))
+            running = beside(consumer.run_batches(handle, HandlerOptions(batch_messages_max=4, retry_delay_ms=50)))
             await until(lambda: len(calls) == 2)
             running.cancel()
     assert calls == [[0, 1, 2, 3], [2, 3]]
@@ -153,7 +153,7 @@ async def test_with_one_handler_at_a_time_a_message_that_stays_here_waits_for_no
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
         away = mock.AsyncMock(side_effect=Unavailable("away"))
         with mock.patch("ortoo.client.pull.pull_handlers.send_back", away):
-            running = beside(consumer.run(handle, Handling(concurrency=1, retry_delay_ms=50)))
+            running = beside(consumer.run(handle, HandlerOptions(concurrency=1, retry_delay_ms=50)))
             await until(lambda: len(seen) == 2)
             running.cancel()
-    assert (await mq.admin.lag("g", "one")).lag_messages == 0
+    assert (await mq.admin.describe_lag("g", "one")).lag_messages == 0

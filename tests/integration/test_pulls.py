@@ -151,8 +151,8 @@ async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tm
         rows = [pull_pb2.ConsumerOffset(queue=queue("t", number), offset=at) for number, at in ((0, 3), (1, 0))]
         await running.consumer.CommitOffsets(pull_pb2.CommitConsumerOffsetsRequest(group="g", offsets=rows))
         async with connect(running.cluster.address) as mq:
-            assert (await mq.admin.lag("g", "t")).lag_messages == 3
-            [reason] = (await mq.admin.operations.explain("g", "t")).reasons
+            assert (await mq.admin.describe_lag("g", "t")).lag_messages == 3
+            [reason] = (await mq.admin.operations.explain_consumption("g", "t")).reasons
         assert reason.name == "no consumers"
         assert "3 messages wait" in reason.seen
 

@@ -21,7 +21,7 @@ from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.rpc.streams import pushed_down
 from ortoo.snode.enodes import append_wire
 from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.lone_enode import SMALL_STORE, LoneEnode, append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import SMALL_STORE, SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
 
@@ -36,7 +36,7 @@ def message(number: int) -> Message:
     return Message(b"%d " % number * 20, f"tag-{number % COUNT}", properties={"n": str(number)})
 
 
-async def store(enode: LoneEnode, batches: int, codec: Codec = Codec.NONE) -> None:
+async def store(enode: SingleEnode, batches: int, codec: Codec = Codec.NONE) -> None:
     """Batches of 100 messages each."""
     call = enode.stub.Append()
     for at in range(batches):
@@ -78,7 +78,7 @@ async def answered(call: Any, request: pb.FetchBatchesRequest) -> pb.FetchBatche
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.ZSTD])
 async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, codec: Codec) -> None:
     """Of 20 batches 20 messages are sent, by tag and by SQL; the answer is a fraction of the stored bytes."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20, codec)
         call = enode.stub.FetchBatches()
         expected = [(n, message(n).body) for n in range(7, 2000, 100)]
@@ -100,7 +100,7 @@ async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, cod
 
 async def test_columns_that_are_not_wanted_do_not_travel(tmp_path: Path) -> None:
     """Bodies are not sent when a reader needs tags only; all rows are there."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 2)
         answer = await answered(enode.stub.FetchBatches(), asked(columns=[NUMBERS["tag"]]))
         assert [(part.first_offset, part.batch.count, part.rows) for part in answer.batches] == [
@@ -116,7 +116,7 @@ async def test_a_read_that_finds_nothing_says_how_far_it_looked(
     """It answers after a bounded range with the position, and a reader that continues there misses nothing."""
     monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
     monkeypatch.setattr(pushed_down, "LOOKED_BYTES_MAX", 20 << 10)
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20)
         call, at, steps = enode.stub.FetchBatches(), 0, []
         while at < 2000:
@@ -130,7 +130,7 @@ async def test_a_read_that_finds_nothing_says_how_far_it_looked(
 @pytest.mark.parametrize("is_repaired", [False, True])
 async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: Path, is_repaired: bool) -> None:
     """Messages before a damaged batch are returned once; a reader that continues there gets the damage as an error."""
-    async with open_lone_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
         await store(enode, 5)
         reader = enode.running.store.engine.reader
         (segment,) = tmp_path.glob("*.seg")
@@ -161,7 +161,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
 
 async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_path: Path) -> None:
     """A filtered read at the end of a queue does not wait for readers that scan batches on the disk."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 3)
         may_end = threading.Event()
         scan = asyncio.get_running_loop().create_task(enode.running.store.engine.work.scan(may_end.wait, 60))
@@ -191,7 +191,7 @@ async def test_the_disk_is_told_what_a_filtered_read_reads_next(
         monkeypatch.setattr(RealFile, name, note)
 
     monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
-    async with open_lone_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
         await store(enode, 6)
         noted("read")
         noted("read_ahead")
@@ -205,7 +205,7 @@ async def test_the_disk_is_told_what_a_filtered_read_reads_next(
 
 async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Path) -> None:
     """At the end of the queue it waits; then it answers with its position."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         call: Any = enode.stub.FetchBatches()
         await call.write(asked(wait_ms=60_000, tag_expression="nobody's"))
         await store(enode, 1)
@@ -216,7 +216,7 @@ async def test_a_waiting_read_hears_of_what_is_stored_wanted_or_not(tmp_path: Pa
 
 async def test_a_wrong_expression_is_refused_and_the_stream_goes_on(tmp_path: Path) -> None:
     """The error names the field; other reads are answered."""
-    async with open_lone_enode(tmp_path, topic(TOPIC)) as enode:
+    async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 1)
         call = enode.stub.FetchBatches()
         refused = await answered(call, asked(sql_expression="n >"))
@@ -231,7 +231,7 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
 ) -> None:
     """An enode of an older version sends whole batches; the snode then filters itself."""
     answers: list[bool] = []
-    fetched_of = append_wire.fetched_of
+    fetched_of = append_wire.decode_fetch_response
 
     def counted(bulky: Any) -> Any:
         answers.append(bulky.message.pushed_down)
@@ -258,7 +258,7 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
                     def went_on(at: int, _: int, passed: list[int] = passed) -> None:
                         passed.append(at)
 
-                    reading = fetch(mq._connection, queue, begin, end, wanted=wanted, joined=joined, passed=went_on)
+                    reading = fetch(mq._connection, queue, begin, end, filter=wanted, coalesce=joined, on_progress=went_on)
                     got = [(it.offset, it.body) async for batch in reading for it in batch]
                     assert got == [(n, message(n).body) for n in range(begin, end or 1000) if matches(n)]
                     assert passed[-1] == (end or 1000)

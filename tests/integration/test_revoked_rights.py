@@ -25,7 +25,7 @@ READERS = 'topics = { t = "SUB" }'
 async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> None:
     """A message sent after the revocation is not delivered to any kind of waiting call, and is not leased."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        consumer = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        consumer = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         reader = signed(cluster, "reader")
         queue = topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)
         start = pop_pb2.PopOptions(start_from=pop_pb2.POP_START_FIRST)
@@ -51,7 +51,7 @@ async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> No
 async def test_a_push_of_a_session_ends_with_the_sessions_right(tmp_path: Path) -> None:
     """It names no topics of its own, and ends as soon as the user loses the session's topics."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         connected = SessionServiceStub(channel).Connect(metadata=signed(cluster, "reader"))
         await connected.write(session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c")))
         opened = await connected.read()
@@ -75,7 +75,7 @@ async def test_a_push_of_a_session_ends_with_the_sessions_right(tmp_path: Path) 
 async def test_a_client_id_of_a_group_is_one_users_in_both_protocols(tmp_path: Path) -> None:
     """A client id in RocketMQ's protocol neither takes over nor ends another user's session."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         push = ConsumerServiceStub(channel).Push(metadata=signed(cluster, "shop"))
         wanted = [consumer_pb2.Subscription(topic="t")]
         own = consumer_pb2.OpenSession(group="g", client_id="c", subscriptions=wanted)

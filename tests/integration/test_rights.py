@@ -51,7 +51,7 @@ async def test_a_handle_counts_for_its_own_topic_alone(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         for name in ("secret", "mine"):
             await cluster.create_topic(name, queues=1)
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         stub, producer, consumer = (
             MessagingServiceStub(channel),
             ProducerServiceStub(channel),
@@ -97,12 +97,12 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("secret", queues=1)
         mine = await cluster.create_topic("mine", queues=1)
-        producer = ProducerServiceStub(cluster.channels.to(cluster.address))
+        producer = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
         late = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + 3_600_000)
         sent = await producer.Publish(producer_pb2.PublishRequest(topic="secret", messages=[late]))
         known = read_handle(sent.receipts[0].recall_handle, HandleKind.DELAYED, "recall_handle", await cluster.seals())
         enode = cluster.address_of("enode-0")
-        stub = EnodeServiceStub(cluster.channels.to(enode))
+        stub = EnodeServiceStub(cluster.channels.channel_to(enode))
         request = enode_deferred_pb2.RecallDelayedRequest(
             topic_id=mine.topic_id, timer_id=known.number, deliver_at_ms=known.time_ms
         )
@@ -115,7 +115,7 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
 async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> None:
     """`topic=t, queue.topic=u` needs rights for both, and is refused in any case since it names two topics."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        producer = ProducerServiceStub(cluster.channels.to(cluster.address))
+        producer = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
         queue = topic_pb2.Queue(topic="u", enode="enode-0", queue_id=0)
         messages = [record_pb2.Message(body=b"x")]
         begin = producer_pb2.BeginTransactionRequest(topic="t", messages=messages, producer_group="p", queue=queue)
@@ -133,7 +133,7 @@ async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> Non
 async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) -> None:
     """The ends of queues are shown to users with a right to the topic."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        admin = AdminServiceStub(cluster.channels.to(cluster.address))
+        admin = AdminServiceStub(cluster.channels.channel_to(cluster.address))
         await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g")))
         await admin.DescribeLag(admin_pb2.DescribeLagRequest(group="g", topic="t"), metadata=signed(cluster, "shop"))
         with pytest.raises(grpc.aio.AioRpcError, match="topic 'u'"):
@@ -145,7 +145,7 @@ async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) 
 async def test_a_session_belongs_to_who_opened_it(tmp_path: Path) -> None:
     """Another user of the group sees no session ids, and can neither use one nor take a client's place."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         consumer, sessions = ConsumerServiceStub(channel), SessionServiceStub(channel)
         connected = sessions.Connect(metadata=signed(cluster, "shop"))
         await connected.write(session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c")))
@@ -185,7 +185,7 @@ async def test_a_session_belongs_to_who_opened_it(tmp_path: Path) -> None:
 async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
     """Another user can neither end its leases nor receive its commands, until the client has left."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        stub = MessagingServiceStub(cluster.channels.to(cluster.address))
+        stub = MessagingServiceStub(cluster.channels.channel_to(cluster.address))
         shop, reader = (*WHO, *signed(cluster, "shop")), (*WHO, *signed(cluster, "reader"))
         publishing = d.Publishing(topics=[resource("t")])
         telemetry = stub.Telemetry(metadata=shop)
@@ -214,7 +214,7 @@ async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
 async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
     """Within half a minute, even if they are idle; another user's stream stays open."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(90):
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         pushes = {}
         for user in ("shop", "reader"):
             push = pushes[user] = ConsumerServiceStub(channel).Push(metadata=signed(cluster, user))
@@ -239,7 +239,7 @@ async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: P
     """In each protocol; the refusal names both times."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         old = signed_headers("ann", SECRET, date_time)
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* here it is 2") as refused:
             await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=old)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
@@ -273,7 +273,7 @@ async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: P
             assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         made = await stub.PutUser(put, metadata=[(ADMIN_TOKEN, "a-token-of-this-cluster")])
         assert made.user.enabled
-        admin, ann = AdminServiceStub(cluster.channels.to(cluster.address)), signed(cluster, "ann")
+        admin, ann = AdminServiceStub(cluster.channels.channel_to(cluster.address)), signed(cluster, "ann")
         off = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="bob", enabled=False), secret_key=SECRET)
         assert not (await admin.PutUser(off, metadata=ann)).user.enabled
         again = namesrv_pb2.PutUserRequest(user=namesrv_pb2.User(access_key="bob"), secret_key="another")
@@ -288,7 +288,7 @@ async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: P
 async def test_the_autoscaler_tells_only_who_may_know(tmp_path: Path, *, is_open: bool) -> None:
     """With access control it needs rights for the group and the topic, unless an operator opens it."""
     async with guarded(tmp_path, scaler_open=is_open) as cluster, asyncio.timeout(60):
-        scaler = ExternalScalerStub(cluster.channels.to(cluster.address))
+        scaler = ExternalScalerStub(cluster.channels.channel_to(cluster.address))
         about = {name: scaler_pb.ScaledObjectRef(scalerMetadata={"group": "g", "topic": name}) for name in ("t", "u")}
         assert not (await scaler.IsActive(about["t"], metadata=signed(cluster, "reader"))).result
         if is_open:
@@ -312,7 +312,7 @@ async def test_an_admins_command_reaches_a_client_of_another_snode(tmp_path: Pat
         guarded(tmp_path, snodes=2, redis_url=server.url, membership_timeout_s=1.0) as cluster,
         asyncio.timeout(60),
     ):
-        first, second = (cluster.channels.to(cluster.address_of(f"snode-{number}")) for number in (0, 1))
+        first, second = (cluster.channels.channel_to(cluster.address_of(f"snode-{number}")) for number in (0, 1))
         connected = SessionServiceStub(second).Connect(metadata=signed(cluster, "shop"))
         await connected.write(session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c")))
         wanted = session_pb2.RegisterConsumer(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])

@@ -16,7 +16,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import flow_control_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -27,7 +27,7 @@ Call = Callable[[MessagingServiceStub], Any]
 
 
 @asynccontextmanager
-async def served(folder: Path) -> AsyncIterator[tuple[Cluster, MessagingServiceStub]]:
+async def served(folder: Path) -> AsyncIterator[tuple[InProcessCluster, MessagingServiceStub]]:
     """A cluster with topic `t`, and raw calls to it."""
     async with open_cluster(folder) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         await cluster.create_topic("t", queues=1)
@@ -395,7 +395,7 @@ async def test_a_limit_of_a_topic_counts_what_is_sent_to_it(tmp_path: Path) -> N
     async with served(tmp_path) as (cluster, stub), Channels() as channels:
         await cluster.create_topic("other", queues=1)
         rules = [flow_control_pb2.FlowRule(topic="t", per_second=1)]
-        admin = AdminServiceStub(channels.to(cluster.address))
+        admin = AdminServiceStub(channels.channel_to(cluster.address))
         await admin.UpdateFlowControl(flow_control_pb2.UpdateFlowControlRequest(rules=rules))
         sent = [
             await stub.SendMessage(

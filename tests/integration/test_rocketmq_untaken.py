@@ -44,7 +44,7 @@ async def test_what_a_client_cannot_take_is_counted_waits_and_is_parked(tmp_path
         )
         failed, passed, letters = 0, set[bytes](), []
         for number in range(60):
-            if len(passed) == len(bodies) - 1 and (letters := [one async for one in mq.admin.dead_letters("g")]):
+            if len(passed) == len(bodies) - 1 and (letters := [one async for one in mq.admin.list_dead_letters("g")]):
                 break
             try:
                 taken = [

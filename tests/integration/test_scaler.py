@@ -19,7 +19,7 @@ METADATA = {"group": "g", "topic": "t", "lagThreshold": "50", "oldestAgeSeconds"
 async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None:
     """Inactive without work, active with it, the lag and its age as numbers, inactive after the acknowledgement."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
-        scaler = ExternalScalerStub(channels.to(cluster.address))
+        scaler = ExternalScalerStub(channels.channel_to(cluster.address))
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)
         async with connect(cluster.address) as mq:
             await mq.admin.create_topic("t")
@@ -70,7 +70,7 @@ async def test_wrong_trigger_is_refused_by_name(
 ) -> None:
     """The mistake in a ScaledObject is named, so that `kubectl describe` shows it."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels:
-        scaler = ExternalScalerStub(channels.to(cluster.address))
+        scaler = ExternalScalerStub(channels.channel_to(cluster.address))
         with pytest.raises(kind, match=said), rpc_errors("snode"):
             await scaler.IsActive(pb.ScaledObjectRef(scalerMetadata=metadata))
 
@@ -78,7 +78,7 @@ async def test_wrong_trigger_is_refused_by_name(
 async def test_an_enode_that_is_away_is_an_error_and_not_no_work(tmp_path: Path) -> None:
     """While messages cannot be counted the scaler gets an error: "inactive" would scale to zero in an outage."""
     async with open_cluster(tmp_path) as cluster, Channels() as channels, asyncio.timeout(60):
-        scaler = ExternalScalerStub(channels.to(cluster.address))
+        scaler = ExternalScalerStub(channels.channel_to(cluster.address))
         about = pb.ScaledObjectRef(name="o", namespace="n", scalerMetadata=METADATA)
         async with connect(cluster.address) as mq:
             await mq.admin.create_topic("t")

@@ -21,12 +21,12 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFE_MS, KeyRotation
-from ortoo.namesrv.decisions.route_changes import Contents
+from ortoo.namesrv.decisions.handle_keys import DAY_MS, HANDLE_LIFETIME_MS, KeyRotation
+from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-from ortoo.snode.rocketmq.send.recall_message import joined_handle
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.snode.rocketmq.send.recall_message import join_handle
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_deferred_pb2, failure_pb2, namesrv_pb2, pop_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
@@ -39,13 +39,13 @@ HOUR_MS = 3_600_000
 def strangers() -> list[HandleSeals]:
     """Seals of attackers who know the format of handles and have no key, or one of their own."""
     own = HandleSeals()
-    own.use(HandleKeys((HandleKey(1, bytes(32), 0),)))
+    own.use_keys(HandleKeys((HandleKey(1, bytes(32), 0),)))
     return [HandleSeals(), own]
 
 
-async def popped(cluster: Cluster) -> str:
+async def popped(cluster: InProcessCluster) -> str:
     """Send a message to `t`, and lease it to group `g`."""
-    channel = cluster.channels.to(cluster.address)
+    channel = cluster.channels.channel_to(cluster.address)
     message = record_pb2.Message(body=b"x")
     await ProducerServiceStub(channel).Publish(producer_pb2.PublishRequest(topic="t", messages=[message]))
     start = pop_pb2.PopOptions(start_from=pop_pb2.POP_START_FIRST)
@@ -58,8 +58,8 @@ async def test_a_made_up_receipt_settles_nothing(tmp_path: Path) -> None:
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
-        channel, known = cluster.channels.to(cluster.address), read_receipt(real, await cluster.seals())
-        forged = [known.text(seals) for seals in strangers()]
+        channel, known = cluster.channels.channel_to(cluster.address), read_receipt(real, await cluster.seals())
+        forged = [known.encoded(seals) for seals in strangers()]
         consumer, stub = ConsumerServiceStub(channel), MessagingServiceStub(channel)
         group, topic = d.Resource(name="g"), d.Resource(name="t")
         for text in forged:
@@ -87,8 +87,8 @@ async def test_a_made_up_receipt_among_good_ones_is_refused_alone(tmp_path: Path
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
         real, other = await popped(cluster), await popped(cluster)
-        forged = read_receipt(real, await cluster.seals()).text(strangers()[1])
-        consumer = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        forged = read_receipt(real, await cluster.seals()).encoded(strangers()[1])
+        consumer = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         leases = [pop_pb2.LeaseReceipt(receipt_handle=text) for text in (real, forged, "nonsense", other)]
         later = await consumer.ChangeInvisible(pop_pb2.ChangeInvisibleRequest(receipts=leases, invisible_ms=60_000))
         acked = await consumer.Ack(pop_pb2.AckRequest(receipts=leases[:3]))
@@ -108,7 +108,7 @@ async def test_one_refused_receipt_fails_nobody_elses_acknowledgement(tmp_path: 
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
         async with connect(cluster.address) as mq, Background("acks") as background:
-            calls = PopCalls(mq._connection, background, patience_s=0)
+            calls = PopCalls(mq._connection, background, retry_timeout_s=0)
             good, bad = await asyncio.gather(
                 calls.ack("enode-0", real, [0]), calls.ack("enode-0", "nonsense", [0]), return_exceptions=True
             )
@@ -121,7 +121,7 @@ async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path)
     """In both protocols, for messages of single sends; the guessed messages are unchanged."""
     async with open_cluster(tmp_path) as cluster, asyncio.timeout(60):
         await cluster.create_topic("t", queues=1)
-        channel, seals = cluster.channels.to(cluster.address), await cluster.seals()
+        channel, seals = cluster.channels.channel_to(cluster.address), await cluster.seals()
         producer, stub = ProducerServiceStub(channel), MessagingServiceStub(channel)
         late = record_pb2.Message(body=b"x", deliver_at_ms=cluster.clock.now_ms() + HOUR_MS)
         sent = await producer.Publish(producer_pb2.PublishRequest(topic="t", messages=[late]))
@@ -134,18 +134,18 @@ async def test_a_made_up_handle_recalls_nothing_and_ends_nothing(tmp_path: Path)
         topic, commit = d.Resource(name="t"), enode_deferred_pb2.VERDICT_COMMIT
         for stranger in strangers():
             for call in (
-                producer.RecallMessage(producer_pb2.RecallMessageRequest(recall_handle=delayed.text(stranger))),
+                producer.RecallMessage(producer_pb2.RecallMessageRequest(recall_handle=delayed.encoded(stranger))),
                 producer.EndTransaction(
-                    producer_pb2.EndTransactionRequest(transaction_id=half.text(stranger), verdict=commit)
+                    producer_pb2.EndTransactionRequest(transaction_id=half.encoded(stranger), verdict=commit)
                 ),
             ):
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await call
                 assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-            recall = s.RecallMessageRequest(topic=topic, recall_handle=joined_handle(delayed.text(stranger), "m"))
+            recall = s.RecallMessageRequest(topic=topic, recall_handle=join_handle(delayed.encoded(stranger), "m"))
             assert (await stub.RecallMessage(recall, metadata=WHO)).status.code == d.BAD_REQUEST
             end = s.EndTransactionRequest(
-                topic=topic, transaction_id=half.text(stranger), message_id="m", resolution=d.COMMIT
+                topic=topic, transaction_id=half.encoded(stranger), message_id="m", resolution=d.COMMIT
             )
             assert (await stub.EndTransaction(end, metadata=WHO)).status.code == d.INVALID_TRANSACTION_ID
         await producer.RecallMessage(producer_pb2.RecallMessageRequest(recall_handle=sent.receipts[0].recall_handle))
@@ -160,19 +160,19 @@ async def test_a_producer_of_batches_recalls_its_own_messages_alone(tmp_path: Pa
         await cluster.create_topic("t", queues=1)
         seals, at_ms = await cluster.seals(), cluster.clock.now_ms() + HOUR_MS
         async with connect(cluster.address) as mq, mq.producer("t") as producer:
-            sent = [await producer.send_soon(Message(b"%d" % n, deliver_at_ms=at_ms + n)) for n in range(4)]
+            sent = [await producer.enqueue(Message(b"%d" % n, deliver_at_ms=at_ms + n)) for n in range(4)]
             handles = [(await sending).recall_handle for sending in sent]
             known = [read_handle(text, HandleKind.DELAYED, "recall_handle", seals) for text in handles]
             numbers = {one.number for one in known}
             assert len(numbers) == 4
             for stranger in strangers():
                 with pytest.raises(Invalid):
-                    await mq.recall(replace(known[0]).text(stranger))
+                    await mq.recall(replace(known[0]).encoded(stranger))
             for text in handles:
                 await mq.recall(text)
 
 
-def directory_of(catalog: Catalog, stored: Contents, clock: VirtualClock, rotation: KeyRotation) -> Directory:
+def directory_of(catalog: Catalog, stored: StoredDirectory, clock: VirtualClock, rotation: KeyRotation) -> Directory:
     """A directory over a catalog."""
     return Directory(
         catalog, stored, lease_s=30, deletion_grace_ms=0, watchers_max=9, rotation=rotation, clock=clock,
@@ -185,18 +185,18 @@ async def test_keys_are_made_changed_and_kept(tmp_path: Path) -> None:
     clock, rotation = VirtualClock(), KeyRotation(30 * DAY_MS)
     catalog = await Catalog.open("", tmp_path, "00000000-0000-4000-8000-000000000001")
     try:
-        directory = directory_of(catalog, await catalog.contents(), clock, rotation)
+        directory = directory_of(catalog, await catalog.load_all(), clock, rotation)
         counts = []
         for _ in range(16):
-            await directory.renew_handle_keys()
-            await directory.renew_handle_keys()
-            counts.append(len((await catalog.contents()).handle_keys))
+            await directory.rotate_handle_keys()
+            await directory.rotate_handle_keys()
+            counts.append(len((await catalog.load_all()).handle_keys))
             clock.set_wall(clock.now_ms() + 30 * DAY_MS)
-        kept = HANDLE_LIFE_MS // (30 * DAY_MS) + 2
+        kept = HANDLE_LIFETIME_MS // (30 * DAY_MS) + 2
         assert counts == [min(n, kept) for n in range(1, 17)]
-        keys = (await catalog.contents()).handle_keys
+        keys = (await catalog.load_all()).handle_keys
         assert len({key.key_id for key in keys}) == len({key.secret for key in keys}) == kept
-        assert not (await catalog.contents()).unsigned_handles
+        assert not (await catalog.load_all()).unsigned_handles
     finally:
         await catalog.close()
 
@@ -226,8 +226,8 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
         await cluster.create_topic("t", queues=1)
         real = await popped(cluster)
         known = read_receipt(real, await cluster.seals())
-        lease = pop_pb2.LeaseReceipt(receipt_handle=known.text(HandleSeals()), offsets=[0])
-        answer = await ConsumerServiceStub(cluster.channels.to(cluster.address)).Ack(
+        lease = pop_pb2.LeaseReceipt(receipt_handle=known.encoded(HandleSeals()), offsets=[0])
+        answer = await ConsumerServiceStub(cluster.channels.channel_to(cluster.address)).Ack(
             pop_pb2.AckRequest(receipts=[lease])
         )
         assert not answer.stale
@@ -251,26 +251,26 @@ async def test_a_new_key_reaches_snodes_and_old_handles_go_on(tmp_path: Path) ->
         await cluster.close("namesrv-0")
         catalog = await Catalog.open("", tmp_path / "namesrv", "x")
         later = VirtualClock(SystemClock().now_ms() + 31 * DAY_MS)
-        directory = directory_of(catalog, await catalog.contents(), later, KeyRotation())
-        await directory.renew_handle_keys()
-        new = (await catalog.contents()).handle_keys[-1]
+        directory = directory_of(catalog, await catalog.load_all(), later, KeyRotation())
+        await directory.rotate_handle_keys()
+        new = (await catalog.load_all()).handle_keys[-1]
         await catalog.close()
         other = HandleSeals()
-        other.use(HandleKeys((new,)))
+        other.use_keys(HandleKeys((new,)))
         known = read_receipt(real, None)
-        stub = ConsumerServiceStub(cluster.channels.to(cluster.address))
+        stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
 
         def lease(text: str) -> pop_pb2.ChangeInvisibleRequest:
             receipt = pop_pb2.LeaseReceipt(receipt_handle=text, offsets=[0])
             return pop_pb2.ChangeInvisibleRequest(receipts=[receipt], invisible_ms=60_000)
 
         with pytest.raises(grpc.aio.AioRpcError):  # it has not been notified yet
-            await stub.ChangeInvisible(lease(known.text(other)))
+            await stub.ChangeInvisible(lease(known.encoded(other)))
         assert not (await stub.ChangeInvisible(lease(real))).stale
         await cluster.open_namesrv()
         while True:
             try:
-                assert not (await stub.ChangeInvisible(lease(known.text(other)))).stale
+                assert not (await stub.ChangeInvisible(lease(known.encoded(other)))).stale
                 break
             except grpc.aio.AioRpcError:
                 await cluster.clock.sleep(0.05)
@@ -282,13 +282,13 @@ async def test_keys_of_handles_are_encrypted_as_secrets_are(tmp_path: Path) -> N
     key = Encryption(b"A" * 43 + b"=")
     catalog = await Catalog.open("", tmp_path, "x")
     try:
-        directory = directory_of(catalog, await catalog.contents(), VirtualClock(), KeyRotation())
-        await directory.renew_handle_keys()
-        [made] = (await catalog.contents()).handle_keys
+        directory = directory_of(catalog, await catalog.load_all(), VirtualClock(), KeyRotation())
+        await directory.rotate_handle_keys()
+        [made] = (await catalog.load_all()).handle_keys
         assert any(made.secret.hex().encode() in path.read_bytes() for path in tmp_path.glob("namesrv.db*"))
-        await catalog.keep_secrets(key)
+        await catalog.reencrypt_secrets(key)
         assert not any(made.secret.hex().encode() in path.read_bytes() for path in tmp_path.glob("namesrv.db*"))
-        assert (await catalog.contents()).handle_keys == (made,)
+        assert (await catalog.load_all()).handle_keys == (made,)
     finally:
         await catalog.close()
 
@@ -296,6 +296,6 @@ async def test_keys_of_handles_are_encrypted_as_secrets_are(tmp_path: Path) -> N
 def test_forging_needs_no_more_than_reading_the_code() -> None:
     """The handles that these tests send would be accepted by a cluster without keys."""
     receipt = ReceiptHandle("enode-0", "g", 1, 0, 1, 0, 1)
-    assert read_receipt(receipt.text(HandleSeals()), HandleSeals()) == receipt
+    assert read_receipt(receipt.encoded(HandleSeals()), HandleSeals()) == receipt
     handle = Handle(HandleKind.DELAYED, "enode-0", 1, 0, 1, 1)
-    assert read_handle(handle.text(HandleSeals()), HandleKind.DELAYED, "recall_handle", HandleSeals()) == handle
+    assert read_handle(handle.encoded(HandleSeals()), HandleKind.DELAYED, "recall_handle", HandleSeals()) == handle

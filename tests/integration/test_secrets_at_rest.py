@@ -95,6 +95,6 @@ def test_what_is_no_key_is_refused(text: bytes, tmp_path: Path) -> None:
 def test_what_is_encrypted_is_the_same_never_again() -> None:
     """Equal secrets of two users cannot be recognized; with the key both can be read."""
     encryption = Encryption(base64.b64encode(bytes(32)))
-    first, second = encryption.kept("ann", SECRET), encryption.kept("bob", SECRET)
-    assert first != second != encryption.kept("bob", SECRET)
-    assert (encryption.secret("ann", first), encryption.secret("bob", second)) == (SECRET, SECRET)
+    first, second = encryption.encrypt("ann", SECRET), encryption.encrypt("bob", SECRET)
+    assert first != second != encryption.encrypt("bob", SECRET)
+    assert (encryption.decrypt("ann", first), encryption.decrypt("bob", second)) == (SECRET, SECRET)

@@ -18,7 +18,7 @@ from tests.integration.guarded_cluster import SECRET, as_user, guarded, signed
 async def test_a_captured_signature_of_our_client_is_good_for_that_request_alone(tmp_path: Path) -> None:
     """An eavesdropper cannot turn a signed ListTopics into a DeleteTopic, nor one request into another."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
-        channel, captured = cluster.channels.to(cluster.address), list[Headers]()
+        channel, captured = cluster.channels.channel_to(cluster.address), list[Headers]()
         sign = signing("ann", SECRET, cluster.clock)
 
         def listening(path: str, request: bytes | None) -> Headers:
@@ -44,7 +44,7 @@ async def test_signatures_over_the_time_alone_can_be_refused(tmp_path: Path) -> 
     """For clusters without clients of RocketMQ; our own client still works, with single calls and streams."""
     async with guarded(tmp_path, signed_requests_required=True) as cluster, asyncio.timeout(60):
         with pytest.raises(grpc.aio.AioRpcError, match="signed_requests_required") as refused:
-            stub = AdminServiceStub(cluster.channels.to(cluster.address))
+            stub = AdminServiceStub(cluster.channels.channel_to(cluster.address))
             await stub.ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=signed(cluster, "ann"))
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         async with as_user(cluster, "shop") as client, client.producer("t") as producer:

@@ -32,9 +32,9 @@ async def test_identified_sends_to_a_frozen_enode_end_no_snode(tmp_path: Path) -
         process_cluster(tmp_path, snodes=2, environ={"snode": {"REDIS_URL": server.url}}) as roles,
         Channels() as channels,
     ):
-        admin = AdminServiceStub(channels.to(roles.snode.address))
+        admin = AdminServiceStub(channels.channel_to(roles.snode.address))
         await admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="t", read_queue_count=1))
-        producers = [ProducerServiceStub(channels.to(snode.address)) for snode in roles.snodes]
+        producers = [ProducerServiceStub(channels.channel_to(snode.address)) for snode in roles.snodes]
 
         def identified(number: int) -> producer_pb2.PublishRequest:
             message = record_pb2.Message(body=b"x")

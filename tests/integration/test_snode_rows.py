@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.client import Handling, ReceivedMessage, connect
+from ortoo.client import HandlerOptions, ReceivedMessage, connect
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import Series, scraped
@@ -181,7 +181,7 @@ async def test_an_enode_that_joins_gets_its_part_and_snodes_that_leave_are_forgo
             assert (await client.delivery()).queue == queue("t", 1, "enode-1")
 
         async def snodes(enode: str) -> list[str]:
-            stub = enode_pb2_grpc.EnodeServiceStub(cluster.channels.to(cluster.address_of(enode)))
+            stub = enode_pb2_grpc.EnodeServiceStub(cluster.channels.channel_to(cluster.address_of(enode)))
             return list((await stub.DescribeStore(enode_pb2.DescribeStoreRequest())).snodes)
 
         for enode in ("enode-0", "enode-1"):
@@ -233,14 +233,14 @@ async def test_part_of_a_batch_is_done_and_the_rest_is_given_back(tmp_path: Path
             return 2
 
         async with mq.pull_consumer("g", ["t"], PROMPT) as consumer:
-            running = beside(consumer.run_batches(handle, Handling(batch_messages_max=4)))
+            running = beside(consumer.run_batches(handle, HandlerOptions(batch_messages_max=4)))
 
             async def waiting() -> int:
                 topics = {topic.name for topic in await mq.admin.list_topics()}
                 return len(await mq.admin.list_delayed("%RETRY%g")) if "%RETRY%g" in topics else 0
 
             async def is_done() -> bool:
-                return await waiting() == 2 and (await mq.admin.lag("g", "t")).lag_messages == 0
+                return await waiting() == 2 and (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
             await until(is_done, 30)
             running.cancel()

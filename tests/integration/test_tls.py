@@ -13,7 +13,7 @@ from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import ConsumerSettings, connect
-from ortoo.client.admin.address_check import Speaks, examine
+from ortoo.client.admin.address_check import SpokenProtocol, check_address
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.settings import load
 from ortoo.testing.servers.cluster import open_cluster
@@ -157,9 +157,9 @@ async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
             async with mq.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer:
                 assert (await anext(aiter(consumer))).body == b"x"
             assert [topic.name for topic in await mq.admin.list_topics()] == ["t"]
-        seen = await examine(address, {"ORTOO_TLS_CA_FILE": str(made)})
-        assert (seen.speaks, seen.role, seen.serving) == (Speaks.HTTP2, "snode", True)
-        assert (await examine(address, {})).speaks is Speaks.TLS
+        seen = await check_address(address, {"ORTOO_TLS_CA_FILE": str(made)})
+        assert (seen.protocol, seen.role, seen.serving) == (SpokenProtocol.HTTP2, "snode", True)
+        assert (await check_address(address, {})).protocol is SpokenProtocol.TLS
 
 
 async def test_a_snode_may_ask_for_a_certificate(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.tracing import sampled_contexts
 from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.listening import listening
+from ortoo.testing.servers.listening import serve_servicer
 from ortoo.testing.servers.processes import process_cluster
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -59,7 +59,7 @@ class Receiver(trace_service_pb2_grpc.TraceServiceServicer):
 async def receiver() -> AsyncIterator[Receiver]:
     """A real OTLP/gRPC receiver."""
     receiver = Receiver()
-    async with listening(trace_service_pb2_grpc.add_TraceServiceServicer_to_server, receiver) as receiver.address:
+    async with serve_servicer(trace_service_pb2_grpc.add_TraceServiceServicer_to_server, receiver) as receiver.address:
         yield receiver
 
 

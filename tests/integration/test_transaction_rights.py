@@ -10,7 +10,7 @@ import pytest
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.integration.guarded_cluster import SECRET, signed
@@ -31,9 +31,9 @@ groups = { p = "PUB" }
 QUICK = {"transaction_check_after_ms": 100, "transaction_check_interval_ms": 100, "transaction_checks_max": 10_000}
 
 
-async def half_message(cluster: Cluster, topic: str, group: str) -> None:
+async def half_message(cluster: InProcessCluster, topic: str, group: str) -> None:
     """Begin a transaction and abandon it; its producers get checks from now on."""
-    stub = ProducerServiceStub(cluster.channels.to(cluster.address))
+    stub = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
     message = record_pb2.Message(body=topic.encode())
     begin = producer_pb2.BeginTransactionRequest(topic=topic, messages=[message], producer_group=group)
     await stub.BeginTransaction(begin, metadata=signed(cluster, "ann"))
@@ -50,7 +50,7 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
             await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
         for topic in ("t", "secret"):
             await cluster.create_topic(topic, queues=1)
-        channel = cluster.channels.to(cluster.address)
+        channel = cluster.channels.channel_to(cluster.address)
         watching = producer_pb2.WatchTransactionChecksRequest(producer_group="p")
         calls: dict[str, Any] = {
             user: ProducerServiceStub(channel).WatchTransactionChecks(watching, metadata=signed(cluster, user))
@@ -96,7 +96,7 @@ async def test_a_producer_that_may_not_send_any_more_is_asked_no_more(tmp_path: 
     rules.write_text(RULES)
     snode = {"access_file": str(rules), "rocketmq_signatures_required": is_signed_twice}
     async with open_cluster(tmp_path, settings={"snode": snode, "enode": QUICK}) as cluster, asyncio.timeout(60):
-        stub = MessagingServiceStub(cluster.channels.to(cluster.address))
+        stub = MessagingServiceStub(cluster.channels.channel_to(cluster.address))
         topic = d.Resource(name="t")
         await cluster.create_topic("t", queues=1, message_type=topic_pb2.MESSAGE_TYPE_TRANSACTION)
         streams: dict[str, Any] = {}

@@ -51,7 +51,7 @@ async def test_an_autoscaler_is_told_the_age_of_a_group_that_retention_has_overt
     about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t", "oldestAgeSeconds": "1"})
     request = externalscaler_pb2.GetMetricsRequest(scaledObjectRef=about, metricName="oldest-age-seconds")
     async with Channels() as channels:
-        scaler = ExternalScalerStub(channels.to(running.cluster.address))
+        scaler = ExternalScalerStub(channels.channel_to(running.cluster.address))
         began_s = clock.monotonic_s()
         while not (answer := await scaler.GetMetrics(request)).metricValues[0].metricValue:
             assert clock.monotonic_s() < began_s + 20

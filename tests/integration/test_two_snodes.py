@@ -25,7 +25,7 @@ class TwoSnodes(Snode):
 
     def consumer_at(self, snode: str) -> Any:
         """ConsumerService of one snode."""
-        return ConsumerServiceStub(self.cluster.channels.to(self.cluster.address_of(snode)))
+        return ConsumerServiceStub(self.cluster.channels.channel_to(self.cluster.address_of(snode)))
 
     async def client_ids(self, snode: str, group: str = "g") -> list[str]:
         """The members of a group, as a snode sees them."""

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import topic_pb2
 from tests.official.client import LANGUAGES, Official, official
 
 
 @asynccontextmanager
-async def served(language: str, folder: Path) -> AsyncIterator[tuple[Cluster, Official]]:
+async def served(language: str, folder: Path) -> AsyncIterator[tuple[InProcessCluster, Official]]:
     """A cluster with a parent topic `t`, and a producer `p` of its lite topics."""
     async with open_cluster(folder) as cluster, official(language, cluster.address) as client:
         await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_LITE)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ortoo import client as ortoo
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from tests.official.client import LANGUAGES, ClientError, Official, official
 
@@ -16,7 +16,7 @@ EVERYTHING = {"expression": "*"}
 
 
 @asynccontextmanager
-async def served(language: str, folder: Path, *topics: str) -> AsyncIterator[tuple[Cluster, Official]]:
+async def served(language: str, folder: Path, *topics: str) -> AsyncIterator[tuple[InProcessCluster, Official]]:
     """A cluster with some topics, an official client, and its producer `p` for them."""
     async with open_cluster(folder) as cluster, official(language, cluster.address) as client:
         for topic in topics:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import topic_pb2
 from tests.official.client import LANGUAGES, Official, official
 
@@ -14,7 +14,7 @@ SOON = {"enode": {"transaction_check_after_ms": 500, "transaction_check_interval
 
 
 @asynccontextmanager
-async def served(language: str, folder: Path, verdict: str) -> AsyncIterator[tuple[Cluster, Official]]:
+async def served(language: str, folder: Path, verdict: str) -> AsyncIterator[tuple[InProcessCluster, Official]]:
     """A cluster with frequent checks; a producer `p` that answers checks with `verdict`; a push consumer `c`."""
     async with open_cluster(folder, settings=SOON) as cluster, official(language, cluster.address) as client:
         await cluster.create_topic("t", message_type=topic_pb2.MESSAGE_TYPE_TRANSACTION)

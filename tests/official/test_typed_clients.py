@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
-from ortoo.common.grpc.tls import made_certificate
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.common.grpc.tls import make_self_signed_certificate
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2
 from tests.official.client import TYPED_LANGUAGES, Official, official
 
@@ -17,7 +17,7 @@ EVERYTHING = {"t": {"expression": "*"}}
 
 
 @asynccontextmanager
-async def client_by_default(language: str, tmp_path: Path) -> AsyncIterator[tuple[Cluster, Official]]:
+async def client_by_default(language: str, tmp_path: Path) -> AsyncIterator[tuple[InProcessCluster, Official]]:
     """A client with default settings, at the TLS port of a snode that makes its own certificate."""
     async with open_cluster(tmp_path, settings={"snode": {"tls_listen_address": "127.0.0.1:0"}}) as cluster:
         await cluster.create_topic("t")
@@ -39,7 +39,7 @@ async def test_a_client_works_as_it_comes(language: str, tmp_path: Path) -> None
         assert message["properties"]["of"] == "bank"
         await client("ack", name="s", message_id=message["message_id"])
         async with connect(cluster.address) as mq:
-            assert (await mq.admin.lag("g", "t")).lag_messages == 0
+            assert (await mq.admin.describe_lag("g", "t")).lag_messages == 0
 
 
 @pytest.mark.parametrize("language", TYPED_LANGUAGES)
@@ -72,9 +72,9 @@ async def test_a_message_that_fails_for_ever_is_a_dead_letter(language: str, tmp
             async for news in cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest()):
                 if "%DLQ%g" in {topic.name for topic in news.topics}:
                     break
-            async for _ in mq.admin.tail("%DLQ%g", from_first=True):
+            async for _ in mq.admin.tail("%DLQ%g", from_beginning=True):
                 break
-        [letter] = [one async for one in mq.admin.dead_letters("g")]
+        [letter] = [one async for one in mq.admin.list_dead_letters("g")]
         assert (letter.message.body, letter.attempts, letter.reason) == (b"poison", 2, "attempts")
         assert len(await client.messages("c", 2)) == 2
 
@@ -87,14 +87,14 @@ async def test_told_to_do_without_tls_it_works_in_the_clear(language: str, tmp_p
         await client("producer", name="p", topics=["t"], tls=False)
         sent = await client("send", name="p", topic="t", body=b"hello")
         async with connect(cluster.address) as mq:
-            async for stored in mq.admin.tail("t", from_first=True):
+            async for stored in mq.admin.tail("t", from_beginning=True):
                 assert stored.message_id == sent["message_id"]
                 break
 
 
 async def test_the_python_client_by_tls(tmp_path: Path) -> None:
     """With TLS switched on it sends and receives with a trusted certificate."""
-    certificate, key = made_certificate(("localhost", "127.0.0.1"))
+    certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1"))
     files = {"tls_certificate_file": certificate, "tls_key_file": key}
     for name, text in files.items():
         (tmp_path / name).write_bytes(text)

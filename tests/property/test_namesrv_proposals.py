@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.decisions.replicas import LogTail, MemberReport, Members, Proposal
-from ortoo.namesrv.decisions.proposals import Standing, next_epoch, wanted
+from ortoo.namesrv.decisions.replicas import LogTail, ReplicaReport, ReplicaSets, Proposal
+from ortoo.namesrv.decisions.proposals import ProposalState, next_epoch, next_proposal
 from tests.unit.namesrv.decisions.replicas_of_one import ids, report
 from tests.unit.namesrv.proposal_row import ProposalRow
 
@@ -39,12 +39,12 @@ REPORTS = st.builds(
 class NameServer:
     """The state of one name server."""
 
-    members: Members = field(default_factory=lambda: Members(lease_s=3.0))
-    standing: Standing = Standing()
+    members: ReplicaSets = field(default_factory=lambda: ReplicaSets(lease_s=3.0))
+    standing: ProposalState = ProposalState()
 
-    def hear(self, one: MemberReport, now_s: float) -> Proposal | None:
+    def hear(self, one: ReplicaReport, now_s: float) -> Proposal | None:
         """Store a report; returns the proposal that follows."""
-        return wanted(self.members.put(one, now_s), self.standing)
+        return next_proposal(self.members.update(one, now_s), self.standing)
 
 
 STEPS = st.lists(
@@ -64,7 +64,7 @@ STEPS = st.lists(
 def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> None:
     """Reports may be late and duplicate. Name servers restart, and decide and store at different times."""
     database, servers = ProposalRow(), [NameServer() for _ in range(3)]
-    said: list[MemberReport] = []
+    said: list[ReplicaReport] = []
     decided: dict[int, tuple[int, Proposal]] = {}
     now_s = 100.0
     for kind, number, what in steps:
@@ -83,22 +83,22 @@ def test_epochs_are_unique_and_grow(steps: list[tuple[str, int, object]]) -> Non
             expected, proposal = decided.pop(number)
             server.standing = server.standing.with_stored(database.put(expected, proposal), now_s)
         elif kind in ("report", "late"):
-            if isinstance(what, MemberReport):
+            if isinstance(what, ReplicaReport):
                 said.append(what)
             elif said:
                 assert isinstance(what, int)
                 what = said[what % len(said)]
-            if isinstance(what, MemberReport) and (proposal_now := server.hear(what, now_s)):
+            if isinstance(what, ReplicaReport) and (proposal_now := server.hear(what, now_s)):
                 decided[number] = (server.standing.stored_epoch, proposal_now)
     epochs = [one.epoch for one in database.stored]
     assert epochs == sorted(set(epochs))
 
 
 @given(st.lists(REPORTS, min_size=1, max_size=20), st.integers(0, 9), st.integers(0, 9))
-def test_a_proposal_is_above_everything_known(reports: list[MemberReport], remembered: int, stored: int) -> None:
+def test_a_proposal_is_above_everything_known(reports: list[ReplicaReport], remembered: int, stored: int) -> None:
     """Also when the database is older than the replicas' votes; and it names a voter that can lead."""
     server, leader = NameServer(), ids(1)[0]
-    server.standing = replace(Standing(Proposal(remembered, leader)), stored_epoch=stored)
+    server.standing = replace(ProposalState(Proposal(remembered, leader)), stored_epoch=stored)
     for one in reports:
         found = server.hear(one, 0.0)
         known = server.members.sets["e"]

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -44,14 +44,14 @@ def caught_up(mirror: Routes, routes: Routes, seen: int | None) -> tuple[Routes,
         if change is None:
             return mirror, seen
         if change.snapshot:
-            mirror = Routes(Contents(0))
+            mirror = Routes(StoredDirectory(0))
         mirror.apply(change)
 
 
 @given(CHANGES, st.lists(st.integers(0, 40), max_size=10))
 def test_snapshot_and_deltas_give_the_state(changes: list[Change], reads: list[int]) -> None:
     """Whenever a watcher reads, also after more changes than are kept, it has exactly the current routes."""
-    routes, mirror = Routes(Contents(0), changes_kept=KEPT), Routes(Contents(0))
+    routes, mirror = Routes(StoredDirectory(0), changes_max=KEPT), Routes(StoredDirectory(0))
     seen: int | None = None
     for number, change in enumerate(changes):
         routes.apply(change_of(change, number + 1))
@@ -65,17 +65,17 @@ def test_snapshot_and_deltas_give_the_state(changes: list[Change], reads: list[i
 @given(CHANGES)
 def test_size_is_the_sum_of_what_is_there(changes: list[Change]) -> None:
     """The computed size that limits the directory stays exact."""
-    routes = Routes(Contents(0))
+    routes = Routes(StoredDirectory(0))
     for number, change in enumerate(changes):
         routes.apply(change_of(change, number + 1))
-    again = Routes(Contents(0, tuple(routes.topics.values()), tuple(routes.groups.values())))
-    assert routes.room_bytes == again.room_bytes
+    again = Routes(StoredDirectory(0, tuple(routes.topics.values()), tuple(routes.groups.values())))
+    assert routes.free_bytes == again.free_bytes
 
 
 @given(CHANGES, st.integers(0, 40))
 def test_deltas_come_once_and_in_order(changes: list[Change], from_number: int) -> None:
     """A watcher that keeps up gets each change once, in the order in which they happened."""
-    routes = Routes(Contents(0))
+    routes = Routes(StoredDirectory(0))
     seen: int | None = None
     got = []
     for number, change in enumerate(changes):

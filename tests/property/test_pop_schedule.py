@@ -2,14 +2,14 @@
 
 import pytest
 
-from ortoo.testing.runs.pop_schedule import Broken, Schedule
+from ortoo.testing.runs.pop_schedule import PopViolation, PopSchedule
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("in_order", [False, True])
 def test_nothing_is_lost_nothing_acknowledged_comes_back_attempts_are_right(seed: int, in_order: bool) -> None:
     """G5, G8, G9: the run of `make crash`, which takes a million steps."""
-    counts = Schedule(seed, in_order).run(12_000)
+    counts = PopSchedule(seed, in_order).run(12_000)
     assert counts.crashes
     assert counts.parked
     assert counts.redelivered
@@ -18,5 +18,5 @@ def test_nothing_is_lost_nothing_acknowledged_comes_back_attempts_are_right(seed
 def test_the_schedule_notices_a_line_that_forgets_its_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that never fails proves nothing."""
     monkeypatch.setattr("ortoo.enode.pops.line.PopLine._owns", lambda *_: True)
-    with pytest.raises(Broken):
-        Schedule(1).run(12_000)
+    with pytest.raises(PopViolation):
+        PopSchedule(1).run(12_000)

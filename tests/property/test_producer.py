@@ -51,7 +51,7 @@ def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
                     order.setdefault(group, []).append(body)
                     # Group 0 stands for messages without one.
                     message = Message(body, message_group=f"group {group}" if group else None)
-                    sendings.append((body, producer.send_nowait(message)))
+                    sendings.append((body, producer.enqueue_nowait(message)))
                 await sendings[-1][1].settled()
             with contextlib.suppress(Forbidden, Unavailable):
                 await producer.flush()

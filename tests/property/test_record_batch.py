@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.arrays.gather import gathered
-from ortoo.common.arrays.message_table import joined, taken
+from ortoo.common.arrays.gather import gather
+from ortoo.common.arrays.message_table import concat_tables, take_rows
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.filters.projection import columns_of
 from ortoo.common.records.batch import SealedBatch, encode, open_batch
@@ -65,11 +65,11 @@ def test_gathering_is_encoding_the_rows_alone(sent: list[Message], data: st.Data
     """A gathered batch has exactly the bytes that its producer would have made; also with some columns only."""
     rows = sorted(data.draw(st.sets(st.integers(0, len(sent) - 1), min_size=1)))
     opened = check(encode(sent, now_ms=1))
-    alone = gathered(opened, np.array(rows, "<i4"))
+    alone = gather(opened, np.array(rows, "<i4"))
     assert alone == encode([sent[row] for row in rows], now_ms=1)
     names = {"body"} | data.draw(st.sets(st.sampled_from(sorted(NUMBERS))))
     columns = columns_of(sorted(names))
-    some = gathered(opened, np.array(rows, "<i4"), columns)
+    some = gather(opened, np.array(rows, "<i4"), columns)
     some.check()
     assert (some.count, some.delayed) == (alone.count, alone.delayed)
     fields, all_fields = (read_fields(memoryview(batch.records), "batch") for batch in (some, alone))
@@ -82,10 +82,10 @@ def test_tables_of_several_batches_are_what_one_producer_would_have_sent(
 ) -> None:
     """In any combination and order, they make the same bytes as a batch of those messages."""
     batches = data.draw(st.lists(messages(delayed, ranked), min_size=1, max_size=4))
-    tables = [taken(check(encode(sent, now_ms=1)), np.arange(len(sent), dtype="<i4")) for sent in batches]
+    tables = [take_rows(check(encode(sent, now_ms=1)), np.arange(len(sent), dtype="<i4")) for sent in batches]
     order = data.draw(st.permutations(range(sum(map(len, batches)))))
     together = [message for sent in batches for message in sent]
-    assert gathered(joined(tables), np.array(order, "<i4")) == encode([together[at] for at in order], now_ms=1)
+    assert gather(concat_tables(tables), np.array(order, "<i4")) == encode([together[at] for at in order], now_ms=1)
 
 
 @given(st.binary(max_size=200))

@@ -15,9 +15,9 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import FATES, quiet
+from ortoo.testing.store.crash_points import OUTCOMES, silence_logs
 from ortoo.testing.store.model import observe
 from ortoo.testing.store.workload import FOLDER, NEEDED
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -67,7 +67,7 @@ class Run:
         for name, *arguments in steps:
             await getattr(self, name)(*arguments)
         await self._compare()
-        await self.restart("killed", len(steps) % len(FATES))
+        await self.restart("killed", len(steps) % len(OUTCOMES))
         for topic_id, queue_id, _ in list(self.model.sequences):
             for step in (-1, -2, 0):
                 await self.sequence(topic_id, queue_id, step, 1)
@@ -206,7 +206,7 @@ class Run:
         """Stop, or be killed by a power cut, and start again: nothing changes."""
         if how == "killed":
             before = self.store
-            self.disk = self.disk.crashed(Randomness(self.serial), FATES[variant])
+            self.disk = self.disk.after_crash(Randomness(self.serial), OUTCOMES[variant])
             await self._open()
             await before.close()
         else:
@@ -215,7 +215,7 @@ class Run:
                 for name in self.disk.list(FOLDER):
                     if not name.endswith(NEEDED):
                         self.disk.remove(FOLDER / name)
-            self.disk = self.disk.crashed(Randomness(0), KEEP_EVERYTHING)
+            self.disk = self.disk.after_crash(Randomness(0), KEEP_UNSYNCED)
             await self._open()
         self._take_begins()
         await self._compare()
@@ -243,5 +243,5 @@ def test_the_store_answers_as_the_model_does(steps: list[tuple[Any, ...]]) -> No
     """G1, G3, G4, G10, G11: appends, fetches, commits, retention and restarts in any order agree with the model."""
     clock = VirtualClock()
     run = Run(clock)
-    with quiet():
+    with silence_logs():
         clock.run(lambda: run.all(steps), limit_s=86_400)

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from ortoo.enode.changes.kinds import Change, TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.state.tables.timers import FAR_MS, Timers
-from ortoo.enode.state.timer_bucket import Hold
+from ortoo.enode.state.tables.timers import FAR_MS, TimerTable
+from ortoo.enode.state.timer_bucket import TimerStatus
 from tests.unit.enode.state.folding import fold
 
 NOW_MS = 1_800_000_000_000
@@ -34,16 +34,16 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
     def __init__(self) -> None:
         """Start empty."""
         super().__init__()
-        self.timers = Timers()
+        self.timers = TimerTable()
         self.model: dict[int, tuple[int, int, int, int]] = {}
         self.taken: set[int] = set()
         self.next_place = 0
         self.now_ms = NOW_MS
         self.topics = [1, 2, 3]
-        self.since: list[Change] = []
+        self.since: list[StateChange] = []
         self.checkpoint: list[bytes] = []
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: StateChange) -> None:
         """Fold and record."""
         decoded = list(decode_changes(encode_changes([change.encoded()])))
         assert decoded == [change]
@@ -98,7 +98,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         assert len(rows) == min(limit, len(due))
         for at, timer_id, place, destination, hold in rows.tolist():
             assert timer_id in due
-            assert hold == Hold.FREE
+            assert hold == TimerStatus.FREE
             assert self.model[timer_id] == (at, place, *(self.timers.destination_of(destination) or ()))
             self.taken.add(timer_id)
 
@@ -108,8 +108,8 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         ids = sorted(self.taken)
         if ids:
             due = np.array([self.model[one][0] for one in ids], "<i8")
-            assert self.timers.holds(due, np.array(ids, "<i8")).tolist() == [Hold.STAGED] * len(ids)
-            self.timers.hold(due, np.array(ids, "<i8"), Hold.FREE)
+            assert self.timers.statuses(due, np.array(ids, "<i8")).tolist() == [TimerStatus.STAGED] * len(ids)
+            self.timers.set_status(due, np.array(ids, "<i8"), TimerStatus.FREE)
         self.taken.clear()
 
     @rule(number=st.integers(0, 2))
@@ -119,7 +119,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
         self.topics[number] = max(self.topics) + 1
         gone = [one for one, entry in self.model.items() if entry[2] == topic]
         due = {one: self.model[one][0] for one in gone}
-        self.apply(TopicGone(topic))
+        self.apply(TopicDeleted(topic))
         if gone:
             self.apply(TimersDone(TimerEnd.LOST, int64s(due[one] for one in gone), int64s(gone)))
         for one in gone:
@@ -135,7 +135,7 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         """Restore the state from the checkpoint and the log behind it."""
-        self.timers = Timers()
+        self.timers = TimerTable()
         for change in decode_changes(encode_changes(self.checkpoint)):
             fold(self.timers, change)
         for change in self.since:
@@ -146,13 +146,13 @@ class TimersAgainstADictionary(RuleBasedStateMachine):
     @invariant()
     def the_same_timers(self) -> None:
         """Listing returns the dictionary's timers, by time."""
-        assert self.timers.live == len(self.model)
+        assert self.timers.live_count == len(self.model)
         for topic in self.topics:
             wanted = sorted(
                 (at, one, place, queue) for one, (at, place, where, queue) in self.model.items() if where == topic
             )
-            assert self.timers.listed(topic, 0, 1000) == wanted
-            assert self.timers.listed(topic, NOW_MS + 1000, 3) == [it for it in wanted if it[0] >= NOW_MS + 1000][:3]
+            assert self.timers.select(topic, 0, 1000) == wanted
+            assert self.timers.select(topic, NOW_MS + 1000, 3) == [it for it in wanted if it[0] >= NOW_MS + 1000][:3]
         middle = self.next_place // 2
         rows = self.timers.in_places(middle, self.next_place)
         assert rows["timer_id"].tolist() == [
@@ -167,6 +167,6 @@ TestTimers.settings = settings(max_examples=40, stateful_step_count=30)
 @given(st.lists(st.tuples(st.integers(0, 2**62), st.integers(0, 2**62)), max_size=5))
 def test_ending_unknown_timers_does_nothing(several: list[tuple[int, int]]) -> None:
     """The fold ignores unknown timers: a stretch of the log may be folded twice."""
-    timers = Timers()
+    timers = TimerTable()
     fold(timers, TimersDone(TimerEnd.DELIVERED, int64s(at for at, _ in several), int64s(one for _, one in several)))
-    assert timers.live == 0
+    assert timers.live_count == 0

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.process.settings import Range, ranges
-from ortoo.enode.settings import Settings as EnodeSettings
+from ortoo.common.process.settings import NumberRange, ranges
+from ortoo.enode.settings import EnodeSettings as EnodeSettings
 from tests.repo.settings_page import ROLES, described
 
 INTEGER = "^-?[0-9][0-9_]*$"
@@ -32,7 +32,7 @@ def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]
     return found
 
 
-def kind_of(value: Any, allowed: Range | None) -> dict[str, Any]:
+def kind_of(value: Any, allowed: NumberRange | None) -> dict[str, Any]:
     """The allowed values of a setting, derived from its default."""
     if isinstance(value, bool):
         return {"enum": [True, False, "true", "false"]}
@@ -40,7 +40,7 @@ def kind_of(value: Any, allowed: Range | None) -> dict[str, Any]:
         return {"enum": [one.value for one in type(value)]}
     if isinstance(value, int | float):
         whole = isinstance(value, int)
-        limits = {"minimum": allowed.least, "maximum": allowed.most} if allowed else {}
+        limits = {"minimum": allowed.minimum, "maximum": allowed.maximum} if allowed else {}
         return {
             "type": ["integer" if whole else "number", "string"],
             **limits,

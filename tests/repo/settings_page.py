@@ -11,9 +11,9 @@ from typing import Any
 
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.settings import ranges
-from ortoo.enode.settings import Settings as EnodeSettings
-from ortoo.namesrv.settings import Settings as NamesrvSettings
-from ortoo.snode.settings import Settings as SnodeSettings
+from ortoo.enode.settings import EnodeSettings as EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.snode.settings import SnodeSettings as SnodeSettings
 
 ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
     "namesrv": ("Name server", NamesrvSettings),
@@ -56,7 +56,7 @@ def rows(settings: Any, prefix: str = "") -> list[tuple[str, str, str, str]]:
             nested += rows(value, name + ".")
         elif name not in EnodeSettings.HIDDEN:
             limits = allowed.get(field.name)
-            numbers = f"{shown(limits.least)} to {shown(limits.most)}" if limits else ""
+            numbers = f"{shown(limits.minimum)} to {shown(limits.maximum)}" if limits else ""
             plain.append((name, shown(value), numbers, texts.get(field.name, "")))
     return plain + nested
 

@@ -13,11 +13,11 @@ import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client import Client, ConsumerSettings, Message, NotFound, PopSettings, PullSettings
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.kernel.process import current_process
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
-SHAPE = Shape(enodes=2, snodes=2)
+SHAPE = ClusterShape(enodes=2, snodes=2)
 PATIENCE_S = (0.012, 0.08)
 """About the duration of the shortest of the calls when messages are there, and of the longest."""
 BURST = 6
@@ -34,8 +34,8 @@ GROUPS = ("popping", "pulling", "pushed")
 class Cancellations:
     """One client that cancels calls repeatedly."""
 
-    def __init__(self, stage: Stage, client: Client) -> None:
-        self.chance = stage.world.chances.of("patience")
+    def __init__(self, stage: ScriptedCluster, client: Client) -> None:
+        self.chance = stage.world.random_streams.stream("patience")
         self.called_off = 0
         self.acknowledged: dict[bytes, None] = {}
         self.doubtful: dict[bytes, None] = {}
@@ -81,7 +81,7 @@ class Cancellations:
         bodies = [f"{self._sent}-{number}".encode() for number in range(BURST)]
         self._sent += 1
         async with self._client.producer("t") as producer:
-            soon = [await producer.send_soon(Message(body)) for body in bodies[: BURST // 2]]
+            soon = [await producer.enqueue(Message(body)) for body in bodies[: BURST // 2]]
             await asyncio.gather(*soon, *(producer.send(Message(body)) for body in bodies[BURST // 2 :]))
             self.stored.update(dict.fromkeys(bodies))
 
@@ -106,7 +106,7 @@ class Cancellations:
 def called_off(seed: int, count: int) -> None:
     """Cancel `count` calls in a cluster, and look for remains."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await client.admin.ensure_topic("t", queue_count=2)
             cancellations = Cancellations(stage, client)
@@ -118,7 +118,7 @@ def called_off(seed: int, count: int) -> None:
             lost = cancellations.stored.keys() - cancellations.acknowledged.keys() - cancellations.doubtful.keys()
             assert not lost, f"{sorted(lost)} never came"
             await stage.clock.sleep(REST_S)
-            lag = (await client.admin.lag("popping", "t")).lag_messages
+            lag = (await client.admin.describe_lag("popping", "t")).lag_messages
             assert lag == 0, f"{lag} messages are still leased"
             for group in GROUPS:
                 assert await members(client, group) == [], f"{group} has a member that left"

@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from ortoo.client import Client, Fenced, OrtooError, PopSettings, Unavailable
-from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
-SHAPE = Shape(enodes=2, snodes=2)
-MEMBERS = Shape(enodes=1, snodes=2, members=3)
+SHAPE = ClusterShape(enodes=2, snodes=2)
+MEMBERS = ClusterShape(enodes=1, snodes=2, replicas=3)
 """A leading replica transfers leadership when it stops."""
 JOINED_S = 10.0
 """After this time every enode has a leader."""
@@ -35,7 +35,7 @@ SETTLED_S = 1.0
 class RollingPops:
     """The sent messages and their deliveries."""
 
-    def __init__(self, stage: Stage, client: Client) -> None:
+    def __init__(self, stage: ScriptedCluster, client: Client) -> None:
         self.stored: dict[bytes, None] = {}
         self.popped: dict[bytes, int] = {}
         """Body to the attempt of its first delivery."""
@@ -43,7 +43,7 @@ class RollingPops:
         """Set when messages are about to be sent."""
         self._stage = stage
         self._client = client
-        self._chance = stage.world.chances.of("load")
+        self._chance = stage.world.random_streams.stream("load")
 
     async def send(self) -> None:
         """Send bursts of messages, without end."""
@@ -86,13 +86,13 @@ class RollingPops:
                 await self._stage.clock.sleep(self._chance.uniform(0.2, 2 * SETTLED_S))
 
 
-def rolling_pops(seed: int, shape: Shape = SHAPE) -> int:
+def rolling_pops(seed: int, shape: ClusterShape = SHAPE) -> int:
     """Restart everything under pops; returns the number of delivered messages."""
     seen: list[int] = []
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
-            await stage.clock.sleep(SETTLED_S if shape.members == 1 else JOINED_S)
+            await stage.clock.sleep(SETTLED_S if shape.replicas == 1 else JOINED_S)
             await client.admin.ensure_topic("t", queue_count=2)
             rolling = RollingPops(stage, client)
             async with asyncio.TaskGroup() as group:

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from ortoo.client import Client, connect
-from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
+from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
 from ortoo.testing.simulation.kernel.clock import MachineClock
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.world import World
@@ -14,13 +14,13 @@ LIMIT_S = 900.0
 """The limit of a script; one that takes longer waits for an event that never comes."""
 
 
-class Stage:
+class ScriptedCluster:
     """The cluster, and the machine that runs the script."""
 
-    def __init__(self, seed: int, shape: Shape) -> None:
+    def __init__(self, seed: int, shape: ClusterShape) -> None:
         self.world = World(seed, name_servers=shape.name_servers)
         self.cluster = SimulatedCluster(self.world, shape)
-        self.clock = MachineClock(self.world.loop, self.world.chances.of("script"))
+        self.clock = MachineClock(self.world.loop, self.world.random_streams.stream("script"))
 
     def later(self, seconds: float, happen: Callable[[], object]) -> None:
         """Call `happen` after this virtual time, independent of the script."""
@@ -29,7 +29,7 @@ class Stage:
     @asynccontextmanager
     async def connect(self, client_id: str) -> AsyncIterator[Client]:
         """A client of the cluster."""
-        randomness = self.world.chances.of(client_id)
+        randomness = self.world.random_streams.stream(client_id)
         async with connect(
             self.cluster.addresses, client_id=client_id, clock=self.clock, randomness=randomness
         ) as client:
@@ -37,17 +37,17 @@ class Stage:
 
 
 def play(
-    script: Callable[[Stage], Awaitable[None]],
+    script: Callable[[ScriptedCluster], Awaitable[None]],
     *,
     seed: int = 1,
-    shape: Shape | None = None,
-    prepare: Callable[[Stage], object] = lambda stage: None,
+    shape: ClusterShape | None = None,
+    prepare: Callable[[ScriptedCluster], object] = lambda stage: None,
 ) -> None:
     """Run a script from the cluster's start to its stop, without findings.
 
     `prepare` sees the stage before the cluster is started.
     """
-    stage = Stage(seed, shape or Shape(enodes=1, snodes=1))
+    stage = ScriptedCluster(seed, shape or ClusterShape(enodes=1, snodes=1))
     prepare(stage)
 
     async def whole() -> None:
@@ -59,5 +59,5 @@ def play(
     with simulated_logs(stage.world), stage.world.running():
         process = stage.world.process("script")
         stage.world.loop.run_until_complete(process.spawn("script", whole()))
-        found = list(stage.world.findings.all)
+        found = list(stage.world.violations.all)
     assert found == []

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from ortoo.client import PopSettings
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.snode.rpc.pop import PopCalls
+from ortoo.enode.pops.leasing import PopLeasing
+from ortoo.snode.rpc.pop import PopConsumerHandlers
 from tests.simulation.cancellations import called_off
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 
 def test_of_calls_that_are_called_off_at_any_await_nothing_is_left() -> None:
@@ -31,7 +31,7 @@ def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
     older: str, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Wherever its answer is under way, also through processes of a version that does not support cancellation."""
-    pop, front = Leasing.pop, PopCalls.Pop
+    pop, front = PopLeasing.pop, PopConsumerHandlers.Pop
 
     async def older_pop(self: Any, wish: Any) -> Any:
         return await pop(self, replace(wish, call_off=False, request_id=""))
@@ -41,11 +41,11 @@ def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
         return await front(self, request, context)
 
     if older in ("enode", "both"):
-        monkeypatch.setattr(Leasing, "pop", older_pop)
+        monkeypatch.setattr(PopLeasing, "pop", older_pop)
     if older in ("snode", "both"):
-        monkeypatch.setattr(PopCalls, "Pop", older_front)
+        monkeypatch.setattr(PopConsumerHandlers, "Pop", older_front)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         settings = PopSettings(invisible_ms=3_600_000, renew_max_ms=0)
         async with (
             stage.connect("app") as client,

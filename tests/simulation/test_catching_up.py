@@ -4,20 +4,20 @@ import pytest
 
 from ortoo.client import ProducerSettings
 from ortoo.enode.replication import driver, log_bytes
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, topic
 
 LATE_BYTES, PART_BYTES, BYTES_PER_S = 50_000, 20_000, 100_000
 BODIES = [b"%02d" % number * 10_000 for number in range(50)]
 
 
-def appended(machine: MemberMachine) -> int:
+def appended(machine: ReplicaMachine) -> int:
     """The end of a replica's log."""
-    assert isinstance(machine.running, RunningMember)
-    of = machine.running.lives.driver
-    return of.member.log.appended if of is not None else 0
+    assert isinstance(machine.running, RunningReplica)
+    of = machine.running.process.driver
+    return of.replica.log.appended if of is not None else 0
 
 
 @pytest.mark.parametrize("is_busy", [False, True])
@@ -27,11 +27,11 @@ def test_who_is_late_gives_way_to_clients(monkeypatch: pytest.MonkeyPatch, is_bu
     monkeypatch.setattr(driver, "CATCH_UP_BYTES_PER_S", BYTES_PER_S)
     monkeypatch.setattr(log_bytes, "PART_BYTES", PART_BYTES)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             first = await leader(stage)
-            late = next(one for one in stage.cluster.members if one is not first)
+            late = next(one for one in stage.cluster.replicas if one is not first)
             late.kill()
             async with client.producer("t", ProducerSettings(linger_ms=1)) as producer:
                 for body in BODIES:

@@ -1,6 +1,6 @@
 """A machine's clock: it jumps, it drifts, and its sleepers wake a little late."""
 
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS, LATE_SELDOM_S, MachineClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from tests.simulation.on_loop import run
@@ -8,8 +8,8 @@ from tests.simulation.on_loop import run
 
 def test_a_jump_moves_the_wall_clock_and_a_drift_both() -> None:
     """The monotonic clock never jumps; a clock that is 1 % fast counts 101 seconds in 100."""
-    loop = VirtualLoop(Chances(1))
-    clock = MachineClock(loop, Chances(1).of("clock"))
+    loop = VirtualLoop(RandomStreams(1))
+    clock = MachineClock(loop, RandomStreams(1).stream("clock"))
     loop.leap(100)
     clock.jump(-5_000)
     assert clock.monotonic_s() == 100.0
@@ -24,8 +24,8 @@ def test_a_jump_moves_the_wall_clock_and_a_drift_both() -> None:
 
 def test_sleepers_wake_late_and_never_early() -> None:
     """By a millisecond usually, by more rarely."""
-    loop = VirtualLoop(Chances(2))
-    clock = MachineClock(loop, Chances(2).of("clock"))
+    loop = VirtualLoop(RandomStreams(2))
+    clock = MachineClock(loop, RandomStreams(2).stream("clock"))
     late: list[float] = []
 
     async def scenario() -> None:

@@ -7,8 +7,8 @@ import pytest
 from ortoo.client import Queue
 from ortoo.enode.pops.key_order import KeyOrder
 from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.oracle.received import NOWHERE, Delivery
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.oracle.received import NOWHERE, ObservedDelivery
+from ortoo.testing.simulation.run.outcome import RunOptions
 from ortoo.testing.simulation.run.simulation import run
 from ortoo.testing.simulation.world import World
 
@@ -20,12 +20,12 @@ def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:
 
     async def run() -> None:
         sent = oracle.sent.begin("t", "one", 0.0)
-        delivery = Delivery("g", "m", sent, queue, 0, 1, 0.0)
+        delivery = ObservedDelivery("g", "m", sent, queue, 0, 1, 0.0)
         for machine in ("enode-0", "enode-1"):
             oracle.disturbed(machine)
         oracle.leases.delivered(delivery, 1000)
-        oracle.leases.acknowledging("g", sent)
-        oracle.leases.acknowledged("g", sent)
+        oracle.leases.begin_ack("g", sent)
+        oracle.leases.acked("g", sent)
         oracle.offsets.durable("g", queue, 1)
         await world.clock.sleep(1000.0)
         oracle.disk_damaged(damaged)
@@ -37,7 +37,7 @@ def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:
 
     with world.running():
         world.loop.run_until_complete(world.loop.create_task(run(), context=world.loop.outside.context))
-    return [one.promise for one in world.findings.all]
+    return [one.promise for one in world.violations.all]
 
 
 ALL = ["G8", "G10", "G10"]
@@ -65,12 +65,12 @@ NOT_NEEDED = (*range(7, 10), *range(12, 31))
 
 def test_what_is_lost_with_a_disk_is_passed_over_in_order() -> None:
     """The next message of a message group comes before an unreadable one (seed 1057)."""
-    assert run(Choices(1057, 25.3, without=NOT_NEEDED)).findings == ()
+    assert run(RunOptions(1057, 25.3, without=NOT_NEEDED)).violations == ()
 
 
 def test_what_can_be_read_is_not_passed_over_though_the_disk_is_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Damage excuses only its own losses: a lost order is found when the queues are read at the end (G5)."""
-    see, begin = KeyOrder.see, Oracle.__init__
+    see, begin = KeyOrder.add, Oracle.__init__
 
     def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:
         return see(self, first_offset, [None] * len(message_groups), intervals)
@@ -81,6 +81,6 @@ def test_what_can_be_read_is_not_passed_over_though_the_disk_is_damaged(monkeypa
 
     monkeypatch.setattr(KeyOrder, "see", all_free)
     monkeypatch.setattr(Oracle, "__init__", begun)
-    outcome = run(Choices(2, 10.0, scenarios=("ordering",), faults=False))
-    assert {one.promise for one in outcome.findings} == {"G5"}
-    assert outcome.findings[0].time_s > 10.0
+    outcome = run(RunOptions(2, 10.0, scenarios=("ordering",), faults=False))
+    assert {one.promise for one in outcome.violations} == {"G5"}
+    assert outcome.violations[0].time_s > 10.0

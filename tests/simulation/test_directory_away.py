@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from ortoo.client import Client
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import TAKE_OVER_S, THREE, bodies, leader, sent, topic
 
 AWAY_S = 60.0
@@ -15,14 +15,14 @@ SEND_MAX_S = 1.0
 """No send waits for a directory."""
 
 
-def epoch_of(machine: MemberMachine) -> int:
+def epoch_of(machine: ReplicaMachine) -> int:
     """The epoch in which a replica leads."""
-    assert isinstance(machine.running, RunningMember)
-    assert machine.running.lives.driver is not None
-    return machine.running.lives.driver.leads or 0
+    assert isinstance(machine.running, RunningReplica)
+    assert machine.running.process.driver is not None
+    return machine.running.process.driver.leading_epoch or 0
 
 
-async def sending(stage: Stage, client: Client, stored: list[bytes], seconds: float) -> None:
+async def sending(stage: ScriptedCluster, client: Client, stored: list[bytes], seconds: float) -> None:
     """Send at intervals for `seconds`; each send is acknowledged at once, and none is refused."""
     async with client.producer("t") as producer:
         until_s = stage.clock.monotonic_s() + seconds
@@ -38,17 +38,17 @@ async def sending(stage: Stage, client: Client, stored: list[bytes], seconds: fl
 def test_nobody_takes_over_while_the_directory_is_away(what: str) -> None:
     """For a minute no send is refused and the leader stays; a leader that dies then is replaced when it is back."""
 
-    def away(stage: Stage) -> None:
+    def away(stage: ScriptedCluster) -> None:
         stage.world.database.away = True
         for one in stage.cluster.name_servers if what == "all name servers" else ():
             one.kill()
 
-    def back(stage: Stage) -> None:
+    def back(stage: ScriptedCluster) -> None:
         stage.world.database.away = False
         for one in stage.cluster.name_servers:
             one.start()
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
@@ -60,7 +60,7 @@ def test_nobody_takes_over_while_the_directory_is_away(what: str) -> None:
             assert (await leader(stage), epoch_of(first)) == (first, epoch)
             first.kill()
             await stage.clock.sleep(5.0)
-            assert not any(one.leads for one in stage.cluster.members)
+            assert not any(one.is_leading for one in stage.cluster.replicas)
             back(stage)
             back_s = stage.clock.monotonic_s()
             await sent(client, 1, stored)
@@ -75,7 +75,7 @@ def test_nobody_takes_over_while_the_directory_is_away(what: str) -> None:
 def test_an_old_dump_of_the_directory_costs_no_message() -> None:
     """After two elections the directory is restored from before: its epochs are stale, and a new one is found."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         database = stage.world.database
         async with stage.connect("app") as client:
             await topic(stage, client)

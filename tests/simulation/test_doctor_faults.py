@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import pytest
 
 from ortoo.cli.doctor import run as doctor
-from ortoo.cli.doctor.findings import Finding, of_cluster
-from ortoo.client import Client, Message, OrtooError, PopSettings, ProducerSettings, Verdict
-from ortoo.client.admin.address_check import Examination, Speaks
+from ortoo.cli.doctor.findings import DoctorFinding, cluster_findings
+from ortoo.client import Client, Message, OrtooError, PopSettings, ProducerSettings, TransactionVerdict
+from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 WITHIN_S = 5.0
 BODY = b"m" * 2_000
@@ -26,23 +26,23 @@ BODY = b"m" * 2_000
 class Patient:
     """A cluster with topic `t` of one queue an enode and group `g`, and a client that inspects it."""
 
-    stage: Stage
+    stage: ScriptedCluster
     client: Client
     topic: str = "t"
     group: str = ""
 
-    async def findings(self) -> list[Finding]:
+    async def findings(self) -> list[DoctorFinding]:
         """The doctor's findings behind the snode, by virtual time."""
-        deadline_s = asyncio.get_running_loop().time() + doctor.LIMIT_S
+        deadline_s = asyncio.get_running_loop().time() + doctor.TIMEOUT_S
         facts = doctor._facts(self.client.admin, self.topic, self.group, deadline_s, doctor.DETAILS_TIMEOUT_S)
-        return of_cluster(await facts)
+        return cluster_findings(await facts)
 
     async def sends(self, count: int, body: bytes = BODY) -> None:
         """Send some messages, accepted or not."""
         with contextlib.suppress(OrtooError):
             async with self.client.producer("t", ProducerSettings(delivery_timeout_ms=2_000)) as producer:
                 for _ in range(count):
-                    producer.send_nowait(body)
+                    producer.enqueue_nowait(body)
                     await self.stage.clock.sleep(0.01)
 
     async def pop(self, *, error: str = "", attempts_max: int = 16) -> None:
@@ -50,7 +50,7 @@ class Patient:
         settings = PopSettings(invisible_ms=60_000, attempts_max=attempts_max)
         async with self.client.pop_consumer("g", "t", "*", settings) as consumer:
             for one in await consumer.pop(wait_ms=1_000):
-                await one.give_back(0, error=error)
+                await one.nack(0, error=error)
 
 
 Fault = Callable[[Patient], Awaitable[None]]
@@ -72,15 +72,15 @@ async def damaged_log(it: Patient) -> None:
     await it.sends(200)
     await enode.stop()
     first = next(path for path in enode.disk.files() if path.suffix == ".seg")
-    number = enode.disk._image.folders[first.parent].live[first.name]
+    number = enode.disk._image.folders[first.parent].current[first.name]
     content = enode.disk._image.contents[number]
-    for data in (content.durable, content.live):
+    for data in (content.durable, content.current):
         data[SEGMENT_BYTES // 2 : SEGMENT_BYTES // 2 + 8] = b"\xff" * 8
     enode.start()
     await enode.ready.wait()
     for _ in range(5):
         with contextlib.suppress(OrtooError):
-            async for _ in it.client.admin.tail("t", from_first=True, follow=False):
+            async for _ in it.client.admin.tail("t", from_beginning=True, follow=False):
                 pass
         await it.stage.clock.sleep(1)
 
@@ -135,11 +135,11 @@ async def lonely_snode(it: Patient) -> None:
 
 def stub(it: Patient) -> NameServiceStub:
     """The first name server."""
-    return NameServiceStub(it.client.admin._connection._channels.to(it.stage.cluster.name_servers[0].address))
+    return NameServiceStub(it.client.admin._connection._channels.channel_to(it.stage.cluster.name_servers[0].address))
 
 
 async def silent_redis(it: Patient) -> None:
-    it.stage.world.redis.fall_silent()
+    it.stage.world.redis.stop_answering()
     await it.stage.clock.sleep(8)
 
 
@@ -177,7 +177,7 @@ async def poison_handler(it: Patient) -> None:
 
 
 async def stalled_transaction(it: Patient) -> None:
-    async def never(message: object) -> Verdict:
+    async def never(message: object) -> TransactionVerdict:
         raise AssertionError("no producer is left to answer")
 
     async with it.client.transactional_producer("t", "banks", never) as producer:
@@ -266,12 +266,12 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
 
 
 @contextlib.asynccontextmanager
-async def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Patient]:
+async def patient(stage: ScriptedCluster, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Patient]:
     """A cluster to inspect; the doctor uses its time, and need not reach addresses by sockets."""
     monkeypatch.setattr(doctor, "SystemClock", lambda: stage.clock)
 
-    async def reached(address: str, timeout_s: float) -> Examination:
-        return Examination(address, True, True, connects=True, speaks=Speaks.NOT_ASKED, role="snode", serving=True)
+    async def reached(address: str, timeout_s: float) -> AddressCheck:
+        return AddressCheck(address, True, True, connects=True, protocol=SpokenProtocol.NOT_ASKED, role="snode", serving=True)
 
     monkeypatch.setattr(doctor, "_reached", reached)
     async with stage.connect("operator") as client:
@@ -279,7 +279,7 @@ async def patient(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield Patient(stage, client)
 
 
-def shaken(stage: Stage, fault: str) -> None:
+def shaken(stage: ScriptedCluster, fault: str) -> None:
     """Settings that let a fault show soon."""
     for enode in stage.cluster.enodes:
         if fault == "stalled transaction":
@@ -294,7 +294,7 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
     """Each fault is reported in time with its name, impact and remedy."""
     happens, name, cure = FAULTS[fault]
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with patient(stage, monkeypatch) as it:
             await happens(it)
             begun_s = stage.clock.monotonic_s()
@@ -302,24 +302,24 @@ def test_each_fault_is_named_within_five_seconds_with_what_to_do(fault: str, mon
                 assert stage.clock.monotonic_s() - begun_s < WITHIN_S, named
                 await stage.clock.sleep(0.2)
             assert stage.clock.monotonic_s() - begun_s < WITHIN_S
-            assert cure in named[name].cure
-            assert named[name].seen
+            assert cure in named[name].remedy
+            assert named[name].observed
             stage.world.database.away = False
-            stage.world.redis.speak()
+            stage.world.redis.resume_answering()
             for machine in stage.cluster.machines:
                 machine.resume()
                 machine.start()
             for enode in stage.cluster.enodes:
                 enode.disk.latency.least_s, enode.disk.latency.usual_s = 0.0001, 0.003
 
-    shape = Shape(name_servers=2, enodes=2, snodes=2)
+    shape = ClusterShape(name_servers=2, enodes=2, snodes=2)
     play(script, shape=shape, prepare=lambda stage: shaken(stage, fault))
 
 
 def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.MonkeyPatch) -> None:
     """No finding in twenty inspections while messages are sent, popped and acknowledged."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with patient(stage, monkeypatch) as it:
             it.group = "g"
             await it.client.admin.put_group("g")
@@ -335,7 +335,7 @@ def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.Monkey
                 async with it.client.producer("t") as producer:
                     while not over.is_set():
                         for _ in range(20):
-                            producer.send_nowait(b"m" * 200)
+                            producer.enqueue_nowait(b"m" * 200)
                         await producer.flush()
                         await stage.clock.sleep(0.01)
 
@@ -347,4 +347,4 @@ def test_a_healthy_cluster_under_load_has_no_findings(monkeypatch: pytest.Monkey
                     assert [str(one) for one in await it.findings()] == []
                 over.set()
 
-    play(script, shape=Shape(name_servers=2, enodes=2, snodes=2))
+    play(script, shape=ClusterShape(name_servers=2, enodes=2, snodes=2))

@@ -6,8 +6,8 @@ import pytest
 
 from ortoo.cli.commands.draining import drain, fill
 from ortoo.client import Conflict, Message, PopSettings, ProducerSettings
-from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 MESSAGES = 1_200
 RATE = 400
@@ -22,7 +22,7 @@ def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch
     In the end the enode is empty, no producer sends there, and it can be taken back into use.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         monkeypatch.setattr("ortoo.common.process.clock.SystemClock", lambda: stage.clock)
         begun_s: dict[bytes, float] = {}
         came_s: dict[bytes, float] = {}
@@ -71,18 +71,18 @@ def test_an_enode_is_drained_while_messages_flow(monkeypatch: pytest.MonkeyPatch
                     await producer.send(b"here again")
             assert await end_of(stage, "enode-0") > before
 
-    async def end_of(stage: Stage, name: str) -> int:
+    async def end_of(stage: ScriptedCluster, name: str) -> int:
         async with stage.connect("reader") as client:
             queues = (await client.admin.describe_topic("t")).queues
             return sum(one.end_offset for one in queues if one.queue.enode == name)
 
-    play(script, shape=Shape(enodes=2, snodes=1))
+    play(script, shape=ClusterShape(enodes=2, snodes=1))
 
 
 def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
     """Nothing is changed before every topic has another enode."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("operator") as client:
             await client.admin.ensure_topic("both")
             await client.admin.create_topic("alone", enodes=["enode-0"])
@@ -90,14 +90,14 @@ def test_a_topic_that_lies_on_one_enode_alone_stops_a_drain() -> None:
                 await drain(client, "enode-0")
             assert (await client.admin.describe_topic("both")).topic.publish_order == ()
 
-    play(script, shape=Shape(enodes=2, snodes=1))
+    play(script, shape=ClusterShape(enodes=2, snodes=1))
 
 
 def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """More delayed messages on other enodes than a list may have do not hide the remaining ones here."""
     monkeypatch.setattr("ortoo.cli.commands.draining.LISTED_MAX", 3)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("operator") as client:
             await client.admin.create_topic("t", queue_count=1, enodes=["enode-1"])
             now_ms = stage.clock.now_ms()
@@ -111,4 +111,4 @@ def test_a_drain_sees_what_is_delayed_behind_much_elsewhere(monkeypatch: pytest.
             answer = await drain(client, "enode-0")
             assert answer.value["left"] == [("t", "(delayed)", 1)]
 
-    play(script, shape=Shape(enodes=2, snodes=1))
+    play(script, shape=ClusterShape(enodes=2, snodes=1))

@@ -7,22 +7,22 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from ortoo.client import Client, OrtooError
-from ortoo.enode.leadership.running_replica import RunningMember
+from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.settings import Durability
-from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import TAKE_OVER_S, THREE, bodies, leader, sent, topic
 
 
-def cut_off(stage: Stage, member: MemberMachine) -> Callable[[], object]:
+def cut_off(stage: ScriptedCluster, member: ReplicaMachine) -> Callable[[], object]:
     """Let a leader reach clients and name servers, and no other replica; returns the undo."""
-    others = [one for one in stage.cluster.members if one is not member]
-    undo = [stage.world.network.part(member.name, other.name, both_ways=True) for other in others]
+    others = [one for one in stage.cluster.replicas if one is not member]
+    undo = [stage.world.network.partition(member.name, other.name, both_ways=True) for other in others]
     return lambda: [one() for one in undo]
 
 
 @contextlib.asynccontextmanager
-async def sending(stage: Stage, client: Client, stored: list[bytes]) -> AsyncIterator[None]:
+async def sending(stage: ScriptedCluster, client: Client, stored: list[bytes]) -> AsyncIterator[None]:
     """Send one message after another, and record those that are acknowledged."""
 
     async def send() -> None:
@@ -44,10 +44,10 @@ async def sending(stage: Stage, client: Client, stored: list[bytes]) -> AsyncIte
         await asyncio.wait({task})
 
 
-def cut_messages(stage: Stage) -> int:
+def cut_messages(stage: ScriptedCluster) -> int:
     """The number of messages that the replicas truncated from their logs."""
-    running = [one.running for one in stage.cluster.members]
-    return sum(one.lives.cut_messages for one in running if isinstance(one, RunningMember))
+    running = [one.running for one in stage.cluster.replicas]
+    return sum(one.process.truncated_messages for one in running if isinstance(one, RunningReplica))
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, 4])
@@ -59,7 +59,7 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
     nothing is lost.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
@@ -79,7 +79,7 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
                 before = len(stored)
                 while len(stored) < before + 20:  # the same producer continues
                     await stage.clock.sleep(0.05)
-            assert isinstance(running, RunningMember)
+            assert isinstance(running, RunningReplica)
             await stage.clock.sleep(3.0)
             found = await bodies(client, queue)
             lost = [one for one in stored if one not in found]
@@ -90,8 +90,8 @@ def test_a_take_over_loses_at_most_what_only_the_leader_had(durability: Durabili
                 assert 0 < len(lost) <= cut_messages(stage)
             assert len(found) == len(set(found)), "nothing is stored twice"
 
-    def prepare(stage: Stage) -> None:
-        for one in stage.cluster.members:
+    def prepare(stage: ScriptedCluster) -> None:
+        for one in stage.cluster.replicas:
             one.chosen["durability"] = durability
 
     play(script, shape=THREE, seed=seed, prepare=prepare)

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ortoo.testing.simulation.kernel.random_streams import Chances
-from ortoo.testing.simulation.kernel.event_loop import OutsideSimulation, Stuck, VirtualLoop
-from ortoo.testing.simulation.kernel.garbage import garbage_of_its_own
-from ortoo.testing.simulation.kernel.process import SimulatedProcess, bury_all
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
+from ortoo.testing.simulation.kernel.event_loop import OutsideSimulation, SimulationStuck, VirtualLoop
+from ortoo.testing.simulation.kernel.garbage import explicit_garbage_collection
+from ortoo.testing.simulation.kernel.process import SimulatedProcess, dispose_all
 from tests.simulation.on_loop import run
 
 
 @pytest.fixture
 def loop() -> VirtualLoop:
-    return VirtualLoop(Chances(7))
+    return VirtualLoop(RandomStreams(7))
 
 
 def test_time_passes_only_when_everybody_waits(loop: VirtualLoop) -> None:
@@ -52,7 +52,7 @@ def test_the_seed_draws_which_process_goes_first_and_nothing_else_does() -> None
     """Within a process callbacks keep their order; between processes the seed decides, reproducibly."""
 
     def order(seed: int) -> list[str]:
-        loop = VirtualLoop(Chances(seed))
+        loop = VirtualLoop(RandomStreams(seed))
         seen: list[str] = []
         processes = [SimulatedProcess(loop, name) for name in "abc"]
 
@@ -64,11 +64,11 @@ def test_the_seed_draws_which_process_goes_first_and_nothing_else_does() -> None
         tasks = [process.spawn(process.name, steps(process.name)) for process in processes]
         for task in tasks:
             loop.run_until_complete(task)
-        bury_all(loop, processes)
+        dispose_all(loop, processes)
         loop.close()
         return seen
 
-    with garbage_of_its_own():
+    with explicit_garbage_collection():
         orders = [order(seed) for seed in range(6)]
         assert orders == [order(seed) for seed in range(6)]
     assert len({tuple(one) for one in orders}) > 1
@@ -106,7 +106,7 @@ def test_nothing_of_a_killed_process_runs_again(loop: VirtualLoop) -> None:
 
     loop.run_until_complete(loop.create_task(scenario(), context=loop.outside.context))
     assert seen == ["step", "step"]
-    bury_all(loop, [process])
+    dispose_all(loop, [process])
     loop.close()
     assert "finally" in seen  # it is closed after the run, without effect
 
@@ -160,7 +160,7 @@ def test_a_dead_lock_is_told(loop: VirtualLoop) -> None:
     async def scenario() -> None:
         await asyncio.Event().wait()
 
-    with pytest.raises(Stuck, match="all tasks wait"):
+    with pytest.raises(SimulationStuck, match="all tasks wait"):
         run(loop, scenario())
 
 
@@ -173,7 +173,7 @@ def test_a_loop_that_spins_is_told(loop: VirtualLoop) -> None:
             loop.call_soon(future.set_result, None)
             await future
 
-    with pytest.raises(Stuck, match="without any time passing"):
+    with pytest.raises(SimulationStuck, match="without any time passing"):
         run(loop, scenario())
 
 

@@ -5,27 +5,27 @@ from typing import Any
 import pytest
 
 from ortoo.client import Client, ConsumerSettings, Message, PopSettings, Sql
-from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 
 async def states(client: Client, **options: Any) -> list[tuple[int, str, int]]:
     """(offset, state, attempt) of each message of topic t for group g."""
-    found = await client.admin.operations.deliveries("g", "t", **options)
+    found = await client.admin.operations.list_deliveries("g", "t", **options)
     assert not found.enodes_away
     return [(one.offset, one.state, one.attempt) for one in found.messages]
 
 
 async def why(client: Client, message_id: str = "") -> dict[str, str]:
     """Name of each reason to the observation and the remedy."""
-    found = await client.admin.operations.explain("g", "t", message_id)
+    found = await client.admin.operations.explain_consumption("g", "t", message_id)
     return {one.name: f"{one.seen} → {one.cure}" for one in found.reasons}
 
 
 def test_each_message_of_a_group_that_pops_has_its_row() -> None:
     """Waiting, leased to a consumer until a time, delayed with its error, acknowledged, parked with the reason."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t") as producer:
@@ -36,12 +36,12 @@ def test_each_message_of_a_group_that_pops_has_its_row() -> None:
                 [acknowledged] = await consumer.pop()
                 await acknowledged.ack()
                 [returned] = await consumer.pop()
-                await returned.give_back(60_000, error="no such customer")
+                await returned.nack(60_000, error="no such customer")
                 [_] = await consumer.pop()
                 expected = [(1, "delayed", 1), (2, "leased", 1), (3, "waiting", 0), (4, "waiting", 0)]
                 assert await states(client) == expected
                 assert await states(client, from_offset=2, to_offset=4) == expected[1:3]
-                rows = (await client.admin.operations.deliveries("g", "t", from_offset=1)).messages
+                rows = (await client.admin.operations.list_deliveries("g", "t", from_offset=1)).messages
                 assert (rows[0].error, rows[0].consumer) == ("no such customer", rows[1].consumer)
                 assert rows[1].consumer
                 assert 0 < rows[1].until_ms - stage.clock.now_ms() <= 30_000
@@ -52,7 +52,7 @@ def test_each_message_of_a_group_that_pops_has_its_row() -> None:
                 assert "queued" in await why(client, sent[3].message_id)
             async with client.pop_consumer("g", "t", "*", PopSettings(attempts_max=1)) as consumer:
                 for one in await consumer.pop():
-                    await one.give_back(0, error="broken")
+                    await one.nack(0, error="broken")
                 while "parked" not in await why(client, sent[3].message_id):
                     await consumer.pop(wait_ms=500)
                 assert "dead letter after 1 tries: attempts" in (await why(client, sent[3].message_id))["parked"]
@@ -64,7 +64,7 @@ def test_each_message_of_a_group_that_pops_has_its_row() -> None:
 def test_a_group_that_does_not_consume_is_told_why() -> None:
     """No consumer, another topic's subscription, a tag filter, a disabled group, no backlog."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             for topic in ("t", "u"):
                 await client.admin.ensure_topic(topic, queue_count=1)
@@ -86,7 +86,7 @@ def test_a_group_that_does_not_consume_is_told_why() -> None:
                 assert "enode unavailable" in await why(client)
                 stage.cluster.enodes[0].resume()
 
-    play(script, shape=Shape(enodes=1, snodes=1))
+    play(script, shape=ClusterShape(enodes=1, snodes=1))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_a_group_that_does_not_consume_is_told_why() -> None:
 def test_a_filter_is_named_when_the_message_does_not_pass_it(wanted: str | Sql, is_wanted: bool) -> None:
     """By the filter itself, tags or SQL, independent of its spelling."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t") as producer:
@@ -116,7 +116,7 @@ def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("ortoo.snode.rpc.operators.deliveries.ANSWER_BYTES_MAX", 400)
     monkeypatch.setattr("ortoo.enode.pops.deliveries.ANSWER_BYTES_MAX", 300)
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t") as producer:
@@ -124,13 +124,13 @@ def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyP
                 await producer.flush()
             async with client.pop_consumer("g", "t", "*", PopSettings(messages_max=40)) as consumer:
                 for number, one in enumerate(await consumer.pop()):
-                    await one.give_back(60_000, error=f"reason {number}")
+                    await one.nack(60_000, error=f"reason {number}")
                     if number % 3 == 0:
                         await consumer.pop(1, wait_ms=0)
             offsets, answers, at = list[int](), 0, 0
             queue = (await client.admin.describe_topic("t")).queues[0].queue
             while True:
-                found = await client.admin.operations.deliveries("g", "t", queue=queue, from_offset=at, limit=10_000)
+                found = await client.admin.operations.list_deliveries("g", "t", queue=queue, from_offset=at, limit=10_000)
                 answers += 1
                 offsets += [one.offset for one in found.messages]
                 if not found.more:

@@ -31,7 +31,7 @@ async def nothing(message: PoppedMessage) -> None:
 
 async def committed(mq: Client, group: str) -> int:
     """The committed offsets of a group, all queues together; -1 = no state is kept."""
-    offsets = [queue.committed_offset for queue in (await mq.admin.lag(group, "jobs")).queues]
+    offsets = [queue.committed_offset for queue in (await mq.admin.describe_lag(group, "jobs")).queues]
     return sum(offset for offset in offsets if offset > 0) if any(offset >= 0 for offset in offsets) else -1
 
 

@@ -2,7 +2,7 @@
 
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.testing.simulation.cluster.roles import SEGMENT_BYTES
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_equal_states import agreed, driver
 from tests.simulation.test_take_over import THREE, leader, topic
 
@@ -10,15 +10,15 @@ IDLE_S = 130.0
 """Longer than all intervals of a replica's own work."""
 
 
-def written(stage: Stage) -> int:
+def written(stage: ScriptedCluster) -> int:
     """The bytes that all replicas wrote since they started."""
-    return sum(one.disk.current.platter.written_bytes for one in stage.cluster.members)
+    return sum(one.disk.current.platter.written_bytes for one in stage.cluster.replicas)
 
 
 def test_idle_members_whose_state_is_larger_than_segments_write_nothing() -> None:
     """The log grows by no checkpoint and by no comparison of states, neither before an election nor after it."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
         first = await leader(stage)

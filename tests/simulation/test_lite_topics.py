@@ -12,11 +12,11 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, TopicInfo
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, TOPIC, LiteClient, bodies
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
-SHAPE = Shape(enodes=2, snodes=2)
+SHAPE = ClusterShape(enodes=2, snodes=2)
 TTL_MS = 60_000
 
 
@@ -24,7 +24,7 @@ TTL_MS = 60_000
 class Lite:
     """A parent topic, and a client at each snode that records its notifications."""
 
-    stage: Stage
+    stage: ScriptedCluster
     mq: Client
     clients: list[LiteClient]
     told: list[tuple[int, str]] = field(default_factory=list)
@@ -59,10 +59,10 @@ class Lite:
 
 
 @asynccontextmanager
-async def lite(stage: Stage) -> AsyncIterator[Lite]:
+async def lite(stage: ScriptedCluster) -> AsyncIterator[Lite]:
     """The clients, ready."""
     async with stage.connect("operator") as mq, Channels() as channels, Background("clients") as background:
-        stubs = [MessagingServiceStub(channels.to(address)) for address in stage.cluster.addresses]
+        stubs = [MessagingServiceStub(channels.channel_to(address)) for address in stage.cluster.addresses]
         it = Lite(stage, mq, [LiteClient(stub, f"c{number}") for number, stub in enumerate(stubs)])
         await mq.admin.create_topic("t", message_type="lite", lite_ttl_ms=TTL_MS)
         for number in range(2):
@@ -73,7 +73,7 @@ async def lite(stage: Stage) -> AsyncIterator[Lite]:
 def played(script: Callable[[Lite], Awaitable[None]]) -> None:
     """Play with two snodes and two enodes."""
 
-    async def whole(stage: Stage) -> None:
+    async def whole(stage: ScriptedCluster) -> None:
         async with lite(stage) as it:
             await script(it)
 

@@ -12,10 +12,10 @@ import pytest
 
 from ortoo.client import Client, OrtooError
 from ortoo.common.errors import DataLoss
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_equal_states import agreed
 from tests.simulation.test_take_over import THREE, bodies, sent, topic
 from tests.store_files import FILES, FULL_SEGMENT, Harm, Start, StoreFile, names_of, of_another_log, undescribed
@@ -33,12 +33,12 @@ Files = Mapping[str, bytes]
 ROWS = [row for row in FILES if set(row.replicas.values()) != {Start.ABSENT}]
 
 
-def files_of(machine: MemberMachine) -> Files:
+def files_of(machine: ReplicaMachine) -> Files:
     """All files of a replica, by name."""
     return {path.name: machine.disk.content(path) for path in machine.disk.files()}
 
 
-async def filled(client: Client, machine: MemberMachine, stored: list[bytes]) -> None:
+async def filled(client: Client, machine: ReplicaMachine, stored: list[bytes]) -> None:
     """Store messages until a replica's log has a few segments more."""
 
     def segments() -> int:
@@ -51,13 +51,13 @@ async def filled(client: Client, machine: MemberMachine, stored: list[bytes]) ->
             await producer.send(stored[-1])
 
 
-async def begun(stage: Stage, client: Client, stored: list[bytes]) -> MemberMachine:
+async def begun(stage: ScriptedCluster, client: Client, stored: list[bytes]) -> ReplicaMachine:
     """The replica that is harmed; all replicas have its log of several segments."""
     await topic(stage, client)
     await sent(client, 5, stored)
-    await filled(client, stage.cluster.members[0], stored)
+    await filled(client, stage.cluster.replicas[0], stored)
     await agreed(stage)
-    return stage.cluster.members[0]
+    return stage.cluster.replicas[0]
 
 
 @cache
@@ -65,7 +65,7 @@ def another_store() -> Files:
     """The files of a replica of another set."""
     found: dict[str, bytes] = {}
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             one = await begun(stage, client, [])
             await one.stop()
@@ -75,11 +75,11 @@ def another_store() -> Files:
     return found
 
 
-async def stopped(stage: Stage, machine: MemberMachine, row: StoreFile) -> None:
+async def stopped(stage: ScriptedCluster, machine: ReplicaMachine, row: StoreFile) -> None:
     """Stop a replica that has the whole log. If the marker of a clean stop is to be harmed, repeat until it exists."""
     while True:
         # It fetches missing frames of a full segment from the others when they are read, and writes them then.
-        while differences(stage.cluster.members, flipped=machine.name if row.name == FULL_SEGMENT else ""):
+        while differences(stage.cluster.replicas, flipped=machine.name if row.name == FULL_SEGMENT else ""):
             await stage.clock.sleep(0.1)
         await machine.stop()
         if row.name != "`clean`" or "clean" in files_of(machine):
@@ -87,7 +87,7 @@ async def stopped(stage: Stage, machine: MemberMachine, row: StoreFile) -> None:
         machine.start()
 
 
-def harm_file(machine: MemberMachine, row: StoreFile, harm: Harm, older: Files) -> tuple[str, bytes]:
+def harm_file(machine: ReplicaMachine, row: StoreFile, harm: Harm, older: Files) -> tuple[str, bytes]:
     """Harm the newest file of a row; its name and its previous content."""
     folder, now = Path("/") / machine.name, files_of(machine)
     names = names_of(row, list(now))
@@ -109,27 +109,27 @@ def harm_file(machine: MemberMachine, row: StoreFile, harm: Harm, older: Files) 
     return name, was
 
 
-def set_of(machine: MemberMachine) -> str:
+def set_of(machine: ReplicaMachine) -> str:
     """The set id of a running replica."""
-    assert isinstance(machine.running, RunningMember)
-    return machine.running.lives.joining.kept.set_id
+    assert isinstance(machine.running, RunningReplica)
+    return machine.running.process.membership.stored.set_id
 
 
-async def opened(stage: Stage, machine: MemberMachine) -> bool:
+async def opened(stage: ScriptedCluster, machine: ReplicaMachine) -> bool:
     """Start a replica; whether it opens its log. A refused process ends, and is not restarted."""
     machine.start()
     await stage.clock.sleep(START_S)
     running = machine.running if machine.alive and machine.ready.is_set() else None
-    return isinstance(running, RunningMember) and running.lives.driver is not None
+    return isinstance(running, RunningReplica) and running.process.driver is not None
 
 
-async def settled(stage: Stage, client: Client, machine: MemberMachine, stored: list[bytes]) -> None:
+async def settled(stage: ScriptedCluster, client: Client, machine: ReplicaMachine, stored: list[bytes]) -> None:
     """Wait until a replica has the state of the others, and let it lead. It requests missing frames from them."""
-    while differences(stage.cluster.members, flipped=machine.name):
+    while differences(stage.cluster.replicas, flipped=machine.name):
         await stage.clock.sleep(0.1)
-    while not machine.leads:
+    while not machine.is_leading:
         with contextlib.suppress(OrtooError):
-            await client.admin.members.hand_over(machine.enode, machine.number)
+            await client.admin.replicas.transfer_leadership(machine.enode, machine.number)
         await stage.clock.sleep(0.1)
     await sent(client, 1, stored)
 
@@ -138,11 +138,11 @@ async def settled(stage: Stage, client: Client, machine: MemberMachine, stored: 
 def test_a_lost_file_of_a_replica_costs_nothing(row: StoreFile) -> None:
     """Three starts of the replica behave as in the table. All replicas agree in the end, and have all sent messages."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             stored: list[bytes] = []
             one = await begun(stage, client, stored)
-            one.may_break_with = lambda error: isinstance(error, DataLoss)  # type: ignore[method-assign]
+            one.may_crash_with = lambda error: isinstance(error, DataLoss)  # type: ignore[method-assign]
             set_id = set_of(one)
             await one.stop()
             older = files_of(one)
@@ -166,7 +166,7 @@ def test_a_lost_file_of_a_replica_costs_nothing(row: StoreFile) -> None:
                     one.disk.put(Path("/") / one.name / name, was)
                 one.start()
                 await settled(stage, client, one, stored)
-                assert {set_of(member) for member in stage.cluster.members} == {set_id}
+                assert {set_of(member) for member in stage.cluster.replicas} == {set_id}
                 assert await bodies(client, queue) == stored, (harm, name)
 
     another_store()  # a run of its own, before this one

@@ -7,14 +7,14 @@ import grpc
 
 from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.offline.elect import go_on_alone, survivor
-from ortoo.enode.recovery.replica_opening import known_end
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.offline.elect import become_single_replica, read_survivor
+from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 
@@ -24,25 +24,25 @@ def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
     Before the operator's command it acknowledges nothing; the command first shows the state to continue with.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
             queue = await sent(client, 20, stored)
             first = await leader(stage)
-            left, late = [one for one in stage.cluster.members if one is not first]
+            left, late = [one for one in stage.cluster.replicas if one is not first]
             await stage.clock.sleep(2)
             late.kill()
             first.cut_power()
-            first.disk.destroyed()
+            first.disk.replace_with_empty()
             await left.stop()
-            disk, folder = left.disk.opened(), Path("/") / left.name
-            before = survivor(disk, folder)
-            assert f"ends at position {known_end(disk, folder)}" in before.said(known_end(disk, folder))
-            assert len(before.outline.outline.members.voters) == 3
-            end = go_on_alone(disk, folder, stage.clock, stage.world.chances.of("operator"))
-            assert end == known_end(disk, folder)
-            assert survivor(disk, folder).kept.set_id != before.kept.set_id
+            disk, folder = left.disk.open(), Path("/") / left.name
+            before = read_survivor(disk, folder)
+            assert f"ends at position {durable_end(disk, folder)}" in before.describe(durable_end(disk, folder))
+            assert len(before.summary.summary.configuration.voters) == 3
+            end = become_single_replica(disk, folder, stage.clock, stage.world.random_streams.stream("operator"))
+            assert end == durable_end(disk, folder)
+            assert read_survivor(disk, folder).stored.set_id != before.stored.set_id
             left.start()
             await sent(client, 5, stored)
             assert await bodies(client, queue) == stored
@@ -52,7 +52,7 @@ def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
             await stage.clock.sleep(5)
             assert await leader(stage) is left
             late.kill()
-            late.disk.destroyed()
+            late.disk.replace_with_empty()
             for joiner in (late, first):
                 joiner.start()
                 await joined(stage, left, joiner)
@@ -65,14 +65,14 @@ def test_the_last_disk_goes_on_and_grows_to_a_set_of_three_again() -> None:
     play(script, shape=THREE)
 
 
-async def joined(stage: Stage, leads: MemberMachine, joiner: MemberMachine) -> None:
+async def joined(stage: ScriptedCluster, leads: ReplicaMachine, joiner: ReplicaMachine) -> None:
     """Add an empty disk, and wait until it votes."""
     await joiner.ready.wait()
-    assert isinstance(joiner.running, RunningMember)
-    kept, address = joiner.running.lives.joining.kept.member, joiner.running.member_address
+    assert isinstance(joiner.running, RunningReplica)
+    kept, address = joiner.running.process.membership.stored.replica, joiner.running.replica_address
     member = MemberId(number=kept.number, disk=kept.disk)
     async with Channels() as channels:
-        operator = EnodeMembersServiceStub(channels.to(leads.address))
+        operator = EnodeMembersServiceStub(channels.channel_to(leads.address))
         while True:
             with contextlib.suppress(grpc.RpcError, OrtooError):
                 request = pb.AddMemberRequest(enode=leads.enode, member=member, member_address=address)

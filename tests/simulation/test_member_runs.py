@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.outcome import RunOptions
 from ortoo.testing.simulation.run.simulation import run
 
 
@@ -20,5 +20,5 @@ from ortoo.testing.simulation.run.simulation import run
 )
 def test_nothing_is_found(seed: int, seconds: float, kinds: tuple[str, ...]) -> None:
     """A few runs with seeds that once had findings, and one that loses a disk."""
-    outcome = run(Choices(seed, seconds, kinds=kinds, members=3))
-    assert outcome.findings == ()
+    outcome = run(RunOptions(seed, seconds, kinds=kinds, replicas=3))
+    assert outcome.violations == ()

@@ -6,9 +6,9 @@ import pytest
 
 from ortoo.client import OrtooError, ProducerSettings
 from ortoo.enode.app import RunningEnode
-from ortoo.testing.simulation.cluster.cluster import Shape
-from ortoo.testing.simulation.cluster.roles import MemberMachine
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 BODY = b"m" * 8_000
@@ -23,7 +23,7 @@ MESSAGES = 40
 def test_an_enode_resumes_when_it_has_descriptors_again(error: int) -> None:
     """Sends wait, as for a full disk. Then the same process stores them, and serves earlier messages."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         (machine,) = stage.cluster.enodes
         async with stage.connect("app") as client:
             await client.admin.create_topic("t", queue_count=1)
@@ -39,15 +39,15 @@ def test_an_enode_resumes_when_it_has_descriptors_again(error: int) -> None:
             assert not running.store.engine.appender.failure
             assert running.store.describe().writable
             assert await bodies(client, receipts[0].queue) == [BODY] * 2 * MESSAGES
-        assert machine.lives == 1
+        assert machine.incarnations == 1
 
-    play(script, shape=Shape(enodes=1, snodes=1))
+    play(script, shape=ClusterShape(enodes=1, snodes=1))
 
 
 def test_old_messages_are_refused_and_new_ones_are_stored() -> None:
     """While no file can be opened, an open segment is written. Reads of others fail with the reason, and work later."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         (machine,) = stage.cluster.enodes
         async with stage.connect("app") as client:
             await client.admin.create_topic("t", queue_count=1)
@@ -69,7 +69,7 @@ def test_old_messages_are_refused_and_new_ones_are_stored() -> None:
                 machine.disk.current.heal()
             assert await bodies(client, small.queue) == [*stored, b"small"]
 
-    play(script, shape=Shape(enodes=1, snodes=1))
+    play(script, shape=ClusterShape(enodes=1, snodes=1))
 
 
 def test_a_replica_votes_when_it_can_write_its_vote() -> None:
@@ -78,25 +78,25 @@ def test_a_replica_votes_when_it_can_write_its_vote() -> None:
     After a kill of the leader there is no majority without it. When descriptors are free, one of the two leads.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         stored: list[bytes] = []
         async with stage.connect("app") as client:
             await topic(stage, client)
             queue = await sent(client, 20, stored)
             first = await leader(stage)
-            others = [one for one in stage.cluster.members if one is not first]
-            lives = [one.lives for one in others]
+            others = [one for one in stage.cluster.replicas if one is not first]
+            lives = [one.incarnations for one in others]
             for one in others:
                 one.disk.current.open_error = errno.EMFILE
             first.kill()
             await stage.clock.sleep(STARVED_S)
-            assert not any(one.leads for one in others)
+            assert not any(one.is_leading for one in others)
             assert all(one.alive for one in others)
             for one in others:
                 one.disk.current.heal()
             await sent(client, 20, stored)
             assert await leader(stage) in others
-            assert [one.lives for one in others] == lives
+            assert [one.incarnations for one in others] == lives
             first.start()
             assert await bodies(client, queue) == stored
 
@@ -107,13 +107,13 @@ def test_a_replica_votes_when_it_can_write_its_vote() -> None:
 def test_a_set_serves_during_and_after_replicas_without_descriptors(whose: str) -> None:
     """One of three loses no acknowledged message. Sends wait while all three have none, and no process ends."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         stored: list[bytes] = []
         async with stage.connect("app") as client:
             await topic(stage, client)
             await sent(client, 20, stored)
             first = await leader(stage)
-            chosen: list[MemberMachine] = stage.cluster.members
+            chosen: list[ReplicaMachine] = stage.cluster.replicas
             if whose != "all":
                 chosen = [one for one in chosen if (one is first) is (whose == "the leader")][:1]
             for one in chosen:
@@ -124,6 +124,6 @@ def test_a_set_serves_during_and_after_replicas_without_descriptors(whose: str) 
                 stored += [BODY] * MESSAGES
             await stage.clock.sleep(STARVED_S)
             assert await bodies(client, receipts[0].queue) == stored
-            assert [one.lives for one in stage.cluster.members] == [1, 1, 1]
+            assert [one.incarnations for one in stage.cluster.replicas] == [1, 1, 1]
 
     play(script, shape=THREE)

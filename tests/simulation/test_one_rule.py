@@ -106,7 +106,7 @@ async def rocketmq(mq: Client, group: str, handled: Handled) -> None:
     )
     settings = words.Settings(client_type=words.PUSH_CONSUMER, subscription=subscription)
     async with Channels() as channels:
-        stub = MessagingServiceStub(channels.to(mq._connection.address))
+        stub = MessagingServiceStub(channels.channel_to(mq._connection.address))
         telemetry = stub.Telemetry(metadata=metadata)
         try:
             await telemetry.write(calls.TelemetryCommand(settings=settings))
@@ -227,5 +227,5 @@ async def test_messages_behind_a_failing_one_go_on(broker: Broker) -> None:
         await _until(broker, is_parked)
         await broker.clock.advance("1m")
         assert len(handled.seen[b"bad"]) == ATTEMPTS_MAX
-        assert (await mq.admin.lag("g", "one")).lag_messages == 0
+        assert (await mq.admin.describe_lag("g", "one")).lag_messages == 0
         running.cancel()

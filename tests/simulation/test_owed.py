@@ -4,10 +4,10 @@ import asyncio
 
 from ortoo.client import Client
 from ortoo.enode.log.frame import MAGIC_BYTES
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, topic
 
 MESSAGE = b"." * 500
@@ -16,14 +16,14 @@ BUSY_S = 1.5
 """Longer than a busy disk takes to write its durable mark; too short for a checkpoint, from which a start begins."""
 
 
-def flushed(machine: MemberMachine) -> int:
+def flushed(machine: ReplicaMachine) -> int:
     """The durable position of a replica's disk, as reported to its leader."""
-    assert isinstance(machine.running, RunningMember)
-    driver = machine.running.lives.driver
-    return driver.member.log.flushed if driver is not None else 0
+    assert isinstance(machine.running, RunningReplica)
+    driver = machine.running.process.driver
+    return driver.replica.log.flushed if driver is not None else 0
 
 
-async def busy(stage: Stage, client: Client, seconds: float) -> None:
+async def busy(stage: ScriptedCluster, client: Client, seconds: float) -> None:
     """Send messages for `seconds`, with enough senders that the disks are never idle."""
     until_s = stage.clock.monotonic_s() + seconds
 
@@ -38,11 +38,11 @@ async def busy(stage: Stage, client: Client, seconds: float) -> None:
 def test_a_busy_member_owes_what_damage_took() -> None:
     """A leader or follower is damaged and killed under load: every vote includes the range it had just before."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             first = await leader(stage)
-            harmed = (first, next(one for one in stage.cluster.members if one is not first))
+            harmed = (first, next(one for one in stage.cluster.replicas if one is not first))
             await busy(stage, client, BUSY_S)
             acknowledged = [flushed(one) for one in harmed]
             await busy(stage, client, BUSY_S)
@@ -53,11 +53,11 @@ def test_a_busy_member_owes_what_damage_took() -> None:
                 machine.disk.flip(path, content.rindex(MAGIC_BYTES, 0, content.index(MESSAGE)))
                 machine.start()
                 await machine.ready.wait()
-                assert isinstance(machine.running, RunningMember)
-                while (driver := machine.running.lives.driver) is None:
+                assert isinstance(machine.running, RunningReplica)
+                while (driver := machine.running.process.driver) is None:
                     await stage.clock.sleep(0.001)
-                assert driver.log.outline.flushed < position  # as it was opened; by now it may have the range again
-                assert machine.running.lives.joining.kept.reign.owed.position >= position
+                assert driver.log.summary.flushed < position  # as it was opened; by now it may have the range again
+                assert machine.running.process.membership.stored.hard_state.unsynced_tail.position >= position
                 while flushed(machine) < position:
                     await stage.clock.sleep(0.1)
             await leader(stage)

@@ -6,11 +6,11 @@ from functools import partial
 from ortoo.client import Client, Message, OrtooError, PullSettings, Queue
 from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
 FILLING = b"." * 24_000
@@ -18,7 +18,7 @@ FILLING = b"." * 24_000
 DELAY_MS = 20_000.0
 
 
-async def until_done(stage: Stage, client: Client, message: Message | bytes, dedup_id: str) -> tuple[int, bool]:
+async def until_done(stage: ScriptedCluster, client: Client, message: Message | bytes, dedup_id: str) -> tuple[int, bool]:
     """Send under an id until it is acknowledged: its offset, and whether it was a duplicate."""
     while True:
         with contextlib.suppress(OrtooError):
@@ -28,7 +28,7 @@ async def until_done(stage: Stage, client: Client, message: Message | bytes, ded
         await stage.clock.sleep(0.1)
 
 
-async def committed(stage: Stage, client: Client, queue: Queue, offset: int | None = None) -> int | None:
+async def committed(stage: ScriptedCluster, client: Client, queue: Queue, offset: int | None = None) -> int | None:
     """The committed offset of group `g` in a queue; with `offset`, after committing that."""
     while True:
         with contextlib.suppress(OrtooError):
@@ -50,7 +50,7 @@ def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
     are being written.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             places: dict[str, int] = {}
@@ -65,15 +65,15 @@ def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
                 delayed.append(later)
                 assert await committed(stage, client, queue, number + 1) == number + 1
                 async with client.producer("t") as producer:
-                    filling = [await producer.send_soon(FILLING) for _ in range(4)]
-                    machines = [await leader(stage)] if number % 2 else stage.cluster.members
+                    filling = [await producer.enqueue(FILLING) for _ in range(4)]
+                    machines = [await leader(stage)] if number % 2 else stage.cluster.replicas
                     for machine in machines:
                         machine.cut_power()
                     for machine in machines:
                         machine.start()
                     for one in filling:
                         with contextlib.suppress(OrtooError):
-                            await one.settled()
+                            await one.wait_batch()
                 assert await committed(stage, client, queue) == number + 1
                 for known, place in places.items():
                     assert await until_done(stage, client, b"twice", known) == (place, True), known
@@ -84,17 +84,17 @@ def test_offsets_ids_and_delays_outlive_power_cuts_beside_checkpoints() -> None:
     play(script, shape=THREE)
 
 
-async def stopped_inside_a_frame(stage: Stage, client: Client, follower: MemberMachine) -> bool:
+async def stopped_inside_a_frame(stage: ScriptedCluster, client: Client, follower: ReplicaMachine) -> bool:
     """Let a follower lose power while it writes frames of the leader; whether a partial frame is left.
 
     Half of the write arrives. With a random part, a run of this test might have no torn frame at all.
     """
-    cut = partial(follower.cut_power, KEEP_EVERYTHING, inside_write=True)
+    cut = partial(follower.cut_power, KEEP_UNSYNCED, inside_write=True)
     async with client.producer("t") as producer:
-        follower.disk.at_next("write", stage.world.loop, 1.0, cut)
-        filling = [await producer.send_soon(FILLING) for _ in range(3)]
+        follower.disk.call_at_next("write", stage.world.loop, 1.0, cut)
+        filling = [await producer.enqueue(FILLING) for _ in range(3)]
         for one in filling:
-            await one.settled()
+            await one.wait_batch()
     while follower.alive:
         await stage.clock.sleep(0.01)
     newest = max(path for path in follower.disk.files() if path.suffix == SEGMENT_SUFFIX)
@@ -109,7 +109,7 @@ async def stopped_inside_a_frame(stage: Stage, client: Client, follower: MemberM
 def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
     """A partial frame is removed before its replica leads; offsets are unique, and all later frames are read."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
@@ -117,7 +117,7 @@ def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
             has_led = False
             for _ in range(3):
                 first = await leader(stage)
-                torn, other = [one for one in stage.cluster.members if one is not first]
+                torn, other = [one for one in stage.cluster.replicas if one is not first]
                 assert await stopped_inside_a_frame(stage, client, torn)
                 torn.start()
                 await sent(client, 2, stored)
@@ -127,7 +127,7 @@ def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
                 first.kill()
                 other.start()
                 await sent(client, 2, stored)
-                has_led |= torn.leads
+                has_led |= torn.is_leading
                 first.start()
                 await sent(client, 2, stored)
                 found = [one for one in await bodies(client, queue) if one != FILLING]
@@ -137,8 +137,8 @@ def test_a_follower_that_stopped_inside_a_frame_leads_a_whole_log() -> None:
     play(script, shape=THREE)
 
 
-async def committed_position(machine: MemberMachine) -> int:
+async def committed_position(machine: ReplicaMachine) -> int:
     """The committed position that a replica knows; 0 while it opens its log."""
     running = machine.running
-    driver = running.lives.driver if isinstance(running, RunningMember) else None
-    return driver.member.log.committed if driver is not None else 0
+    driver = running.process.driver if isinstance(running, RunningReplica) else None
+    return driver.replica.log.committed if driver is not None else 0

@@ -9,11 +9,11 @@ from apache.rocketmq.v2 import service_pb2 as calls
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, OrtooError, ProducerSettings
 from ortoo.common.grpc.channels import Channels
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 SENDS = 400
 BODY = b"m" * 2_000
@@ -45,12 +45,12 @@ def fill(enode: EnodeMachine) -> int:
 def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
     """No send of either protocol fails or waits for more than 1 s; sends return to it when there is space."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         enode = stage.cluster.enodes[0]
         longest_s = 0.0
         async with stage.connect("app") as client, Channels() as channels:
             await client.admin.ensure_topic("t", queue_count=2)
-            rocketmq = MessagingServiceStub(channels.to(stage.cluster.addresses[0]))
+            rocketmq = MessagingServiceStub(channels.channel_to(stage.cluster.addresses[0]))
 
             async def timed(number: int) -> None:
                 nonlocal longest_s
@@ -88,13 +88,13 @@ def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
         queues = (await client.admin.describe_topic("t")).queues
         return sum(one.end_offset for one in queues if one.queue.enode == name)
 
-    play(script, shape=Shape(enodes=2, snodes=1))
+    play(script, shape=ClusterShape(enodes=2, snodes=1))
 
 
 def test_a_refusal_is_told_in_the_words_of_the_enode() -> None:
     """Where no enode accepts messages, a caller gets the reason: a call at once, a producer at its timeout."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t", ProducerSettings(delivery_timeout_ms=5_000)) as producer:

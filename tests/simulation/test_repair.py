@@ -8,13 +8,13 @@ import pytest
 from ortoo.client import Client, DataLoss, OrtooError, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.log.segment import INDEX_SUFFIX
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, topic
 
 MESSAGES = [b"%02d" % number * 10_000 for number in range(12)]
@@ -23,7 +23,7 @@ FRAME_HEAD_BYTES = 100
 """The approximate position of a message in its frame."""
 
 
-def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
+def damage(machine: ReplicaMachine, message: bytes, *, before: int = 0) -> None:
     """Flip a bit of a stored message, or `before` bytes before it."""
     for path in machine.disk.files():
         place = machine.disk.content(path).find(message) if path.suffix == SEGMENT_SUFFIX else -1
@@ -33,16 +33,16 @@ def damage(machine: MemberMachine, message: bytes, *, before: int = 0) -> None:
     raise AssertionError(f"{machine.name} has no such message")
 
 
-def closed_segments(machine: MemberMachine) -> list[bytes]:
+def closed_segments(machine: ReplicaMachine) -> list[bytes]:
     """The content of all segments of a replica but the newest, without the preallocated end."""
     paths = [path for path in machine.disk.files() if path.suffix == SEGMENT_SUFFIX]
     return [machine.disk.content(path).rstrip(b"\0") for path in paths[:-1]]
 
 
-def repaired(machine: MemberMachine) -> int:
+def repaired(machine: ReplicaMachine) -> int:
     """The number of frames that a replica has repaired."""
-    assert isinstance(machine.running, RunningMember)
-    return machine.running.lives.repaired_frames
+    assert isinstance(machine.running, RunningReplica)
+    return machine.running.process.repaired_frames
 
 
 async def filled(client: Client) -> Queue:
@@ -52,22 +52,22 @@ async def filled(client: Client) -> Queue:
     return receipts[0].queue
 
 
-async def stored(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
+async def stored(stage: ScriptedCluster, client: Client) -> tuple[Queue, ReplicaMachine, list[ReplicaMachine]]:
     """Messages in closed segments that are cached nowhere; the leader, and the others."""
     await topic(stage, client)
     queue = await filled(client)
-    for machine in stage.cluster.members:
+    for machine in stage.cluster.replicas:
         await machine.stop()
-    for machine in stage.cluster.members:
+    for machine in stage.cluster.replicas:
         machine.start()
     first = await leader(stage)
-    return queue, first, [one for one in stage.cluster.members if one is not first]
+    return queue, first, [one for one in stage.cluster.replicas if one is not first]
 
 
 def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() -> None:
     """Readers get every message; the segment is whole again, and a counter has the number of repairs."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             queue, first, (second, third) = await stored(stage, client)
             as_stored = closed_segments(first)
@@ -92,11 +92,11 @@ def test_a_flipped_bit_of_the_leader_is_read_from_another_copy_and_repaired() ->
 def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
     """The leader repairs the range before sending it: all replicas have the same log in the end."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             first = await leader(stage)
-            second, late = [one for one in stage.cluster.members if one is not first]
+            second, late = [one for one in stage.cluster.replicas if one is not first]
             late.kill()
             await filled(client)
             for machine in (second, first):
@@ -107,14 +107,14 @@ def test_a_member_that_was_away_gets_what_the_leader_has_damaged() -> None:
             damage(first, MESSAGES[2], before=FRAME_HEAD_BYTES)
             damage(first, MESSAGES[3])
             late.start()
-            while differences(stage.cluster.members):
+            while differences(stage.cluster.replicas):
                 await stage.clock.sleep(0.2)
             assert repaired(first) == 2
 
     play(script, shape=THREE)
 
 
-async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
+async def until_read(stage: ScriptedCluster, client: Client, queue: Queue) -> None:
     """Read until all messages are there; none may be reported as lost until then."""
     while True:
         try:
@@ -130,10 +130,10 @@ async def until_read(stage: Stage, client: Client, queue: Queue) -> None:
 def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> None:
     """Without its index the missing part of a damaged segment is unknown: it is requested, and the index rebuilt."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             queue, first, _ = await stored(stage, client)
-            for machine in stage.cluster.members:
+            for machine in stage.cluster.replicas:
                 await machine.stop()
             for number in (1, 4):
                 damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
@@ -141,7 +141,7 @@ def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> Non
                 if path.suffix == INDEX_SUFFIX:
                     first.disk.remove(path)
             first.start()
-            for machine in stage.cluster.members:
+            for machine in stage.cluster.replicas:
                 machine.start()
             while (leads := await leader(stage)) is not first:
                 await handed_over(stage, leads, first)
@@ -151,17 +151,17 @@ def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> Non
     play(script, shape=THREE)
 
 
-async def damaged_side_by_side(stage: Stage, client: Client) -> tuple[Queue, MemberMachine, list[MemberMachine]]:
+async def damaged_side_by_side(stage: ScriptedCluster, client: Client) -> tuple[Queue, ReplicaMachine, list[ReplicaMachine]]:
     """As `stored`, with two adjacent damaged frames at the leader, without an index."""
     queue, first, others = await stored(stage, client)
-    for machine in stage.cluster.members:
+    for machine in stage.cluster.replicas:
         await machine.stop()
     for number in (4, 5):
         damage(first, MESSAGES[number], before=FRAME_HEAD_BYTES)
     for path in first.disk.files():
         if path.suffix == INDEX_SUFFIX:
             first.disk.remove(path)
-    for machine in stage.cluster.members:
+    for machine in stage.cluster.replicas:
         machine.start()
     while (leads := await leader(stage)) is not first:
         await handed_over(stage, leads, first)
@@ -171,7 +171,7 @@ async def damaged_side_by_side(stage: Stage, client: Client) -> tuple[Queue, Mem
 def test_what_one_copy_gives_in_part_is_no_loss_while_another_is_away() -> None:
     """The first of two damaged frames is repaired, and the second stays pending until its only copy is back."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             queue, first, (second, third) = await damaged_side_by_side(stage, client)
             damage(second, MESSAGES[5])
@@ -186,7 +186,7 @@ def test_what_one_copy_gives_in_part_is_no_loss_while_another_is_away() -> None:
 def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
     """Of two damaged frames in one place, the one with another copy is served, and only the other is lost."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             queue, first, others = await damaged_side_by_side(stage, client)
             for one in others:
@@ -199,12 +199,12 @@ def test_a_frame_beside_one_that_nobody_has_is_read() -> None:
     play(script, shape=THREE)
 
 
-async def handed_over(stage: Stage, old: MemberMachine, new: MemberMachine) -> None:
+async def handed_over(stage: ScriptedCluster, old: ReplicaMachine, new: ReplicaMachine) -> None:
     """Transfer leadership to another replica."""
-    assert isinstance(new.running, RunningMember)
-    kept = new.running.lives.joining.kept.member
+    assert isinstance(new.running, RunningReplica)
+    kept = new.running.process.membership.stored.replica
     async with Channels() as channels:
-        operator = EnodeMembersServiceStub(channels.to(old.address))
+        operator = EnodeMembersServiceStub(channels.channel_to(old.address))
         successor = MemberId(number=kept.number, disk=kept.disk)
         with contextlib.suppress(grpc.RpcError):  # it is not there yet, or lacks frames
             await operator.HandOver(pb.HandOverRequest(enode=old.enode, successor=successor))
@@ -214,7 +214,7 @@ async def handed_over(stage: Stage, old: MemberMachine, new: MemberMachine) -> N
 def test_damage_is_no_loss_before_every_copy_was_looked_at() -> None:
     """Nothing is reported as lost while a replica that may have it is away. If none has it, readers get DATA_LOSS."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             queue, first, (second, third) = await stored(stage, client)
             for one in (first, second):
@@ -225,7 +225,7 @@ def test_damage_is_no_loss_before_every_copy_was_looked_at() -> None:
             await until_read(stage, client, queue)
             assert stage.clock.monotonic_s() - begun_s > 8.0
             assert repaired(first) == 1
-            for one in stage.cluster.members:
+            for one in stage.cluster.replicas:
                 damage(one, MESSAGES[7])
             with pytest.raises(DataLoss):
                 await bodies(client, queue)

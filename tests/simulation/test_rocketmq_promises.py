@@ -69,7 +69,7 @@ class Rocket:
 async def rocket(topic: str = "one", **resource: str) -> AsyncIterator[Rocket]:
     """A client of the broker."""
     async with connect() as mq, Channels() as channels:
-        stub = MessagingServiceStub(channels.to(mq._connection.address))
+        stub = MessagingServiceStub(channels.channel_to(mq._connection.address))
         yield Rocket(stub, Resource(name="g", **resource), Resource(name=topic, **resource))
 
 

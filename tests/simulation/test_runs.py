@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.testing.forks.spawning import outcome
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.outcome import RunOptions
 from ortoo.testing.simulation.run.seeds import SEEDS_A_PROCESS, shares
 from ortoo.testing.simulation.run.simulation import run
 
@@ -56,7 +56,7 @@ def test_seeds_are_shared_evenly(seeds: int) -> None:
 def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
     """Each with its time, sender, receiver, method, length and CRC."""
     with (tmp_path / "trace").open("w") as trace:
-        seen = run(Choices(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
+        seen = run(RunOptions(3, 2.0, faults=False, scenarios=("pushing",)), trace_file=trace)
     lines = (tmp_path / "trace").read_text().splitlines()
     assert len(lines) == seen.lines
     published = [line.split() for line in lines if "/ortoo.v1.ProducerService/Produce " in line]
@@ -69,7 +69,7 @@ def test_a_trace_names_every_delivery(tmp_path: Path) -> None:
 
 def test_a_run_can_be_seen_again() -> None:
     """The printed command has all options that a run depends on."""
-    choices = Choices(7, 10.0, (2, 5), scenarios=("popping",), kinds=("power cut",), plant="a.b:c")
+    choices = RunOptions(7, 10.0, (2, 5), scenarios=("popping",), kinds=("power cut",), plant="a.b:c")
     assert choices.command() == (
         "python -m ortoo.testing.simulation --seed 7 --seconds 10 --without 2,5 --scenario popping "
         "--fault 'power cut' --plant a.b:c"

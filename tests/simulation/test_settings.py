@@ -6,22 +6,22 @@ import pytest
 
 from ortoo.client import Client, NotFound, OrtooError, Unavailable
 from ortoo.common.errors import Invalid
-from ortoo.testing.simulation.cluster.cluster import Shape
-from tests.simulation.scripted_cluster import Stage, play
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 
 async def values(client: Client, role: str, name: str) -> dict[str, tuple[str, str]]:
     """Process to (value, origin) of a setting."""
-    found = await client.admin.operations.settings(role)
+    found = await client.admin.operations.list_settings(role)
     return {each.name: (one.value, one.origin) for each in found for one in each.settings if one.name == name}
 
 
 def test_settings_of_all_processes_of_a_role_change_together() -> None:
     """By a snode for itself, its neighbours, enodes and name servers; one refusal refuses all."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("operator") as client:
-            change = client.admin.operations.change_settings
+            change = client.admin.operations.update_settings
             with pytest.raises(OrtooError, match="new"):
                 async with client.producer("new") as producer:
                     await producer.send(b"nobody made it")
@@ -41,35 +41,35 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
             with pytest.raises(Invalid, match="restart"):
                 await change("enode", {"data_dir": "elsewhere"})
             with pytest.raises(Invalid, match="namesrv, enode or snode"):
-                await client.admin.operations.settings("broker")
+                await client.admin.operations.list_settings("broker")
             with pytest.raises(NotFound, match="enode-7"):
                 await change("enode", {"delay_max_ms": "1"}, process="enode-7")
             stage.cluster.enodes[1].kill()
             await stage.clock.sleep(20)
             with pytest.raises(Unavailable, match=r"enode-1.*nothing was changed"):
                 await change("enode", {"delay_max_ms": "5"})
-            first, second = await client.admin.operations.setting_changes("enode")
+            first, second = await client.admin.operations.list_setting_changes("enode")
             assert [(one.name, one.now, one.origin) for one in first.changes] == [("delay_max_ms", "1000", "operator")]
             assert first.changes[0].by
             assert "away" in second.error
-            findings = [one for one in await client.admin.operations.findings() if one.name == "unsaved settings"]
+            findings = [one for one in await client.admin.operations.list_findings() if one.name == "unsaved settings"]
             assert {one.process for one in findings} >= {"enode enode-0", "name server namesrv-0"}
             await change("enode", {}, reset=["delay_max_ms"], process="enode-0")
             assert (await values(client, "enode", "delay_max_ms"))["enode-0"][1] != "operator"
 
-    play(script, shape=Shape(name_servers=2, enodes=2, snodes=2))
+    play(script, shape=ClusterShape(name_servers=2, enodes=2, snodes=2))
 
 
 def test_members_of_an_enode_change_together() -> None:
     """The next leader has the changed values, too."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("operator") as client:
             async with asyncio.timeout(60):
-                while not [one for one in await client.admin.members.list() if one.leader and len(one.members) == 3]:
+                while not [one for one in await client.admin.replicas.list() if one.leader and len(one.replicas) == 3]:
                     await stage.clock.sleep(0.5)
-            changed = await client.admin.operations.change_settings("enode", {"store.retention_bytes": "1000000000"})
+            changed = await client.admin.operations.update_settings("enode", {"store.retention_bytes": "1000000000"})
             assert [len(each.changes) for each in changed] == [1, 1, 1]
             assert len({each.address for each in changed}) == 3
 
-    play(script, shape=Shape(enodes=1, snodes=1, members=3))
+    play(script, shape=ClusterShape(enodes=1, snodes=1, replicas=3))

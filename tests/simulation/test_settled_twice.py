@@ -5,10 +5,10 @@ import grpc
 from ortoo.client import PopSettings
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import sent
 
 SLOW = 100_000.0
@@ -21,13 +21,13 @@ def test_an_acknowledgement_that_is_repeated_is_no_sooner_durable() -> None:
     Seed 20150 with three replicas: the first had no answer from a slow disk, and the second was answered at once.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         [enode] = stage.cluster.enodes
         acknowledged: list[object] = []
 
         async def acknowledge(request: pop_pb2.AckRequest, by: str) -> None:
             async with Channels() as channels:
-                stub = ConsumerServiceStub(channels.to(by))
+                stub = ConsumerServiceStub(channels.channel_to(by))
                 try:
                     acknowledged.append(await stub.Ack(request, timeout=20.0))
                 except grpc.aio.AioRpcError:
@@ -55,4 +55,4 @@ def test_an_acknowledgement_that_is_repeated_is_no_sooner_durable() -> None:
                         background.spawn("acknowledge", acknowledge(request, stage.cluster.addresses[0]))
                         await stage.clock.sleep(1.0)
 
-    play(script, shape=Shape(enodes=1, snodes=2))
+    play(script, shape=ClusterShape(enodes=1, snodes=2))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.outcome import RunOptions
 from ortoo.testing.simulation.run.simulation import run
 
 
@@ -18,5 +18,5 @@ from ortoo.testing.simulation.run.simulation import run
 )
 def test_nothing_is_found(seed: int, scenarios: tuple[str, ...], faults: tuple[str, ...]) -> None:
     """The product as it is keeps every promise in these runs."""
-    outcome = run(Choices(seed, 6.0, faults=bool(faults), scenarios=scenarios, kinds=faults))
-    assert outcome.findings == ()
+    outcome = run(RunOptions(seed, 6.0, faults=bool(faults), scenarios=scenarios, kinds=faults))
+    assert outcome.violations == ()

@@ -9,13 +9,13 @@ import pytest
 from ortoo.common.errors import Unavailable
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.testing.disks.disk_image import KEEP_NOTHING
-from ortoo.testing.simulation.disk.platter import PowerIsOff
+from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
+from ortoo.testing.simulation.disk.platter import PowerFailure
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.run import simulation
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.outcome import RunOptions
 from tests.simulation.on_loop import run
 
 FOLDER = Path("/store")
@@ -23,7 +23,7 @@ FILE = FOLDER / "a.seg"
 
 
 def machine_disk(seed: int = 1) -> MachineDisk:
-    disk = MachineDisk(Chances(seed).of("disk"))
+    disk = MachineDisk(RandomStreams(seed).stream("disk"))
     disk.current.make_folder(FOLDER)
     return disk
 
@@ -36,26 +36,26 @@ def test_a_kill_leaves_what_was_written_and_a_power_cut_what_was_synced() -> Non
     file.sync_data()
     disk.current.sync_directory(FOLDER)
     file.write(6, [b" and not"])
-    disk.killed()
-    after_kill = disk.opened()
+    disk.on_process_killed()
+    after_kill = disk.open()
     assert after_kill.open(FILE).read(0, 100) == b"synced and not"
-    disk.power_cut(KEEP_NOTHING)
-    assert disk.opened().open(FILE).read(0, 100) == b"synced"
+    disk.cut_power(LOSE_UNSYNCED)
+    assert disk.open().open(FILE).read(0, 100) == b"synced"
 
 
 def test_the_dead_write_nothing() -> None:
     """A killed process cannot change its disk."""
     disk = machine_disk()
     file = disk.current.open(FILE, create=True)
-    disk.killed()
-    with pytest.raises(PowerIsOff):
+    disk.on_process_killed()
+    with pytest.raises(PowerFailure):
         file.write(0, [b"from the grave"])
-    assert disk.opened().open(FILE).read(0, 100) == b""
+    assert disk.open().open(FILE).read(0, 100) == b""
 
 
 def test_work_takes_time_keeps_its_order_and_is_finished_by_close() -> None:
     """A cancelled caller waits for its work; after close no work is accepted."""
-    loop = VirtualLoop(Chances(3))
+    loop = VirtualLoop(RandomStreams(3))
     disk = machine_disk(3)
     done: list[int] = []
 
@@ -83,7 +83,7 @@ def test_scans_come_in_order_while_reads_overtake_one_another() -> None:
     """They have one lane, as in a real enode one thread; over a few seeds some read overtakes an earlier one."""
     overtook = 0
     for seed in range(10):
-        loop = VirtualLoop(Chances(seed))
+        loop = VirtualLoop(RandomStreams(seed))
         work = machine_disk(seed).current.work(loop)
         scans, reads = list[int](), list[int]()
 
@@ -103,7 +103,7 @@ def test_a_stop_meets_work_in_the_middle() -> None:
     """Over many seeds an interrupted write arrives wholly, in part, and not at all."""
     lengths: set[int] = set()
     for seed in range(60):
-        loop = VirtualLoop(Chances(seed))
+        loop = VirtualLoop(RandomStreams(seed))
         disk = machine_disk(seed)
         file = disk.current.open(FILE, create=True)
 
@@ -111,10 +111,10 @@ def test_a_stop_meets_work_in_the_middle() -> None:
             work = disk.current.work(loop)
             loop.create_task(work.run(file.write, 0, [bytes(1000)]))
             await asyncio.wait([loop.create_task(asyncio.Event().wait())], timeout=0)
-            disk.killed()
+            disk.on_process_killed()
 
         run(loop, scenario())
-        lengths.add(disk.opened().open(FILE).size_bytes())
+        lengths.add(disk.open().open(FILE).size_bytes())
     assert {0, 1000} <= lengths
     assert any(0 < length < 1000 for length in lengths)
 
@@ -150,8 +150,8 @@ def test_a_flipped_bit_is_durable() -> None:
     disk.current.sync_directory(FOLDER)
     assert disk.flip_bit(".seg")
     assert file.read(0, 800) != b"abcdefgh" * 100
-    disk.power_cut(KEEP_NOTHING)
-    assert disk.opened().open(FILE).read(0, 800) != b"abcdefgh" * 100
+    disk.cut_power(LOSE_UNSYNCED)
+    assert disk.open().open(FILE).read(0, 800) != b"abcdefgh" * 100
     assert disk.flip_bit(".idx") == ""
 
 
@@ -167,5 +167,5 @@ def test_segments_are_closed_for_others_in_every_run(seed: int, members: int, mo
         return evicted[-1]
 
     monkeypatch.setattr(SegmentFiles, "_evict", counted)
-    assert simulation.run(Choices(seed, members=members)).findings == ()
+    assert simulation.run(RunOptions(seed, replicas=members)).violations == ()
     assert sum(evicted) >= 10

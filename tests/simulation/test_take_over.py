@@ -9,15 +9,15 @@ import pytest
 from ortoo.client import Client, OrtooError, Producer, ProducerSettings, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.cluster import Shape
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
 from ortoo.v1.member_report_pb2 import MemberId
-from tests.simulation.scripted_cluster import Stage, play
+from tests.simulation.scripted_cluster import ScriptedCluster, play
 
-THREE = Shape(enodes=1, snodes=1, members=3)
+THREE = ClusterShape(enodes=1, snodes=1, replicas=3)
 TAKE_OVER_S = 6.0
 """From the fault to the first acknowledged send, including the client's retry delay."""
 SLOW_TAKE_OVER_S = 20.0
@@ -25,16 +25,16 @@ HAND_OVER_S = 0.3
 """No send takes longer when a leader stops."""
 
 
-async def leader(stage: Stage) -> MemberMachine:
+async def leader(stage: ScriptedCluster) -> ReplicaMachine:
     """The leader, as soon as one serves."""
     while True:
-        for one in stage.cluster.members:
-            if one.leads:
+        for one in stage.cluster.replicas:
+            if one.is_leading:
                 return one
         await stage.clock.sleep(0.05)
 
 
-async def topic(stage: Stage, client: Client) -> None:
+async def topic(stage: ScriptedCluster, client: Client) -> None:
     """A topic of one queue, created as soon as an enode is available."""
     await leader(stage)
     while True:
@@ -64,7 +64,7 @@ async def sent(client: Client, count: int, stored: list[bytes]) -> Queue:
     return queue
 
 
-async def harmed(stage: Stage, member: MemberMachine, harm: str) -> Callable[[], object]:
+async def harmed(stage: ScriptedCluster, member: ReplicaMachine, harm: str) -> Callable[[], object]:
     """Inject a fault into the leader; returns the undo."""
     if harm == "kill":
         member.kill()
@@ -87,7 +87,7 @@ def test_a_member_takes_over(harm: str) -> None:
     A frozen or isolated leader acknowledges nothing afterwards that the others lack, and a returning one follows.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
@@ -109,32 +109,32 @@ def test_a_member_takes_over(harm: str) -> None:
 def test_three_of_five_go_on_without_the_two_that_have_most() -> None:
     """The leader and another one are cut off from the other three, and name servers hear all five."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             first = await leader(stage)
-            second, *others = [one for one in stage.cluster.members if one is not first]
+            second, *others = [one for one in stage.cluster.replicas if one is not first]
             network = stage.world.network
-            parted = [network.part(a.name, b.name, both_ways=True) for a in (first, second) for b in others]
+            parted = [network.partition(a.name, b.name, both_ways=True) for a in (first, second) for b in others]
             begun_s = stage.clock.monotonic_s()
-            while not any(one.leads for one in others):
+            while not any(one.is_leading for one in others):
                 await stage.clock.sleep(0.1)
             assert stage.clock.monotonic_s() - begun_s < SLOW_TAKE_OVER_S
             for heal in parted:
                 heal()
 
-    play(script, shape=Shape(enodes=1, snodes=1, members=5))
+    play(script, shape=ClusterShape(enodes=1, snodes=1, replicas=5))
 
 
 @pytest.mark.parametrize("writing_s", [0.5, 1.0, 1.5])
 def test_a_member_takes_over_where_disks_are_slow(writing_s: float) -> None:
     """The writes before leadership take longer than the first proposal's timeout: the next one gets more time."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             first = await leader(stage)
-            others = [one for one in stage.cluster.members if one is not first]
+            others = [one for one in stage.cluster.replicas if one is not first]
             for one in others:
                 latency = one.disk.latency
                 latency.least_s, latency.usual_s, latency.seldom = 0.8 * writing_s, 1.2 * writing_s, 0.0
@@ -156,7 +156,7 @@ def test_a_leader_that_stops_delays_no_send_by_much(seed: int) -> None:
     Processes poll every half second, and clients wait between two attempts; both delays would show here.
     """
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             await sent(client, 3, [])
@@ -186,13 +186,13 @@ def test_a_leader_that_stops_delays_no_send_by_much(seed: int) -> None:
 def test_a_sole_survivor_acknowledges_nothing() -> None:
     """With two of three replicas down no send is acknowledged; with one back, all are."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
             queue = await sent(client, 5, stored)
             first = await leader(stage)
-            others = [one for one in stage.cluster.members if one is not first]
+            others = [one for one in stage.cluster.replicas if one is not first]
             for one in others:
                 one.kill()
             async with client.producer("t") as producer:
@@ -210,14 +210,14 @@ def test_a_sole_survivor_acknowledges_nothing() -> None:
 def test_everything_is_there_after_the_power_failed_everywhere() -> None:
     """All three lose power at once, with unsynced data: all acknowledged messages are there again."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client:
             await topic(stage, client)
             stored: list[bytes] = []
             queue = await sent(client, 30, stored)
-            for one in stage.cluster.members:
+            for one in stage.cluster.replicas:
                 one.cut_power()
-            for one in stage.cluster.members:
+            for one in stage.cluster.replicas:
                 one.start()
             await sent(client, 1, stored)
             found = await bodies(client, queue)
@@ -229,23 +229,23 @@ def test_everything_is_there_after_the_power_failed_everywhere() -> None:
 def test_an_emptied_disk_joins_as_another_member() -> None:
     """A disk is lost: the empty one is added, catches up and votes. With the old one removed it is relied on."""
 
-    async def script(stage: Stage) -> None:
+    async def script(stage: ScriptedCluster) -> None:
         async with stage.connect("app") as client, Channels() as channels:
             await topic(stage, client)
             stored: list[bytes] = []
             queue = await sent(client, 20, stored)
             first = await leader(stage)
-            lost = next(one for one in stage.cluster.members if one is not first)
+            lost = next(one for one in stage.cluster.replicas if one is not first)
             lost.kill()
-            lost.disk.destroyed()
+            lost.disk.replace_with_empty()
             lost.start()
             await lost.ready.wait()
-            operator = EnodeMembersServiceStub(channels.to(first.address))
+            operator = EnodeMembersServiceStub(channels.channel_to(first.address))
             before = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
             old = next(one.member for one in before.members if one.member.number == lost.number)
-            assert isinstance(lost.running, RunningMember)
-            new = MemberId(number=lost.number, disk=lost.running.lives.joining.kept.member.disk)
-            address = lost.running.member_address
+            assert isinstance(lost.running, RunningReplica)
+            new = MemberId(number=lost.number, disk=lost.running.process.membership.stored.replica.disk)
+            address = lost.running.replica_address
             await operator.AddMember(pb.AddMemberRequest(enode=lost.enode, member=new, member_address=address))
             while True:
                 described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
@@ -258,7 +258,7 @@ def test_an_emptied_disk_joins_as_another_member() -> None:
                 described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
                 await stage.clock.sleep(0.1)
             await sent(client, 5, stored)
-            third = next(one for one in stage.cluster.members if one not in (first, lost))
+            third = next(one for one in stage.cluster.replicas if one not in (first, lost))
             third.kill()
             first.kill()
             first.start()

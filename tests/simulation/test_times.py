@@ -180,7 +180,7 @@ async def test_one_stuck_message_stops_pulling_at_the_span(broker: Broker, mq: C
 async def test_frozen_enode_gives_a_prompt_error_and_works_again_when_thawed(broker: Broker, mq: Client) -> None:
     """With the enode frozen a producer gets Unavailable within its limit, instead of hanging (E-241)."""
     async with Channels() as channels:
-        producer = ProducerServiceStub(channels.to(broker.address))
+        producer = ProducerServiceStub(channels.channel_to(broker.address))
         request = producer_pb2.PublishRequest(topic="one", messages=[record_pb2.Message(body=b"x")])
         await producer.Publish(request)
 
@@ -205,7 +205,7 @@ async def test_frozen_enode_gives_a_prompt_error_and_works_again_when_thawed(bro
 async def test_frozen_enode_lets_no_consumer_wait_in_silence(broker: Broker, mq: Client) -> None:
     """Pulls, locks, commits and queries of offsets are answered within the limit as well (E-241)."""
     async with Channels() as channels:
-        consumer = ConsumerServiceStub(channels.to(broker.address))
+        consumer = ConsumerServiceStub(channels.channel_to(broker.address))
         place = queue("one")
         commit = pull_pb2.CommitConsumerOffsetsRequest(
             group="g", offsets=[pull_pb2.ConsumerOffset(queue=place, offset=0)]

@@ -61,7 +61,7 @@ class Broker:
     """The cluster, its processes, and a client of it."""
 
     cluster: ProcessCluster
-    client: blocking.Client
+    client: blocking.BlockingClient
     thread: LoopThread
 
     @property
@@ -76,7 +76,7 @@ class Broker:
 
     def run(self, work: Any) -> Any:
         """Run a coroutine about the processes."""
-        return self.thread.wait(work)
+        return self.thread.run(work)
 
 
 @contextlib.contextmanager
@@ -87,7 +87,7 @@ def broker_of(
     thread = LoopThread()
     try:
         with (
-            thread.inside(process_cluster(folder, enodes=enodes, environ=environ)) as cluster,
+            thread.enter_context(process_cluster(folder, enodes=enodes, environ=environ)) as cluster,
             blocking.connect(cluster.address) as client,
         ):
             yield Broker(cluster, client, thread)

@@ -21,7 +21,7 @@ from ortoo.client import Message, OrtooError, Receipt
 from ortoo.common.process.clock import SystemClock
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import Cluster, link_to
+from ortoo.spark.core.link import ClusterOptions, link_to
 from ortoo.spark.format import bodies
 from ortoo.spark.reading.batch_read import arrow_schema
 from tests.spark.sending import numbered, send, varied
@@ -131,7 +131,7 @@ def test_a_read_can_begin_where_a_group_is(read: Read, broker: Broker, topic: st
     send(broker, topic, numbered(2_000))
     ends = {queue: end for queue, (_, end) in broker.queues(topic).items()}
     one = max(ends, key=lambda queue: ends[queue])
-    link = link_to(Cluster((broker.address,)))
+    link = link_to(ClusterOptions((broker.address,)))
     ensure_group(link, f"g-{topic}"[:100])
     commit_group(link, f"g-{topic}"[:100], {one: 5})
     start = {"startingOffsets": f"group:{f'g-{topic}'[:100]}"}
@@ -212,7 +212,7 @@ def test_what_is_not_asked_for_does_not_leave_the_broker(broker: Broker, topic: 
         received = [
             each
             for queue, (begin, end) in broker.queues(topic).items()
-            for each in link_to(Cluster((broker.address,))).fetch(queue, begin, end, decoder.fields)
+            for each in link_to(ClusterOptions((broker.address,))).fetch(queue, begin, end, decoder.fields)
         ]
         rows = [decoder.decode(each).select(["offset", "born_at"]) for each in received]
         found[name] = sum(each.size_bytes for each in received), rows
@@ -261,7 +261,7 @@ def test_the_broker_sends_what_a_tag_or_a_condition_wants(read: Read, broker: Br
         fetched[wanted] = sum(
             each.size_bytes
             for queue, (begin, end) in broker.queues(topic).items()
-            for each in link_to(Cluster((broker.address,))).fetch(queue, begin, end, wanted=wanted)
+            for each in link_to(ClusterOptions((broker.address,))).fetch(queue, begin, end, filter=wanted)
         )
     assert fetched["rare"] < fetched["*"] / 20
 

@@ -40,9 +40,9 @@ def test_a_lake_in_an_object_store_is_the_same_for_every_reader(
             send(broker, topic, part)
             outcome = archive(spark, settings, said.append, once=True)
             assert outcome is not None
-            assert outcome.right
+            assert outcome.is_complete
         assert f"reconciled: {len(sent):,} rows from 8 queues, each message once" in said
-        lake = settings.the_lake()
+        lake = settings.open_lake()
         assert of_duckdb(lake) == of_polars(lake) == expected_counts(sent)
         before, after = compact(settings, said.append)
         assert before > after

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.testing.runs.made_batches import made_batches
+from ortoo.testing.runs.made_batches import record_sealed_batches
 from tests.spark.sending import send, varied
 from tests.spark.session import Broker
 
@@ -15,7 +15,7 @@ def test_workers_hold_the_producers_own_bytes(
     spark: Any, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By their hash: each batch that a worker reads is one that the producer encoded, and none is missing."""
-    made = made_batches(monkeypatch)
+    made = record_sealed_batches(monkeypatch)
     send(broker, topic, varied(5_000))
     address = broker.address
 
@@ -24,10 +24,10 @@ def test_workers_hold_the_producers_own_bytes(
         from hashlib import sha256
 
         from ortoo.client import Queue
-        from ortoo.spark.core.link import Cluster, link_to
+        from ortoo.spark.core.link import ClusterOptions, link_to
 
         for place in places:
-            for received in link_to(Cluster((address,))).fetch(Queue(*place), 0, 0):
+            for received in link_to(ClusterOptions((address,))).fetch(Queue(*place), 0, 0):
                 yield sha256(received.sealed.records).hexdigest()
 
     places = [(queue.topic, queue.enode, queue.queue_id) for queue in broker.queues(topic)]

@@ -15,7 +15,7 @@ pytest.importorskip("duckdb", reason="DuckDB is not installed; run `make spark-s
 pytest.importorskip("polars", reason="polars is not installed; run `make spark-setup`")
 
 from ortoo.client import ConsumerSettings, Queue
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.archive import archive, check
 from ortoo.spark.pipeline.jobs.compact import compact
@@ -77,18 +77,18 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
         sent += count
         outcome = archive(spark, settings, said.append, once=True)
         assert outcome is not None
-        assert (outcome.right, outcome.rows) == (True, sent)
+        assert (outcome.is_complete, outcome.rows) == (True, sent)
     lose_commit(settings)
     outcome = archive(spark, settings, said.append, once=True)
     assert outcome is not None
-    assert (outcome.right, outcome.rows) == (True, sent)
+    assert (outcome.is_complete, outcome.rows) == (True, sent)
     assert bodies(lake.read(spark)) == sorted(b"%d" % n for n in range(sent))
     assert any("batch 1: 400 rows" in line for line in said), said
     assert said[2].endswith("lag 0"), said
     assert any("reconciled: 800 rows from 8 queues" in line for line in said)
     report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())
     assert report["right"] is True
-    assert broker.client.admin.lag(settings.archive.consumer_group, topic).lag_messages == 0
+    assert broker.client.admin.describe_lag(settings.archive.consumer_group, topic).lag_messages == 0
 
 
 @FORMATS
@@ -117,7 +117,7 @@ def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     assert bodies(lake.read(spark)) == before
     outcome = check(spark, settings, said.append)
     assert outcome is not None
-    assert outcome.right
+    assert outcome.is_complete
 
     count = replay(spark, replace(settings, replay=replace(settings.replay, dry_run=True)), said.append)
     assert replay(spark, settings, said.append) == count
@@ -130,7 +130,7 @@ def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     )
     outcome = archive(spark, again, said.append, once=True)
     assert outcome is not None
-    assert (outcome.right, outcome.rows) == (True, count)
+    assert (outcome.is_complete, outcome.rows) == (True, count)
     back = Lake(again.lake.path, lake_format).read(spark)
     assert bodies(back) == bodies(lake.read(spark).where("`offset` % 2 = 0"))
     row = back.first()
@@ -186,10 +186,10 @@ def test_views_show_groups_and_deliveries(spark: Any, broker: Broker, topic: str
 def test_differences_are_counted_queue_by_queue() -> None:
     """Missing and duplicate rows are distinguished, even when the numbers cancel out."""
     a, b = Queue("t", "e", 0), Queue("t", "e", 1)
-    start, end = Offsets({a: 10, b: 0}), Offsets({a: 20, b: 5})
+    start, end = SourceOffsets({a: 10, b: 0}), SourceOffsets({a: 20, b: 5})
     held = {a: QueueCount(10, 8, 10), b: QueueCount(5, 5, 0)}
     outcome = reconcile(start, end, held)
-    assert not outcome.right
+    assert not outcome.is_complete
     assert [(check.missing, check.duplicates) for check in outcome.checks] == [(2, 2), (0, 0)]
     assert next(iter(outcome.lines())).startswith("DIFFERENT: queue 0 of t on e, offsets 10 to 20: 2 missing, 2 dup")
 

@@ -49,7 +49,7 @@ def test_bytes_alone_limit_batches_and_the_group_reaches_the_end(queries: Querie
     rows = queries.batches(subscribe=topic, maxBytesPerTrigger="256k", consumerGroup=group)
     assert sum(rows) == 1_000
     assert len(rows) >= 3
-    assert broker.client.admin.lag(group, topic).lag_messages == 0
+    assert broker.client.admin.describe_lag(group, topic).lag_messages == 0
 
 
 def test_a_batch_of_one_moves_its_group_and_shows_how_far_it_is(queries: Queries, broker: Broker, topic: str) -> None:
@@ -60,7 +60,7 @@ def test_a_batch_of_one_moves_its_group_and_shows_how_far_it_is(queries: Queries
         query.processAllAvailable()
         send(broker, topic, numbered(1))
         query.processAllAvailable()
-        while broker.client.admin.lag(group, topic).lag_messages:
+        while broker.client.admin.describe_lag(group, topic).lag_messages:
             assert not query.awaitTermination(0.1)
         shown = [json.loads(progress.sources[0].latestOffset)["metrics"] for progress in query.recentProgress]
         assert shown[-1]["maxOffsetsBehindLatest"] == 0

@@ -62,7 +62,7 @@ def test_what_retention_took_is_a_loss_with_numbers(folder: Path) -> None:
         (enode,) = small.cluster.enodes
         enode.environ |= {"STORE_RETENTION_BYTES": 256 << 10, "STORE_RETENTION_INTERVAL_MS": 50}
         small.run(enode.restart())
-        small.run(small.cluster.until_alive())
+        small.run(small.cluster.wait_until_alive())
         with small.client.producer("short") as producer:
             while small.queues("short").get(queue, (0, 0))[0] == 0:
                 producer.send(Message(b"x" * 4_000))
@@ -87,7 +87,7 @@ def test_a_broker_that_stays_away_is_an_error_that_says_what_to_do(broker: Broke
                 list(reader.read(task))
     finally:
         broker.run(away.start())
-        broker.run(broker.cluster.until_alive())
+        broker.run(broker.cluster.wait_until_alive())
     assert sum(len(batch) for task in tasks for batch in reader.read(task)) == 200
 
 

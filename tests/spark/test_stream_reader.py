@@ -12,8 +12,8 @@ from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, Str
 
 from ortoo.client import DataLoss, Message, Queue
 from ortoo.spark.core import read_options
-from ortoo.spark.core.link import Cluster, link_to
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.link import ClusterOptions, link_to
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.stream_read import StreamReader
 from tests.spark.sending import numbered, send
 from tests.spark.session import Broker
@@ -54,7 +54,7 @@ def rows(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> li
 
 def total(offsets: dict[str, Any]) -> int:
     """The sum of all next offsets."""
-    return sum(Offsets.of_json(offsets).queues.values())
+    return sum(SourceOffsets.of_json(offsets).queues.values())
 
 
 def begun(reader: StreamReader) -> dict[str, Any]:
@@ -162,19 +162,19 @@ def test_new_topics_of_a_pattern_are_read_from_their_first_message(broker: Broke
 def test_new_queues_on_old_and_new_enodes_are_read_from_their_first_message(broker: Broker, topic: str) -> None:
     """Check 11: a topic that grows while the query runs, also onto another enode, is read completely."""
     name = f"{topic[:80]}-grows"
-    link = link_to(Cluster((broker.address,)))
+    link = link_to(ClusterOptions((broker.address,)))
     link.run(link.admin.create_topic(name, queue_count=1, enodes=["enode-0"]))
     send(broker, name, numbered(30))
     reader = reader_of(broker, name, startingOffsets="earliest")
     end = reader.latestOffset(begun(reader), EVERYTHING)
-    assert len(Offsets.of_json(end).queues) == 1
+    assert len(SourceOffsets.of_json(end).queues) == 1
     broker.client.admin.update_topic(name, read_queue_count=2, write_queue_count=2, add_enodes=["enode-1"])
     with broker.client.producer(name) as producer:  # a new one, which knows the new queues
         producer.send_many(Message(b"new", message_group=f"group {number}") for number in range(100))
     entered = reader.latestOffset(end, EVERYTHING)
-    assert sum(offset == 0 for offset in Offsets.of_json(entered).queues.values()) == 3
+    assert sum(offset == 0 for offset in SourceOffsets.of_json(entered).queues.values()) == 3
     grown = reader.latestOffset(entered, EVERYTHING)
-    ends = Offsets.of_json(grown).queues
+    ends = SourceOffsets.of_json(grown).queues
     assert len(ends) == 4
     assert min(ends.values()) > 0
     assert rows(reader, entered, grown) == [b"new"] * 100
@@ -207,9 +207,9 @@ def test_offsets_beyond_what_is_stored_are_a_loss(broker: Broker, topic: str) ->
     reader = reader_of(broker, topic, startingOffsets="earliest")
     start = begun(reader)
     end = reader.latestOffset(start, EVERYTHING)
-    offsets = Offsets.of_json(end)
+    offsets = SourceOffsets.of_json(end)
     queue = max(offsets.queues, key=lambda q: offsets.queues[q])
-    beyond = Offsets(dict(offsets.queues) | {queue: offsets.queues[queue] + 9}, offsets.topic_ids).to_json()
+    beyond = SourceOffsets(dict(offsets.queues) | {queue: offsets.queues[queue] + 9}, offsets.topic_ids).to_json()
     with pytest.raises(DataLoss, match="9 messages"):
         reader.partitions(start, beyond)
     lenient = reader_of(broker, topic, failOnDataLoss="false")
@@ -240,11 +240,11 @@ def test_an_enode_that_is_away_stops_its_queues_and_no_others(broker: Broker, to
     try:
         still = reader.latestOffset(end, EVERYTHING)
         assert still == end
-        half = Offsets.of_json(reader.latestOffset(start, EVERYTHING)).queues
+        half = SourceOffsets.of_json(reader.latestOffset(start, EVERYTHING)).queues
         assert {q: n for q, n in half.items() if q.enode == "enode-1"} == {
             q: 0 for q in half if isinstance(q, Queue) and q.enode == "enode-1"
         }
     finally:
         broker.run(away.start())
-        broker.run(broker.cluster.until_alive())
+        broker.run(broker.cluster.wait_until_alive())
     assert len(rows(reader, start, end)) == 400

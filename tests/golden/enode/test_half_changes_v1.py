@@ -2,10 +2,10 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import Change, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 
-GOLDEN: list[tuple[Change, str]] = [
+GOLDEN: list[tuple[StateChange, str]] = [
     (
         HalfOpen(5, 0x11, 3, 7, 2, 1_700_000_000_000, 1_700_000_006_000, 4, True, 0xABCD, "grüße"),
         "434400000005000000000000001100000000000000030000000700000000000000020000000068e5cf8b010000707fe5cf8b"
@@ -19,7 +19,7 @@ GOLDEN: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
-def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+def test_the_bytes_of_a_change_stay_what_they_are(change: StateChange, expected: str) -> None:
     """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]

@@ -2,20 +2,20 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import Change, IdsRemembered, decode_changes, encode_changes
-from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.kinds import StateChange, IdsRemembered, decode_changes, encode_changes
+from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, RetryMarksDropped
 
-GOLDEN: list[tuple[Change, str]] = [
+GOLDEN: list[tuple[StateChange, str]] = [
     (
-        SentBack(0x11, "grüße", 3, ((5, 0), (7, 1))),
+        RetryCopiesStored(0x11, "grüße", 3, ((5, 0), (7, 1))),
         "2529000000110000000000000003000000020000000500000000000000000700000000000000016772c3bcc39f65",
     ),
     (
-        SentBackForgotten(0x11, "g", (0, 3)),
+        RetryMarksDropped(0x11, "g", (0, 3)),
         "2615000000110000000000000002000000000000000300000067",
     ),
     (
-        ModeSet(0x11, "g", Mode.POP_IN_ORDER),
+        ModeSet(0x11, "g", GroupMode.POP_IN_ORDER),
         "270a00000011000000000000000367",
     ),
     (
@@ -27,7 +27,7 @@ GOLDEN: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
-def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+def test_the_bytes_of_a_change_stay_what_they_are(change: StateChange, expected: str) -> None:
     """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import Change, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 
-GOLDEN: list[tuple[Change, str]] = [
+GOLDEN: list[tuple[StateChange, str]] = [
     (
         PopLeased(0x11, "g", 3, 0x20000000001, 1_700_000_000_000, 30_000, ((5, 4, 1), (12, 1, 3))),
         "204900000011000000000000000300000001000000000200000068e5cf8b010000307500000000000002000000"
@@ -34,7 +34,7 @@ GOLDEN: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
-def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+def test_the_bytes_of_a_change_stay_what_they_are(change: StateChange, expected: str) -> None:
     """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]

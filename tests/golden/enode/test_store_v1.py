@@ -18,8 +18,8 @@ from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import fingerprint
-from ortoo.enode.index.catalog import Sealed
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.index.catalog import SealedSegment
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
@@ -80,13 +80,13 @@ def batch(number: int, *, producer_id: int = 0, first_sequence: int = 0) -> Seal
 def checkpoint_at_each_segment(store: Store) -> None:
     """Begin a checkpoint whenever a segment is full, as the version that wrote the golden store did."""
     keeping = store.engine.housekeeping
-    honest = keeping.sealed
+    honest = keeping.on_segment_sealed
 
-    def sealed(one: Sealed) -> None:
+    def sealed(one: SealedSegment) -> None:
         honest(one)
         keeping.checkpoints.due.set()
 
-    keeping.sealed = sealed  # type: ignore[method-assign, assignment]
+    keeping.on_segment_sealed = sealed  # type: ignore[method-assign, assignment]
 
 
 async def write_store(folder: Path) -> None:
@@ -127,7 +127,7 @@ def as_it_was(name: str, data: bytes) -> bytes:
     if name.endswith(".seg"):
         base = int(name[:20])
         for one in walk(lambda at, length: data[at - base : at - base + length], base, base + len(data)):
-            if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES:
+            if isinstance(one, FrameHeader) and one.kind != FrameKind.MESSAGES:
                 assert one.producer_id == fingerprint(STORE_ID)
                 at = one.position - base
                 found[at : at + HEADER_BYTES] = one._replace(producer_id=0).encoded()

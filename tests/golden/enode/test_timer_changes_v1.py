@@ -4,13 +4,13 @@ import struct
 
 import pytest
 
-from ortoo.enode.changes.kinds import Change, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
 TIMES = struct.pack("<2q", 1_700_000_000_000, 1_731_536_000_000)
 IDS = struct.pack("<2q", 3, 9)
 
-GOLDEN: list[tuple[Change, str]] = [
+GOLDEN: list[tuple[StateChange, str]] = [
     (
         TimersSet(0x11, 3, 7, 8, 9, 1_699_999_999_999, 0xABCD, TIMES),
         "4045000000110000000000000003000000070000000000000008000000000000000900000000000000ff67e5cf8b010000cd"
@@ -33,7 +33,7 @@ GOLDEN: list[tuple[Change, str]] = [
 
 
 @pytest.mark.parametrize(("change", "expected"), GOLDEN)
-def test_the_bytes_of_a_change_stay_what_they_are(change: Change, expected: str) -> None:
+def test_the_bytes_of_a_change_stay_what_they_are(change: StateChange, expected: str) -> None:
     """The encoding never changes, and decodes to the same change."""
     assert change.encoded().hex() == expected
     assert list(decode_changes(encode_changes([change.encoded()]))) == [change]

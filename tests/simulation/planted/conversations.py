@@ -37,7 +37,7 @@ def an_enode_away_ends_the_snode() -> None:
                 self._attached.add(entry.name)
                 self.runtime.background.spawn("attach", stay(self, entry.name))
 
-    queue_locks.QueueLocks.look = look  # type: ignore[method-assign]
+    queue_locks.SessionQueueLocks.attach_new_enodes = look  # type: ignore[method-assign]
 
 
 def a_client_that_does_not_read_ends_the_snode() -> None:
@@ -55,7 +55,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
         stream.end()
 
     containment.Scope._run = run  # type: ignore[method-assign]
-    telemetry.Telemetry._listen = listen  # type: ignore[method-assign]
+    telemetry.TelemetryActivity._listen = listen  # type: ignore[method-assign]
 
 
 def one_bad_receipt_refuses_all() -> None:
@@ -83,7 +83,7 @@ def seals_are_not_looked_at() -> None:
 
 def an_identified_send_ends_the_snode() -> None:
     """Containment: a send with a dedup id that its enode does not answer ends the snode."""
-    asked = background.Background.asked
+    asked = background.Background.start_future
 
     def spawned(self: Any, name: str, work: Any) -> Any:
         if not name.startswith("publish "):
@@ -96,7 +96,7 @@ def an_identified_send_ends_the_snode() -> None:
         self.spawn(name, run())
         return outcome
 
-    background.Background.asked = spawned  # type: ignore[method-assign]
+    background.Background.start_future = spawned  # type: ignore[method-assign]
 
 
 def a_flushed_store_is_believed() -> None:
@@ -104,7 +104,7 @@ def a_flushed_store_is_believed() -> None:
 
     An empty store alone does no harm: each snode keeps its knowledge of the others, and changes are announced.
     """
-    beat = membership_store.MembershipStore._beat_once
+    beat = membership_store.MembershipStore._heartbeat
 
     async def credulous(self: Any) -> tuple[bool, set[str]]:
         _, alive = await beat(self)
@@ -113,7 +113,7 @@ def a_flushed_store_is_believed() -> None:
     async def nothing(self: Any) -> None:
         """Neither report nor ask."""
 
-    membership_store.MembershipStore._beat_once = credulous  # type: ignore[method-assign]
+    membership_store.MembershipStore._heartbeat = credulous  # type: ignore[method-assign]
     membership_store.MembershipStore._reload = nothing  # type: ignore[method-assign]
 
 
@@ -140,12 +140,12 @@ def a_part_of_a_request_is_stored() -> None:
 
 def scaled_to_zero_in_an_outage() -> None:
     """Evidence: the backlog of an unreachable enode is no work for an autoscaler."""
-    lag.Lag.of_all = lag.Lag.of  # type: ignore[method-assign]
+    lag.ConsumerLag.lag_of_all = lag.ConsumerLag.lag_of_available  # type: ignore[method-assign]
 
 
 def an_empty_directory_is_believed() -> None:
     """Evidence: a starting name server reports no topics at first, and enodes delete theirs."""
-    follow = watches.Watches.follow
+    follow = watches.RouteWatchers.watch
 
     async def hasty(self: Any) -> Any:
         is_first = True
@@ -156,8 +156,8 @@ def an_empty_directory_is_believed() -> None:
             is_first = False
             yield change
 
-    watches.Watches.follow = hasty  # type: ignore[method-assign]
-    topic_copies.TopicCopies._gone = _gone_without_doubt  # type: ignore[method-assign]
+    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign]
+    topic_copies.TopicCopies._due_deletions = _gone_without_doubt  # type: ignore[method-assign]
 
 
 def _gone_without_doubt(self: Any, news: Any) -> set[int]:
@@ -183,12 +183,12 @@ def members_of_the_dead_stay() -> None:
     def nothing(self: Any, member: Any) -> None:
         """Notify no client."""
 
-    push_session.PushSession.parting = nothing  # type: ignore[method-assign]
+    push_session.PushSession.leave_group = nothing  # type: ignore[method-assign]
 
 
 def a_change_of_the_routes_is_lost() -> None:
     """Watches: each follower skips one of every few changes."""
-    follow = watches.Watches.follow
+    follow = watches.RouteWatchers.watch
 
     async def hasty(self: Any) -> Any:
         number = 0
@@ -197,7 +197,7 @@ def a_change_of_the_routes_is_lost() -> None:
             if change.snapshot or number % 4:
                 yield change
 
-    watches.Watches.follow = hasty  # type: ignore[method-assign]
+    watches.RouteWatchers.watch = hasty  # type: ignore[method-assign]
 
 
 def a_task_is_left_behind() -> None:
@@ -218,14 +218,14 @@ def a_stop_hangs() -> None:
         if self._groups:
             await asyncio.Event().wait()
 
-    lines.Lines.close = close  # type: ignore[method-assign]
+    lines.PopLines.close = close  # type: ignore[method-assign]
 
 
 def receipts_of_others() -> None:
     """Receipts: with several messages in a request, the second gets the offset of the first."""
-    real = publisher.receipt_of
+    real = publisher.make_receipt
 
     def mixed(topic: Any, to: Any, message: Any, offset: int, **how: Any) -> Any:
         return real(topic, to, message, offset - offset % 2, **how)
 
-    publisher.receipt_of = mixed  # type: ignore[assignment]
+    publisher.make_receipt = mixed  # type: ignore[assignment]

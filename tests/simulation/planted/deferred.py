@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from ortoo.common.errors import NotFound
-from ortoo.enode.changes.halves import Verdict
+from ortoo.enode.changes.halves import HalfVerdict
 from ortoo.enode.delays import delays, transactions
-from ortoo.enode.state.timer_bucket import Hold
+from ortoo.enode.state.timer_bucket import TimerStatus
 
 
 def delivered_early() -> None:
@@ -27,9 +27,9 @@ def recall_forgotten_at_restart() -> None:
         times = np.array([deliver_at_ms], "<i8")
         ids = np.array([timer_id], "<i8")
         self._timers.advance(self._clock.now_ms())
-        if int(self._timers.holds(times, ids)[0]) not in (Hold.FREE, Hold.STAGED):
+        if int(self._timers.holds(times, ids)[0]) not in (TimerStatus.FREE, TimerStatus.STAGED):
             raise NotFound("no such message waits")
-        self._timers.hold(times, ids, Hold.RECALLING)
+        self._timers.hold(times, ids, TimerStatus.RECALLING)
 
     delays.Delays.recall = recall  # type: ignore[method-assign]
 
@@ -39,8 +39,8 @@ def rolled_back_and_delivered() -> None:
     end = transactions.Transactions.end
 
     async def wrong(self: Any, topic_id: int, number: int, verdict: Any, source: Any) -> None:
-        if verdict == Verdict.ROLLED_BACK and number % 4 == 1:
-            verdict = Verdict.COMMITTED
+        if verdict == HalfVerdict.ROLLED_BACK and number % 4 == 1:
+            verdict = HalfVerdict.COMMITTED
         await end(self, topic_id, number, verdict, source)
 
     transactions.Transactions.end = wrong  # type: ignore[method-assign]
@@ -51,7 +51,7 @@ def commit_answered_and_dropped() -> None:
     end = transactions.Transactions._end
 
     async def lost(self: Any, half: Any, ended: Any) -> None:
-        if ended.verdict == Verdict.COMMITTED and half.number % 5 == 2:
+        if ended.verdict == HalfVerdict.COMMITTED and half.number % 5 == 2:
             self._halves.open.pop(half.number, None)
             return
         await end(self, half, ended)

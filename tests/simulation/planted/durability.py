@@ -4,7 +4,7 @@ from typing import Any
 
 from ortoo.enode.log import appender, segment
 from ortoo.enode.log.flushing import group
-from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.recovery import opening
 from ortoo.enode.store import checkpoints
 
@@ -16,7 +16,7 @@ writing: Any = checkpoints
 def acknowledge_before_sync() -> None:
     """G1: a group is written and called durable without a sync."""
 
-    def write(self: Group) -> None:
+    def write(self: FlushGroup) -> None:
         for part in self.parts:
             part.segment.install()
             part.segment.writer.write(part.position - part.segment.base, part.buffers)
@@ -26,7 +26,7 @@ def acknowledge_before_sync() -> None:
 
 def acknowledge_when_handed_over() -> None:
     """G1: senders are answered when their group is passed to the disk, not when it is durable."""
-    hand_over = appender.Appender._hand_over
+    hand_over = appender.Appender._submit
 
     def early(self: Any) -> None:
         hand_over(self)
@@ -35,7 +35,7 @@ def acknowledge_when_handed_over() -> None:
             if not waiter.done():
                 waiter.set_result(answer)
 
-    appender.Appender._hand_over = early  # type: ignore[method-assign]
+    appender.Appender._submit = early  # type: ignore[method-assign]
 
 
 def fold_beyond_durable() -> None:

@@ -10,13 +10,13 @@ from ortoo.enode.state.tables import dedup, message_ids
 
 def windows_forgotten_at_restart() -> None:
     """G4: a starting enode has lost its producers."""
-    forget = refold.Refold.forget_producers
+    forget = refold.StateRefold.forget_producers
 
     def everyone(self: Any, *, is_cut: bool) -> None:
         forget(self, is_cut=is_cut)
         self.state.windows.keep_only(())
 
-    refold.Refold.forget_producers = everyone  # type: ignore[method-assign]
+    refold.StateRefold.forget_producers = everyone  # type: ignore[method-assign]
 
 
 def duplicates_accepted() -> None:
@@ -31,7 +31,7 @@ def duplicates_accepted() -> None:
 
 def retries_are_numbered_anew() -> None:
     """G4: the producer retries a batch without an answer under another sequence."""
-    lost = in_flight.InFlight.connection_lost
+    lost = in_flight.InFlight.on_connection_lost
 
     def anew(self: Any) -> None:
         lost(self)
@@ -39,7 +39,7 @@ def retries_are_numbered_anew() -> None:
             batch.forget_number()
         self._start_anew()
 
-    in_flight.InFlight.connection_lost = anew  # type: ignore[method-assign]
+    in_flight.InFlight.on_connection_lost = anew  # type: ignore[method-assign]
 
 
 def ids_forgotten_at_restart() -> None:
@@ -48,4 +48,4 @@ def ids_forgotten_at_restart() -> None:
     def nothing(self: Any, change: Any) -> None:
         """Ignore ids of the log; ids of this process use this method too."""
 
-    message_ids.MessageIds.FOLDS = {IdsRemembered: nothing}
+    message_ids.MessageIdTable.FOLDS = {IdsRemembered: nothing}

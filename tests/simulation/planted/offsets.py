@@ -31,7 +31,7 @@ def committed_one_too_far() -> None:
 
 def queues_begin_at_their_end() -> None:
     """G2: after a rebalance a queue begins at its end."""
-    start = feeder.Feeder._start
+    start = feeder.Feeder._set_start_offset
 
     async def at_end(self: Any) -> None:
         await start(self)
@@ -40,4 +40,4 @@ def queues_begin_at_their_end() -> None:
             end = next(one.end_offset for one in ranges if one.queue_id == self.cursor.queue.queue_id)
             self.cursor.start(max(end, self.cursor.next_offset), committed=True)
 
-    feeder.Feeder._start = at_end  # type: ignore[method-assign]
+    feeder.Feeder._set_start_offset = at_end  # type: ignore[method-assign]

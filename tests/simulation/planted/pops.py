@@ -42,7 +42,7 @@ def called_off_by_asking_again() -> None:
         return await ask(self, request)
 
     giving_back.GivingBack.call_off_once = again  # type: ignore[method-assign]
-    pop_calls.PopCalls.call_off = asked  # type: ignore[method-assign]
+    pop_calls.PopCalls.cancel = asked  # type: ignore[method-assign]
 
 
 def called_off_and_kept() -> None:
@@ -51,7 +51,7 @@ def called_off_and_kept() -> None:
     def kept(self: Any, request: Any, now_s: float) -> Any:
         return []
 
-    attempts.Attempts.call_off = kept  # type: ignore[method-assign]
+    attempts.PopAttempts.cancel = kept  # type: ignore[method-assign]
 
 
 def lease_given_twice() -> None:
@@ -112,12 +112,12 @@ def rows_passed_over() -> None:
 
 def order_forgotten() -> None:
     """G5: the messages of a message group are all available at once."""
-    see = key_order.KeyOrder.see
+    see = key_order.KeyOrder.add
 
     def all_free(self: Any, first_offset: int, message_groups: Any, intervals: Any) -> list[int]:
         return see(self, first_offset, [None] * len(message_groups), intervals)
 
-    key_order.KeyOrder.see = all_free  # type: ignore[method-assign]
+    key_order.KeyOrder.add = all_free  # type: ignore[method-assign]
 
 
 def acknowledged_in_memory_only() -> None:
@@ -131,17 +131,17 @@ def acknowledged_in_memory_only() -> None:
 
 def attempts_not_counted() -> None:
     """G9: a message that always fails is always delivered."""
-    give_back = pop_line.PopLine.give_back
+    give_back = pop_line.PopLine.redeliver
 
     def uncounted(self: Any, ranges: Iterable[Any], number: int, now_ms: int, delay_ms: int, **_: Any) -> Any:
         return give_back(self, ranges, number, now_ms, delay_ms, counts=False)
 
-    pop_line.PopLine.give_back = uncounted  # type: ignore[method-assign]
+    pop_line.PopLine.redeliver = uncounted  # type: ignore[method-assign]
 
 
 def parked_without_an_end() -> None:
     """G9: a dead letter is written, and the group keeps its message."""
-    park = parking.Parking.park
+    park = parking.Parker.park
 
     async def twice(self: Any, line: Any, letters: Any, rules: Any) -> None:
         drop, line.drop = line.drop, lambda ranges: None
@@ -151,4 +151,4 @@ def parked_without_an_end() -> None:
             line.drop = drop
         await park(self, line, letters, rules)
 
-    parking.Parking.park = twice  # type: ignore[method-assign]
+    parking.Parker.park = twice  # type: ignore[method-assign]

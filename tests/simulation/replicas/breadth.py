@@ -3,8 +3,8 @@
 from collections import deque
 from collections.abc import Iterator
 
-from ortoo.enode.replication.protocol.events import Proposed
-from ortoo.enode.replication.protocol.replica import Limits
+from ortoo.enode.replication.protocol.events import LeaderProposed
+from ortoo.enode.replication.protocol.replica import ReplicationLimits
 from ortoo.enode.replication.protocol.rules import Rules
 from tests.simulation.replicas.walk import Walk
 from tests.simulation.replicas.world import World
@@ -31,10 +31,10 @@ def successors(world: World, *, epochs_max: int, messages_max: int) -> Iterator[
             after = world.copy()
             after.send(number)
             yield after
-        for epoch in range(machine.member.reign.epoch, epochs_max + 1):
+        for epoch in range(machine.member.hard_state.epoch, epochs_max + 1):
             if epoch:
                 after = world.copy()
-                after.feed(number, Proposed(epoch, machine.id))
+                after.feed(number, LeaderProposed(epoch, machine.id))
                 yield after
         if world.wipes < 1:
             after = world.copy()
@@ -45,7 +45,7 @@ def successors(world: World, *, epochs_max: int, messages_max: int) -> Iterator[
 
 def first_world(rules: Rules) -> World:
     """Three replicas with empty disks and no leases, so that time need not pass."""
-    return World.started(3, 0, rules, Limits(lease_s=0.0, window_bytes=4))
+    return World.started(3, 0, rules, ReplicationLimits(lease_s=0.0, window_bytes=4))
 
 
 def breadth_first(first: World, *, states_max: int, epochs_max: int, messages_max: int) -> int:

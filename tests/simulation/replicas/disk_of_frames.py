@@ -4,8 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ortoo.enode.replication.protocol.identity import Configuration, Reign, Tail
-from ortoo.enode.replication.protocol.log_summary import Base, BeginFrame, EpochFrame, LogOutline, Mark, MembersFrame
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import LogBase, BeginFrame, EpochFrame, LogSummary, ProtocolFrame, ConfigurationFrame
 
 What = str | int | Configuration
 """The content of a frame: "epoch", the number of a message, a configuration, or ("begin", position) as a text."""
@@ -17,10 +17,10 @@ class Entry(NamedTuple):
     epoch: int
     what: What
 
-    def mark(self, position: int) -> Mark | None:
+    def mark(self, position: int) -> ProtocolFrame | None:
         """The part of it that the protocol has to know."""
         if isinstance(self.what, Configuration):
-            return MembersFrame(position + 1, self.what)
+            return ConfigurationFrame(position + 1, self.what)
         if self.what == "epoch":
             return EpochFrame(position, position + 1, self.epoch)
         if isinstance(self.what, str):
@@ -28,7 +28,7 @@ class Entry(NamedTuple):
         return None
 
 
-def marks_of(entries: tuple[Entry, ...], begin: int) -> tuple[Mark, ...]:
+def marks_of(entries: tuple[Entry, ...], begin: int) -> tuple[ProtocolFrame, ...]:
     """All marks among frames that begin at `begin`."""
     return tuple(mark for place, entry in enumerate(entries, begin) if (mark := entry.mark(place)) is not None)
 
@@ -37,8 +37,8 @@ def marks_of(entries: tuple[Entry, ...], begin: int) -> tuple[Mark, ...]:
 class DiskOfFrames:
     """The durable frames, and those written since; a power cut leaves any part of the latter."""
 
-    base: Base
-    reign: Reign = Reign()
+    base: LogBase
+    reign: HardState = HardState()
     synced: tuple[Entry | None, ...] = ()
     """By position, from 0; None where there is no frame."""
     written: tuple[tuple[int, Entry], ...] = ()
@@ -70,11 +70,11 @@ class DiskOfFrames:
         """Remove everything behind `position`, durably."""
         return replace(self, synced=self.view()[:position], written=(), flushed=Tail(0, 0)).sync(position)
 
-    def restart(self, base: Base) -> "DiskOfFrames":
+    def restart(self, base: LogBase) -> "DiskOfFrames":
         """Remove everything; the log will begin at `base`."""
         return replace(self, base=base, synced=(None,) * base.position, written=(), flushed=Tail(0, base.position))
 
-    def delete_below(self, base: Base) -> "DiskOfFrames":
+    def delete_below(self, base: LogBase) -> "DiskOfFrames":
         """Drop the frames below."""
         nothing = (None,) * base.position
         kept = tuple(one for one in self.written if one[0] >= base.position)
@@ -100,14 +100,14 @@ class DiskOfFrames:
             epoch, end = entry.epoch, end + 1
         return end
 
-    def outline(self, end: int) -> LogOutline:
+    def outline(self, end: int) -> LogSummary:
         """The log summary for the protocol at a start. Nothing counts as flushed before it is synced again."""
         at = self.base.position
-        empty = LogOutline().restarted(self.base)
+        empty = LogSummary().reset_to(self.base)
         entries = self.read(at, end)
         if entries and not empty.history.starts and entries[0].what != "epoch":
-            empty = replace(empty, history=empty.history.begun(entries[0].epoch, at))
-        return replace(empty.extended(end, marks_of(entries, at)), cuts=0, is_cutting=False)
+            empty = replace(empty, history=empty.history.with_epoch(entries[0].epoch, at))
+        return replace(empty.appended_with(end, marks_of(entries, at)), cuts=0, is_cutting=False)
 
     def read(self, begin: int, end: int) -> tuple[Entry, ...]:
         """Existing frames. Errors: AssertionError when one is missing."""

@@ -8,11 +8,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.enode.replication.protocol.events import Event, Flushed, ReignSaved, SaveReign
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process, Reign, Tail
-from ortoo.enode.replication.protocol.log_summary import History, LogOutline
-from ortoo.enode.replication.protocol.messages import MatchAnswer, Promise
-from ortoo.enode.replication.protocol.roles import Leader, Stream
+from ortoo.enode.replication.protocol.events import Event, Flushed, HardStateSaved, SaveHardState
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
+from ortoo.enode.replication.protocol.messages import LogMatchResponse, Vote
+from ortoo.enode.replication.protocol.roles import Leader, FollowerStream
 from ortoo.enode.replication.protocol.rules import Rules
 from tests.simulation.replicas.walk import TURNS, Scenario, first_violation
 from tests.simulation.replicas.world import Machine, World
@@ -26,14 +26,14 @@ OLD_ANSWERS = replace(
     RESTARTS,
     weights={"kill": 3, "power": 3, "start": 20, "late": 5, "send": 12},
     doubled=1.0,
-    comes_late=(MatchAnswer,),
+    comes_late=(LogMatchResponse,),
 )
 SAID_TWICE = replace(
     RESTARTS,
     weights={"power": 4, "start": 30, "propose": 10, "late": 6, "send": 12, "disk": 14, "isolate": 0},
     said_twice=0.7,
     doubled=1.0,
-    comes_late=(Promise,),
+    comes_late=(Vote,),
 )
 UNSAVED = replace(NO_LEASES, weights={"disk": 10, "power": 3, "start": 20, "propose": 12, "usurp": 6})
 POWER = replace(NO_LEASES, weights={"power": 4, "start": 16, "disk": 12, "kill": 0, "usurp": 6, "send": 16})
@@ -76,91 +76,91 @@ class Switch:
 class PromisesTwice(Rules):
     """A replica votes twice in an epoch."""
 
-    def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
+    def may_vote(self, reign: HardState, epoch: int, candidate: Incarnation) -> bool:
         return epoch >= reign.epoch
 
 
 class PromisesDownwards(Rules):
     """A replica votes in an epoch below one it has voted in."""
 
-    def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
+    def may_vote(self, reign: HardState, epoch: int, candidate: Incarnation) -> bool:
         return epoch != reign.epoch or candidate == reign.leader
 
 
 class PromisesToALaterStart(Rules):
     """A restarted candidate gets the vote of its earlier start."""
 
-    def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
+    def may_vote(self, reign: HardState, epoch: int, candidate: Incarnation) -> bool:
         return epoch > reign.epoch or (epoch == reign.epoch and candidate.member == reign.leader.member)
 
 
 class BreaksTheSilence(Rules):
     """A replica votes although a leader reads by the lease that this replica granted."""
 
-    def may_break_silence(self, now_s: float, lease_until_s: float) -> bool:
+    def has_lease_expired(self, now_s: float, lease_until_s: float) -> bool:
         return True
 
 
 class CountsEmptiedDisks(Rules):
     """A replica votes by its number, although its disk was emptied."""
 
-    def counts_vote(self, members: Configuration, voter: Process) -> bool:
+    def is_voter(self, members: Configuration, voter: Incarnation) -> bool:
         return voter.member.number in {one.number for one in members.voters}
 
 
 class HalfIsEnough(Rules):
     """Two majorities need not overlap."""
 
-    def is_enough(self, members: Configuration, count: int) -> bool:
+    def is_majority(self, members: Configuration, count: int) -> bool:
         return count >= len(members.voters) // 2
 
 
 class LeadsWithLess(Rules):
     """The vote of a voter with a longer log than the candidate counts."""
 
-    def is_ahead(self, theirs: Tail, own: Tail) -> bool:
+    def is_log_ahead(self, theirs: Tail, own: Tail) -> bool:
         return False
 
 
 class ComparesLengths(Rules):
     """The longer log counts as the more recent one."""
 
-    def is_ahead(self, theirs: Tail, own: Tail) -> bool:
+    def is_log_ahead(self, theirs: Tail, own: Tail) -> bool:
         return theirs.position > own.position
 
 
 class ForgetsWhatItOwes(Rules):
     """A voter whose disk lost acknowledged frames reports only the remaining ones."""
 
-    def claimed_tail(self, log: LogOutline, reign: Reign) -> Tail:
+    def claimed_tail(self, log: LogSummary, reign: HardState) -> Tail:
         return log.tail
 
 
 class LeadsWithAHole(Rules):
     """A replica that lost acknowledged frames leads."""
 
-    def is_electable(self, log: LogOutline, reign: Reign) -> bool:
+    def is_electable(self, log: LogSummary, reign: HardState) -> bool:
         return True
 
 
 class ObeysTheOld(Rules):
     """Frames and heartbeats of an epoch lower than the voted one are accepted."""
 
-    def obeys(self, reign: Reign, epoch: int) -> bool:
+    def accepts_epoch(self, reign: HardState, epoch: int) -> bool:
         return True
 
 
 class CountsWhatIsNotFlushed(Rules):
     """The leader counts its own disk before the flush."""
 
-    def commit_position(self, log: LogOutline, leader: Leader, me: MemberId) -> int:
+    def commit_position(self, log: LogSummary, leader: Leader, me: ReplicaId) -> int:
         return super().commit_position(replace(log, flushed=log.appended), leader, me)
 
 
 class CommitsOldEpochs(Rules):
     """Frames of older epochs count as committed when a majority has them."""
 
-    def commits(self, leader: Leader, position: int) -> bool:
+    def may_commit(self, leader: Leader, position: int) -> bool:
         return True
 
 
@@ -174,64 +174,64 @@ class ServesAtOnce(Rules):
 class BelievesCommitUnmatched(Rules):
     """A follower applies the leader's commit position to its own log before the two match."""
 
-    def follower_commit(self, log: LogOutline, said: int, *, is_matched: bool) -> int:
-        return super().follower_commit(log, said, is_matched=True)
+    def follower_commit_position(self, log: LogSummary, said: int, *, is_matched: bool) -> int:
+        return super().follower_commit_position(log, said, is_matched=True)
 
 
 class MatchesByLength(Rules):
     """Two logs count as matching up to the end of the shorter one."""
 
-    def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
+    def matching_end(self, own: EpochHistory, own_end: int, largest: int, end: int) -> int | None:
         return min(own_end, end)
 
 
 class MatchesItsOwnEnd(Rules):
     """A follower truncates only frames of epochs that the leader does not have, as with a high watermark alone."""
 
-    def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
-        return own.end_of(largest, own_end)
+    def matching_end(self, own: EpochHistory, own_end: int, largest: int, end: int) -> int | None:
+        return own.end_of_epoch(largest, own_end)
 
 
 class HearsOldAnswers(Rules):
     """An answer to an earlier start of the follower counts."""
 
-    def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
+    def is_current_response(self, me: Incarnation, stream: int, follower: Incarnation, answered: int) -> bool:
         return True
 
 
 class CountsUnmatched(Rules):
     """A follower's frames count before its log matches the leader's."""
 
-    def counted_position(self, stream: Stream | None) -> int:
+    def acknowledged_position(self, stream: FollowerStream | None) -> int:
         return max(stream.flushed, stream.sent) if stream else 0
 
 
 class ChangesTwice(Rules):
     """A second change of the replica set begins before the first is committed."""
 
-    def change_refusal(self, leader: Leader, log: LogOutline) -> str:
+    def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
         return "" if self.may_serve(leader, log.committed) else "not yet"
 
 
 class ChangesAtOnce(Rules):
     """A leader changes the replica set before a frame of its epoch is committed."""
 
-    def change_refusal(self, leader: Leader, log: LogOutline) -> str:
-        return "" if log.placed[-1].end <= log.committed and leader.epoch_end else "not yet"
+    def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
+        return "" if log.configurations[-1].end <= log.committed and leader.epoch_end else "not yet"
 
 
 class JoinsEmpty(Rules):
     """A joining replica votes before it has all committed frames."""
 
-    def is_caught_up(self, log: LogOutline, learner: Stream) -> bool:
+    def is_caught_up(self, log: LogSummary, learner: FollowerStream) -> bool:
         return True
 
 
 class ChangesWhenCommitted(Rules):
     """A new replica set counts only when its frame is committed."""
 
-    def in_force(self, log: LogOutline) -> Configuration:
-        return log.placed[0].configuration
+    def configuration_of(self, log: LogSummary) -> Configuration:
+        return log.configurations[0].configuration
 
 
 class LeasesFromTheAnswer(Rules):
@@ -250,8 +250,8 @@ class SpeaksBeforeItIsSaved(World):
     def feed(self, number: int, event: Event) -> None:
         super().feed(number, event)
         for task in self.machines[number].work:
-            if isinstance(task, SaveReign):
-                super().feed(number, ReignSaved(task.reign))
+            if isinstance(task, SaveHardState):
+                super().feed(number, HardStateSaved(task.hard_state))
 
 
 class SpeaksBeforeItIsFlushed(World):
@@ -294,7 +294,7 @@ class ForgetsTheMark(World):
     def start(self, number: int) -> None:
         super().start(number)
         machine, member = self.machines[number], self.up(number)
-        reign = replace(member.reign, owed=Tail(0, 0))
+        reign = replace(member.hard_state, owed=Tail(0, 0))
         machine.disk = replace(machine.disk, reign=reign, flushed=min(machine.disk.flushed, member.log.tail))
         machine.member = replace(member, reign=reign)
 

@@ -6,13 +6,13 @@ faults have ended, a leader is there soon.
 
 from dataclasses import dataclass, field
 
-from ortoo.enode.replication.protocol.events import Action, Event, Lead, LeaderSilent, Proposed, Suggest
-from ortoo.enode.replication.protocol.identity import MemberId
+from ortoo.enode.replication.protocol.events import Action, Event, BecomeLeader, ReportLeaderSilent, LeaderProposed, RequestElection
+from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Heartbeat
 from ortoo.enode.replication.protocol.roles import Follower, Leader
 from ortoo.enode.replication.protocol.rules import Rules
 from ortoo.namesrv.decisions import replicas as reported
-from ortoo.namesrv.decisions.proposals import Standing, wanted
+from ortoo.namesrv.decisions.proposals import ProposalState, next_proposal
 from tests.simulation.replicas.walk import Scenario, Walk
 from tests.simulation.replicas.world import Violation, World
 from tests.unit.namesrv.proposal_row import ProposalRow
@@ -27,8 +27,8 @@ TICK_S = 0.1
 class NameServer:
     """A name server that replicas report to."""
 
-    members: reported.Members = field(default_factory=lambda: reported.Members(LEASE_S))
-    standing: Standing = Standing()
+    members: reported.ReplicaSets = field(default_factory=lambda: reported.ReplicaSets(LEASE_S))
+    standing: ProposalState = ProposalState()
     is_away: bool = False
 
 
@@ -36,19 +36,19 @@ class WorldWithNameServers(World):
     """Replicas keep their next report: whether they miss a leader, and the leader that they request."""
 
     silent: dict[int, bool]
-    asked: dict[int, tuple[MemberId, int]]
+    asked: dict[int, tuple[ReplicaId, int]]
 
     def feed(self, number: int, event: Event) -> None:
         """As the driver does: a replica that receives a leader's heartbeat misses none."""
-        if isinstance(event, Heartbeat) and event.epoch >= self.up(number).reign.epoch:
+        if isinstance(event, Heartbeat) and event.epoch >= self.up(number).hard_state.epoch:
             self.silent[number] = False
         super().feed(number, event)
 
     def act(self, number: int, action: Action, *, leads: bool) -> None:
         """As the driver does: a request for an election is repeated until it is answered."""
-        if isinstance(action, LeaderSilent | Lead):
-            self.silent[number] = isinstance(action, LeaderSilent)
-        elif isinstance(action, Suggest):
+        if isinstance(action, ReportLeaderSilent | BecomeLeader):
+            self.silent[number] = isinstance(action, ReportLeaderSilent)
+        elif isinstance(action, RequestElection):
             self.asked[number] = (action.leader, action.above)
         super().act(number, action, leads=leads)
 
@@ -106,27 +106,27 @@ class ProposedWalk(Walk):
         world, member = self.members, self.world.up(number)
         role, log, rules = member.role, member.log, member.rules
         suggested, above = world.asked.get(number, (None, 0))
-        if isinstance(role, Follower) and member.reign.epoch == above:
+        if isinstance(role, Follower) and member.hard_state.epoch == above:
             suggested, above = None, 0
             world.asked.pop(number, None)
-        tail = rules.claimed_tail(log, member.reign)
-        known = server.members.put(
-            reported.MemberReport(
+        tail = rules.claimed_tail(log, member.hard_state)
+        known = server.members.update(
+            reported.ReplicaReport(
                 enode="e",
                 set_id="set",
-                member=_id(member.me.member),
+                member=_id(member.identity.member),
                 incarnation=world.machines[number].starts,
                 address=f"h{number}:1",
                 member_address=f"h{number}:2",
-                epoch=member.reign.epoch,
+                epoch=member.hard_state.epoch,
                 is_leading=isinstance(role, Leader) and role.is_serving,
                 tail=reported.LogTail(tail.epoch, tail.position),
-                is_electable=rules.is_electable(log, member.reign),
+                is_electable=rules.is_electable(log, member.hard_state),
                 is_leader_silent=not isinstance(role, Leader) and world.silent.get(number, False),
                 suggested=_id(suggested) if suggested else None,
                 suggested_above=above,
-                voters=tuple(map(_id, log.members.voters)),
-                learners=tuple(map(_id, log.members.learners)),
+                voters=tuple(map(_id, log.configuration.voters)),
+                learners=tuple(map(_id, log.configuration.learners)),
                 committed=log.committed,
             ),
             world.now_s,
@@ -134,15 +134,15 @@ class ProposedWalk(Walk):
         server.members.expire(world.now_s)
         if not self.is_database_away:
             server.standing = server.standing.with_stored(self.database.row, world.now_s)
-            if proposal := wanted(known, server.standing):
+            if proposal := next_proposal(known, server.standing):
                 self.database.put(server.standing.stored_epoch, proposal)
                 server.standing = server.standing.with_stored(self.database.row, world.now_s)
         proposal = server.standing.proposal
-        if max(member.reign.epoch, proposal.epoch if proposal else 0) > above:
+        if max(member.hard_state.epoch, proposal.epoch if proposal else 0) > above:
             world.asked.pop(number, None)
         if proposal is not None:
             world.epochs_proposed = max(world.epochs_proposed, proposal.epoch)
-            world.feed(number, Proposed(proposal.epoch, MemberId(*proposal.leader)))
+            world.feed(number, LeaderProposed(proposal.epoch, ReplicaId(*proposal.leader)))
 
     def settle(self) -> None:
         """The first leader is proposed like all later ones."""
@@ -186,5 +186,5 @@ class ProposedWalk(Walk):
                 return
 
 
-def _id(member: MemberId) -> reported.MemberId:
-    return reported.MemberId(member.number, member.disk)
+def _id(member: ReplicaId) -> reported.ReplicaId:
+    return reported.ReplicaId(member.number, member.disk)

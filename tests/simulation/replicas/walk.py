@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251
 
-from ortoo.enode.replication.protocol.events import AddLearner, HandOver, Proposed, Remove
-from ortoo.enode.replication.protocol.identity import MemberId
-from ortoo.enode.replication.protocol.replica import Limits
+from ortoo.enode.replication.protocol.events import AddLearner, TransferLeadership, LeaderProposed, RemoveReplica
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.replication.protocol.replica import ReplicationLimits
 from ortoo.enode.replication.protocol.messages import Message
 from ortoo.enode.replication.protocol.roles import Leader
 from ortoo.enode.replication.protocol.rules import Rules
@@ -88,8 +88,8 @@ class Walk:
         self.random = Random(f"members {seed}")
         self.scenario = scenario
         self.late: list[tuple[int, Message]] = []
-        self.proposals: list[tuple[int, MemberId]] = []
-        limits = Limits(lease_s=scenario.lease_s, silence_s=scenario.silence_s, window_bytes=scenario.window_bytes)
+        self.proposals: list[tuple[int, ReplicaId]] = []
+        limits = ReplicationLimits(lease_s=scenario.lease_s, leader_timeout_s=scenario.silence_s, window_bytes=scenario.window_bytes)
         self.world = world.started(scenario.voters, scenario.joiners, rules, limits)
         weights = {**WEIGHTS, **scenario.weights}
         self._kinds = [name for name, weight in weights.items() if weight]
@@ -169,11 +169,11 @@ class Walk:
         if running := world.running():
             self._say(world.epochs_proposed + 1, world.machines[self.random.choice(running)].id)
 
-    def _say(self, epoch: int, leader: MemberId) -> None:
+    def _say(self, epoch: int, leader: ReplicaId) -> None:
         self.proposals = [*self.proposals[-3:], (epoch, leader)]
         self.world.epochs_proposed = max(epoch, self.world.epochs_proposed)
         if self.world.machines[leader.number].member is not None:
-            self.world.feed(leader.number, Proposed(epoch, leader))
+            self.world.feed(leader.number, LeaderProposed(epoch, leader))
 
     def _start(self) -> None:
         down = [number for number, machine in self.world.machines.items() if machine.member is None]
@@ -225,7 +225,7 @@ class Walk:
     def _hand_over(self) -> None:
         if leaders := self._leaders():
             to = self.random.choice(list(self.world.machines.values()))
-            self.world.feed(self.random.choice(leaders), HandOver(to.id))
+            self.world.feed(self.random.choice(leaders), TransferLeadership(to.id))
 
     def _change(self) -> None:
         """A replica is added, or one is removed."""
@@ -234,16 +234,16 @@ class Walk:
         if not leaders:
             return
         leader = self.random.choice(leaders)
-        there = world.up(leader).log.members.everybody
+        there = world.up(leader).log.configuration.replicas
         absent = [machine.id for machine in world.machines.values() if machine.id not in there]
         if absent and self.random.random() < 0.6:
             world.feed(leader, AddLearner(self.random.choice(absent)))
             return
-        gone: list[MemberId] = [one for one in there if world.machines[one.number].id != one]
-        if not gone and len(world.up(leader).log.members.voters) > self.scenario.voters_min:
+        gone: list[ReplicaId] = [one for one in there if world.machines[one.number].id != one]
+        if not gone and len(world.up(leader).log.configuration.voters) > self.scenario.voters_min:
             gone = list(there)
         if gone:
-            world.feed(leader, Remove(self.random.choice(gone)))
+            world.feed(leader, RemoveReplica(self.random.choice(gone)))
 
     def _begin(self) -> None:
         if leaders := self._leaders():
@@ -286,7 +286,7 @@ class Walk:
             world.epochs_proposed = max(world.epochs_proposed, *(above for above, _ in world.suggestions)) + 1
             world.suggestions = ()
             if world.machines[leader.number].id == leader:
-                world.feed(leader.number, Proposed(world.epochs_proposed, leader))
+                world.feed(leader.number, LeaderProposed(world.epochs_proposed, leader))
         world.tick()
 
 

@@ -5,31 +5,31 @@ from dataclasses import dataclass, field, replace
 
 from ortoo.enode.replication.protocol.events import (
     Action,
-    Appended,
+    LogAppended,
     AppendEpoch,
-    AppendMembers,
-    Committed,
+    AppendConfiguration,
+    ApplyCommitted,
     Contradicted,
-    Cut,
-    CutDone,
+    Truncate,
+    Truncated,
     DeleteBelow,
     Event,
     Flushed,
-    Lead,
-    LeaderSilent,
-    ReignSaved,
-    Restart,
-    SaveReign,
+    BecomeLeader,
+    ReportLeaderSilent,
+    HardStateSaved,
+    Reset,
+    SaveHardState,
     Send,
-    Ship,
-    Shipped,
-    Suggest,
+    SendFrames,
+    FramesSent,
+    RequestElection,
     Tick,
-    Write,
+    WriteFrames,
 )
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process
-from ortoo.enode.replication.protocol.log_summary import Base
-from ortoo.enode.replication.protocol.replica import Limits, Member
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation
+from ortoo.enode.replication.protocol.log_summary import LogBase
+from ortoo.enode.replication.protocol.replica import ReplicationLimits, Replica
 from ortoo.enode.replication.protocol.messages import Frames, Message
 from ortoo.enode.replication.protocol.step import step
 from ortoo.enode.replication.protocol.roles import Leader
@@ -53,15 +53,15 @@ class Machine:
     incarnation: int = 0
     starts: int = 0
     """The number of processes started here, independent of its incarnation."""
-    member: Member | None = None
+    member: Replica | None = None
     work: tuple[Action | Flushed, ...] = ()
     """Pending work of the disk, in this order."""
     is_wiped: bool = False
 
     @property
-    def id(self) -> MemberId:
+    def id(self) -> ReplicaId:
         """The replica of this disk."""
-        return MemberId(self.number, self.disk_id)
+        return ReplicaId(self.number, self.disk_id)
 
 
 @dataclass(slots=True)
@@ -69,13 +69,13 @@ class World:
     """The whole state. A search copies it before a step; a walk changes it."""
 
     rules: Rules
-    limits: Limits
+    limits: ReplicationLimits
     machines: dict[int, Machine]
     network: tuple[tuple[int, Message], ...] = ()
     now_s: float = 0.0
     cut_off: frozenset[int] = frozenset()
     """Machines that reach only each other."""
-    suggestions: tuple[tuple[int, MemberId], ...] = ()
+    suggestions: tuple[tuple[int, ReplicaId], ...] = ()
     """The proposals of name servers: the epoch to exceed, and the leader."""
     following: list[tuple[int, Event]] = field(default_factory=list)
     """Events that a replica gets before anything else happens."""
@@ -85,17 +85,17 @@ class World:
     wipes: int = 0
     truth: list[Entry] = field(default_factory=list)
     """Frames committed by a leader, by position. They may never change."""
-    leaders: dict[int, tuple[Process, int]] = field(default_factory=dict)
+    leaders: dict[int, tuple[Incarnation, int]] = field(default_factory=dict)
     """The leader of each epoch, and its start."""
-    held: set[tuple[MemberId, int, Entry]] = field(default_factory=set)
+    held: set[tuple[ReplicaId, int, Entry]] = field(default_factory=set)
     """Every frame that each disk ever held durably."""
 
     @classmethod
-    def started(cls, voters: int, joiners: int, rules: Rules, limits: Limits) -> "World":
+    def started(cls, voters: int, joiners: int, rules: Rules, limits: ReplicationLimits) -> "World":
         """Machines with empty disks, of which the first are voters."""
-        ids = tuple(MemberId(number, f"disk-{number}") for number in range(1, voters + joiners + 1))
-        base = Base(0, 0, Configuration(ids[:voters]))
-        nothing = Base(0, 0, Configuration())
+        ids = tuple(ReplicaId(number, f"disk-{number}") for number in range(1, voters + joiners + 1))
+        base = LogBase(0, 0, Configuration(ids[:voters]))
+        nothing = LogBase(0, 0, Configuration())
         machines = {
             one.number: Machine(one.number, DiskOfFrames(base if one in ids[:voters] else nothing), one.disk)
             for one in ids
@@ -120,7 +120,7 @@ class World:
         rest = (frozenset(self.network), self.now_s, self.cut_off, self.wipes, self.messages_sent, tuple(self.truth))
         return hash((machines, rest))
 
-    def up(self, number: int) -> Member:
+    def up(self, number: int) -> Replica:
         """The running replica of a machine."""
         member = self.machines[number].member
         assert member is not None
@@ -141,10 +141,10 @@ class World:
         view = machine.disk.outline(end)
         reign = machine.disk.reign
         if view.tail < machine.disk.flushed:
-            reign = replace(reign, owed=max(reign.owed, machine.disk.flushed))
+            reign = replace(reign, owed=max(reign.unsynced_tail, machine.disk.flushed))
             machine.disk = replace(machine.disk, reign=reign)
-        me = Process(machine.id, machine.incarnation)
-        machine.member = Member.started(me, view, reign, self.now_s, rules=self.rules, limits=self.limits)
+        me = Incarnation(machine.id, machine.incarnation)
+        machine.member = Replica.initial(me, view, reign, self.now_s, rules=self.rules, limits=self.limits)
         machine.work = (Flushed(0, end),)
 
     def kill(self, number: int) -> None:
@@ -161,7 +161,7 @@ class World:
         """The disk is emptied or replaced."""
         self.kill(number)
         machine = self.machines[number]
-        machine.disk = DiskOfFrames(Base(0, 0, Configuration()))
+        machine.disk = DiskOfFrames(LogBase(0, 0, Configuration()))
         self.disks_made += 1
         machine.disk_id = self.new_disk_id(machine)
         machine.is_wiped = True
@@ -197,33 +197,33 @@ class World:
     def send(self, number: int) -> None:
         """A leader that accepts it appends a client's message."""
         self.messages_sent += 1
-        self._append(number, Entry(self.up(number).reign.epoch, self.messages_sent))
+        self._append(number, Entry(self.up(number).hard_state.epoch, self.messages_sent))
 
     def move_begin(self, number: int, position: int) -> None:
         """A leader permits the deletion of frames below `position`."""
-        self._append(number, Entry(self.up(number).reign.epoch, f"begin {position}"))
+        self._append(number, Entry(self.up(number).hard_state.epoch, f"begin {position}"))
 
     def _append(self, number: int, entry: Entry) -> None:
         machine, member = self.machines[number], self.up(number)
         end = member.log.appended
         machine.disk = machine.disk.write(end, (entry,))
-        machine.work = (*machine.work, Flushed(member.log.cuts, end + 1))
-        self.feed(number, Appended(end + 1, marks_of((entry,), end)))
+        machine.work = (*machine.work, Flushed(member.log.truncations, end + 1))
+        self.feed(number, LogAppended(end + 1, marks_of((entry,), end)))
 
     def disk_works(self, number: int) -> None:
         """The disk does the next piece of its work, and reports it."""
         machine = self.machines[number]
         task, machine.work = machine.work[0], machine.work[1:]
-        if isinstance(task, SaveReign):
-            machine.disk = replace(machine.disk, reign=task.reign)
-            self.feed(number, ReignSaved(task.reign))
-        elif isinstance(task, Cut):
+        if isinstance(task, SaveHardState):
+            machine.disk = replace(machine.disk, reign=task.hard_state)
+            self.feed(number, HardStateSaved(task.hard_state))
+        elif isinstance(task, Truncate):
             machine.disk = machine.disk.cut(task.position)
-            self.feed(number, CutDone(task.cuts))
-        elif isinstance(task, Restart):
+            self.feed(number, Truncated(task.truncations))
+        elif isinstance(task, Reset):
             machine.disk = machine.disk.restart(task.base)
-            self.feed(number, CutDone(task.cuts))
-        elif isinstance(task, Flushed) and task.cuts == self.up(number).log.cuts:
+            self.feed(number, Truncated(task.truncations))
+        elif isinstance(task, Flushed) and task.truncations == self.up(number).log.truncations:
             machine.disk = machine.disk.sync(task.position)
             begin = machine.disk.base.position
             for place, entry in enumerate(machine.disk.read(begin, task.position), begin):
@@ -252,38 +252,38 @@ class World:
         machine, member = self.machines[number], self.up(number)
         if isinstance(action, Send):
             self._carry(number, action.to.number, action.message)
-        elif isinstance(action, Ship):
+        elif isinstance(action, SendFrames):
             entries = machine.disk.read(action.begin, action.limit)
             marks = marks_of(entries, action.begin)
             committed = member.log.committed
-            epoch = member.reign.epoch
+            epoch = member.hard_state.epoch
             frames = Frames(epoch, action.to, action.stream, action.begin, action.limit, marks, committed, entries)
             self._carry(number, action.to.member.number, frames)
-            self.feed(number, Shipped(action.to, action.stream, action.limit))
-        elif isinstance(action, Write):
+            self.feed(number, FramesSent(action.to, action.stream, action.limit))
+        elif isinstance(action, WriteFrames):
             assert isinstance(action.content, tuple)
             machine.disk = machine.disk.write(action.begin, action.content)
-            machine.work = (*machine.work, Flushed(member.log.cuts, action.end))
-        elif isinstance(action, SaveReign | Cut | Restart):
+            machine.work = (*machine.work, Flushed(member.log.truncations, action.end))
+        elif isinstance(action, SaveHardState | Truncate | Reset):
             machine.work = (*machine.work, action)
         elif isinstance(action, AppendEpoch):
             self._check_leader(number, action.epoch)
             self._append(number, Entry(action.epoch, "epoch"))
-        elif isinstance(action, AppendMembers):
+        elif isinstance(action, AppendConfiguration):
             self._check_joiners(number, action.configuration)
-            self._append(number, Entry(member.reign.epoch, action.configuration))
-        elif isinstance(action, Committed):
+            self._append(number, Entry(member.hard_state.epoch, action.configuration))
+        elif isinstance(action, ApplyCommitted):
             self._check_committed(number, action.position, leads=leads)
         elif isinstance(action, DeleteBelow):
             machine.disk = machine.disk.delete_below(member.log.base)
-        elif isinstance(action, Lead):
+        elif isinstance(action, BecomeLeader):
             self._check_complete(number)
-        elif isinstance(action, Suggest):
+        elif isinstance(action, RequestElection):
             self._suggest(action.above, action.leader)
-        elif isinstance(action, LeaderSilent) and member.rules.is_electable(member.log, member.reign):
-            self._suggest(member.reign.epoch, machine.id)
+        elif isinstance(action, ReportLeaderSilent) and member.rules.is_electable(member.log, member.hard_state):
+            self._suggest(member.hard_state.epoch, machine.id)
 
-    def _suggest(self, above: int, leader: MemberId) -> None:
+    def _suggest(self, above: int, leader: ReplicaId) -> None:
         self.suggestions = (*self.suggestions[-3:], (above, leader))
 
     def _carry(self, sender: int, to: int, message: Message) -> None:
@@ -307,14 +307,14 @@ class World:
     # Invariants.
 
     def _check_leader(self, number: int, epoch: int) -> None:
-        me = (self.up(number).me, self.machines[number].starts)
+        me = (self.up(number).identity, self.machines[number].starts)
         if self.leaders.setdefault(epoch, me) != me:
             raise Violation(f"two starts lead epoch {epoch}: {self.leaders[epoch]} and {me}")
 
     def _check_committed(self, number: int, position: int, *, leads: bool) -> None:
         machine, member = self.machines[number], self.up(number)
         begin = machine.disk.base.position
-        voters = member.log.members
+        voters = member.log.configuration
         for place, entry in enumerate(machine.disk.read(begin, position), begin):
             if place < len(self.truth):
                 if self.truth[place] != entry:
@@ -329,12 +329,12 @@ class World:
 
     def _check_joiners(self, number: int, members: Configuration) -> None:
         log = self.up(number).log
-        for voter in set(members.voters) - set(log.members.voters):
+        for voter in set(members.voters) - set(log.configuration.voters):
             for place in range(log.begin, log.committed):
                 if (voter, place, self.truth[place]) not in self.held and place >= self._begin_of(voter):
                     raise Violation(f"member {voter.number} becomes a voter without the frame at {place}")
 
-    def _begin_of(self, member: MemberId) -> int:
+    def _begin_of(self, member: ReplicaId) -> int:
         return self.machines[member.number].disk.base.position
 
     def _check_complete(self, number: int) -> None:
@@ -342,13 +342,13 @@ class World:
         begin = machine.disk.base.position
         log = machine.disk.read(begin, member.log.appended)
         if list(log[: len(self.truth) - begin]) != self.truth[begin:]:
-            raise Violation(f"member {number} leads epoch {member.reign.epoch} without all that was committed")
+            raise Violation(f"member {number} leads epoch {member.hard_state.epoch} without all that was committed")
 
     def _check_reads(self, number: int) -> None:
         member = self.up(number)
         if isinstance(member.role, Leader) and member.may_read(self.now_s) and member.log.committed < len(self.truth):
             raise Violation(
-                f"member {number} answers reads from {member.log.committed} in epoch {member.reign.epoch}, and "
+                f"member {number} answers reads from {member.log.committed} in epoch {member.hard_state.epoch}, and "
                 f"{len(self.truth)} are committed"
             )
 
@@ -359,5 +359,5 @@ class PromisesFirst(World):
     def disk_works(self, number: int) -> None:
         """Do the oldest work first, votes before all else."""
         machine = self.machines[number]
-        machine.work = tuple(sorted(machine.work, key=lambda task: not isinstance(task, SaveReign)))
+        machine.work = tuple(sorted(machine.work, key=lambda task: not isinstance(task, SaveHardState)))
         super().disk_works(number)

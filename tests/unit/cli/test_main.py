@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ortoo.cli.app import app, main
-from ortoo.cli.commands.draining import Left
+from ortoo.cli.commands.draining import RemainingMessages
 from ortoo.cli.terminal.output import json_lines
 from ortoo.client import Queue
 from ortoo.client.core.credentials import current_profile
@@ -33,7 +33,7 @@ def test_help_names_every_command() -> None:
 def test_the_version_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     """The command and every role's process print their version."""
     assert CliRunner().invoke(app, ["--version"]).output == f"ortoo {process_version()}\n"
-    roles: tuple[entry_point.Role[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
+    roles: tuple[entry_point.RoleDefinition[Any], ...] = (namesrv.ROLE, enode.ROLE, snode.ROLE)
     for role in roles:
         with pytest.raises(SystemExit) as ended:
             entry_point.main(role, ["--version"])
@@ -48,7 +48,7 @@ def test_json_is_an_object_a_line() -> None:
         '{"topic": "t", "enode": "e", "queue_id": 1}',
         f'{{"offsets": ["{large}"], "at": [1.5, true, null]}}',
     ]
-    assert list(json_lines(Left("t", "g", 7))) == ['{"topic": "t", "group": "g", "messages": "7"}']
+    assert list(json_lines(RemainingMessages("t", "g", 7))) == ['{"topic": "t", "group": "g", "messages": "7"}']
     assert list(json_lines([])) == []
 
 

@@ -4,7 +4,7 @@ import struct
 from collections.abc import Sequence
 
 from ortoo.client import Queue, ReceivedBatch
-from ortoo.client.core.received import Finished
+from ortoo.client.core.received import OnFinished
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 
@@ -20,7 +20,7 @@ def made_batch(
     queue: Queue = QUEUE,
     next_offset: int | None = None,
     body_bytes: int = 0,
-    finished: Finished | None = None,
+    finished: OnFinished | None = None,
 ) -> ReceivedBatch:
     """A stored batch of `count` messages, body = offset; `rows` are the selected ones, without others if `gathered`."""
     kept = range(count) if rows is None or not gathered else rows
@@ -34,5 +34,5 @@ def made_batch(
         next_offset=first_offset + count if next_offset is None else next_offset,
         stored_at_ms=5,
         rows=b"" if rows is None else struct.pack(f"<{len(rows)}i", *rows),
-        finished=finished,
+        on_finished=finished,
     )

@@ -14,13 +14,13 @@ from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route
-from ortoo.common.errors import NOT_TAKEN_FIELD, Forbidden, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.view import open_batch
 from ortoo.enode.changes.kinds import WindowBatch
-from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, Windows
+from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
 
 TOPIC_ID = 7
 
@@ -41,7 +41,7 @@ class Fault(Enum):
 REFUSALS = {
     Fault.REFUSED: Overloaded("slow down"),
     Fault.AWAY: Unavailable("the enode is away"),
-    Fault.NOT_TAKEN: Unavailable("the enode stops", field=NOT_TAKEN_FIELD),
+    Fault.NOT_TAKEN: Unavailable("the enode stops", field=NOT_ACCEPTED_FIELD),
     Fault.FORBIDDEN: Forbidden("the right was taken away"),
 }
 
@@ -56,7 +56,7 @@ class SimulatedStore:
         self.is_away = asyncio.Event()
         """While set, nothing is answered."""
         self._faults: Iterator[Fault] = iter(faults)
-        self._windows = Windows()
+        self._windows = SequenceWindowTable()
         self._sequencer = Sequencer(self._windows, idle_ms=1 << 40)
 
     def next_fault(self) -> Fault:
@@ -75,9 +75,9 @@ class SimulatedStore:
         first_offset = len(stored)
         stored += open_batch(sealed).bodies()
         window = WindowBatch(sealed.first_sequence, sealed.count, first_offset, 0, sealed.records_crc32c)
-        self._sequencer.accepted(key, window)
+        self._sequencer.add_in_flight(key, window)
         self._windows.add(key, window)
-        self._sequencer.settle(key)
+        self._sequencer.remove_in_flight(key)
         return first_offset
 
     def call(self, _: object, __: str, answered: Any, *, clock: object) -> "SimulatedCall":

@@ -1,10 +1,10 @@
 """The defaults equal those of RocketMQ."""
 
-from ortoo.client import ConsumerSettings, FlowLimits, Handling, PullSettings
+from ortoo.client import ConsumerSettings, FlowLimits, HandlerOptions, PullSettings
 from ortoo.client.pull.pull_handlers import SUSPEND_MIN_MS
 from ortoo.enode.store.lock_table import LIFETIME_S
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.settings import Settings
+from ortoo.snode.settings import SnodeSettings
 
 
 def test_consuming_goes_at_the_known_pace() -> None:
@@ -19,7 +19,7 @@ def test_consuming_goes_at_the_known_pace() -> None:
 
 def test_consumers_hold_what_is_known() -> None:
     """E-140, E-141, E-142, E-145, E-151: limits of flow, handlers, pauses in ordered processing."""
-    limits, handling = FlowLimits(), Handling()
+    limits, handling = FlowLimits(), HandlerOptions()
     assert (limits.messages_max, limits.bytes_max, limits.span_max) == (1_000, 100 << 20, 2_000)
     assert (handling.concurrency, handling.batch_messages_max) == (20, 1)
     assert (handling.retry_delay_ms, handling.timeout_ms) == (5_000, 900_000)
@@ -28,6 +28,6 @@ def test_consumers_hold_what_is_known() -> None:
 
 def test_slow_and_silent_are_what_they_were() -> None:
     """E-045 and E-082: 120 s of silence, 1,024 messages of lag. A group's retries end after 16."""
-    assert Settings().session_expiry_s == 120
+    assert SnodeSettings().session_expiry_s == 120
     assert (Group("g").slow_consumer_threshold_messages, Group("g").attempts_max) == (1_024, 16)
     assert ConsumerSettings().from_first is False

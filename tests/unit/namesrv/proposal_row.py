@@ -19,6 +19,6 @@ class ProposalRow:
             self.stored.append(proposal)
         return self.row
 
-    async def propose(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
+    async def compare_and_store(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
         """The proposals, in the form in which name servers read them."""
         return self.put(expected_epoch, proposal)

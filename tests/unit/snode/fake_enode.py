@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.store.lock_table import Granted, LockTable
+from ortoo.enode.store.lock_table import LockGranted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.routes import DeliveryMode, EnodeEntry, Permission, Placement, RouteChange, Topic
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.routes import DeliveryMode, EnodeEntry, Permission, Placement, DirectoryUpdate, Topic
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import (
-    Appended,
+    AppendedBatch,
     EnodeLinks,
-    Fetched,
-    FetchWish,
+    FetchedBatches,
+    FetchBatchesRequest,
     FlushMode,
-    LockAnswer,
+    LockResult,
     LockKey,
     LockRequest,
     MessagePlace,
@@ -50,18 +50,18 @@ class FakeEnode(GrpcEnodeLink):
         self.arrived = asyncio.Event()
         """Set when an append or a commit has arrived."""
         self.locks = LockTable((), 0.0)
-        self._dedup: dict[tuple[int, int, int], Appended] = {}
+        self._dedup: dict[tuple[int, int, int], AppendedBatch] = {}
         self._stored = asyncio.Event()
-        self._storing: set[asyncio.Task[Appended]] = set()
+        self._storing: set[asyncio.Task[AppendedBatch]] = set()
 
     def links(self) -> EnodeLinks:
         """A directory with this enode, alive."""
         return EnodeLinks(self.directory(), self.to)
 
-    def directory(self) -> Directory:
+    def directory(self) -> DirectoryCache:
         """A directory with this enode and its topic."""
-        directory = Directory()
-        directory.apply(RouteChange(1, True, (TOPIC,), enodes=(EnodeEntry("e", "h:1", "s", alive=True),)))
+        directory = DirectoryCache()
+        directory.apply(DirectoryUpdate(1, True, (TOPIC,), enodes=(EnodeEntry("e", "h:1", "s", alive=True),)))
         return directory
 
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
@@ -70,14 +70,14 @@ class FakeEnode(GrpcEnodeLink):
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[AppendedBatch]:
         """Store a batch, or fail, as the test sets it."""
         task = asyncio.get_running_loop().create_task(self._append(queue_id, batch))
         self._storing.add(task)
         task.add_done_callback(self._storing.discard)
         return task
 
-    async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+    async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
         self.seen.append(batch)
         self.arrived.set()
         await self.gate.wait()
@@ -86,7 +86,7 @@ class FakeEnode(GrpcEnodeLink):
         key = (batch.producer_id, queue_id, batch.first_sequence)
         appended = self._dedup.get(key)
         if appended is None:
-            appended = Appended(self.end(queue_id), 5, FlushMode.SYNC)
+            appended = AppendedBatch(self.end(queue_id), 5, FlushMode.SYNC)
             self.queues[queue_id].append(StoredBatch(appended.first_offset, 5, batch))
             if batch.producer_id:
                 self._dedup[key] = appended
@@ -101,22 +101,22 @@ class FakeEnode(GrpcEnodeLink):
         """The queue's next offset."""
         return sum(stored.batch.count for stored in self.queues[queue_id])
 
-    async def fetch(self, wish: FetchWish) -> Fetched:
+    async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
         """One batch at a time; waits for ever at the end."""
         while True:
-            if wish.generation:
-                self.locks.check((wish.topic_id, wish.group, wish.queue_id), wish.generation)
-            end = self.end(wish.queue_id)
-            if wish.from_offset > end:
+            if request.generation:
+                self.locks.check_generation((request.topic_id, request.group, request.queue_id), request.generation)
+            end = self.end(request.queue_id)
+            if request.from_offset > end:
                 raise OutOfRange(begin_offset=0, end_offset=end)
-            for stored in self.queues[wish.queue_id]:
-                if stored.next_offset > wish.from_offset:
-                    return Fetched((stored,), stored.next_offset, end)
-            if not wish.wait_ms:
-                return Fetched((), wish.from_offset, end)
+            for stored in self.queues[request.queue_id]:
+                if stored.next_offset > request.from_offset:
+                    return FetchedBatches((stored,), stored.next_offset, end)
+            if not request.wait_ms:
+                return FetchedBatches((), request.from_offset, end)
             await self._stored.wait()
 
-    async def commit_rows(
+    async def commit_offsets(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
         """Store offsets, or fail, as the test sets it."""
@@ -135,26 +135,26 @@ class FakeEnode(GrpcEnodeLink):
         self.offsets.update({(group, queue_id): offset for queue_id, offset in offsets.items()})
         return fenced
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Decide as an enode does, while no time passes."""
         answers = []
-        for one in wishes:
+        for one in requests:
             key = (one.topic_id, one.group, one.queue_id)
-            wish = TableRequest(key, one.owner, one.session_id, "", one.resume)
-            answer = self.locks.take(wish, 0.0, generation_above=0)
-            if isinstance(answer, Granted):
-                answers.append(LockAnswer(answer.generation))
+            table_request = TableRequest(key, one.owner, one.session_id, "", one.resume)
+            answer = self.locks.take(table_request, 0.0, generation_above=0)
+            if isinstance(answer, LockGranted):
+                answers.append(LockResult(answer.generation))
             else:
-                answers.append(LockAnswer(0, answer.owner, 60_000))
+                answers.append(LockResult(0, answer.owner, 60_000))
         return answers
 
-    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
+    async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
         """Release locks."""
         return [
-            self.locks.release((one.topic_id, one.group, one.queue_id), one.session_id) is not None for one in wishes
+            self.locks.release((one.topic_id, one.group, one.queue_id), one.session_id) is not None for one in requests
         ]
 
-    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+    async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Stay for ever."""
         await asyncio.Event().wait()
 
@@ -172,7 +172,7 @@ class FakeEnode(GrpcEnodeLink):
         """The end."""
         return self.end(queue_id)
 
-    async def append_identified(
+    async def append_deduplicated(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
         """No mode is stored here."""

@@ -3,14 +3,14 @@
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.snode.settings import Settings, load
+from ortoo.snode.settings import SnodeSettings, load
 
 
 def test_defaults_are_the_documented_ports() -> None:
     """Without settings a snode serves on 8081 and uses the name server on 8071."""
     settings = load({}).settings
     assert (settings.listen_address, settings.namesrv_address) == ("127.0.0.1:8081", "127.0.0.1:8071")
-    assert settings == Settings()
+    assert settings == SnodeSettings()
 
 
 @pytest.mark.parametrize(

@@ -74,10 +74,10 @@ def test_a_lake_may_lie_behind_a_url_and_tells_what_is_in_its_files(tmp_path: Pa
         ("2026-01-01", 1, 0, 0), ("2026-01-02", 1, 1, 1)
     ]  # fmt: skip
     assert {row["null_count.tag"] for row in rows} == {0, 1}
-    assert lake.note("start.json") is None
+    assert lake.read_note("start.json") is None
     for text in ("one", "two"):
-        lake.keep_note("start.json", text)
-        assert lake.note("start.json") == text
+        lake.write_note("start.json", text)
+        assert lake.read_note("start.json") == text
     with pytest.raises(Invalid, match="set format = delta"):
         Lake(place, "parquet")
 
@@ -129,7 +129,7 @@ def test_dates_are_those_of_utc_whatever_the_zone_of_the_session(tmp_path: Path,
 def test_compacting_removes_files_behind_what_replaces_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A power cut during it loses nothing: the new file and its name are synced before the first old one is deleted."""
     settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
-    lake = settings.the_lake()
+    lake = settings.open_lake()
     for batch_id in range(2):
         write(lake, NARROW, batch_id)
     done = list[str]()
@@ -152,7 +152,7 @@ def test_compacting_removes_files_behind_what_replaces_them(tmp_path: Path, monk
 def test_what_a_topic_holds_that_was_created_again_is_no_repetition(tmp_path: Path) -> None:
     """Its messages have the positions of older ones on the same day; compacting drops only true duplicates."""
     settings = PipelineSettings(lake=LakeSettings(path=str(tmp_path / "lake"), format="parquet"))
-    lake = settings.the_lake()
+    lake = settings.open_lake()
     names = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
     folder = tmp_path / "lake" / "dt=2026-01-02"
     folder.mkdir(parents=True)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.cli.commands.declarations import Entry, differences, read_declared, written
+from ortoo.cli.commands.declarations import Entry, plan_changes, read_declarations, as_toml
 from ortoo.client import Invalid
 
 TOPIC: Entry = {"name": "orders", "queues": 4, "permission": "read_write", "type": "fifo"}
@@ -18,20 +18,20 @@ def said(tmp_path: Path, text: str) -> dict[str, list[Entry]]:
     """The entries of a file with this text."""
     file = tmp_path / "declared.toml"
     file.write_text(text)
-    return read_declared(file)
+    return read_declarations(file)
 
 
 def test_what_was_exported_changes_nothing(tmp_path: Path) -> None:
     """The output of export is valid input of apply and changes nothing."""
-    declared = said(tmp_path, written(PRESENT))
+    declared = said(tmp_path, as_toml(PRESENT))
     assert declared == PRESENT
-    assert differences(declared, PRESENT) == []
+    assert plan_changes(declared, PRESENT) == []
 
 
 def test_only_what_differs_is_changed(tmp_path: Path) -> None:
     """A new topic, more queues and another number of attempts are one line each; the others are unchanged."""
     text = '[[topic]]\nname="new"\nqueues=2\n[[topic]]\nname="orders"\nqueues=8\n[[group]]\nname="billing"\nattempts=5'
-    changes = differences(said(tmp_path, text), PRESENT)
+    changes = plan_changes(said(tmp_path, text), PRESENT)
     assert list(map(str, changes)) == [
         "+ topic new: queues 2", "~ topic orders: queues 4 → 8", "~ group billing: attempts 16 → 5",
     ]  # fmt: skip
@@ -54,5 +54,5 @@ def test_only_what_differs_is_changed(tmp_path: Path) -> None:
 def test_what_is_wrong_is_named_before_anything_is_done(tmp_path: Path, text: str, field: str) -> None:
     """Unknown keys, wrong types, repeated names, fewer queues and another type are Invalid, with their position."""
     with pytest.raises(Invalid) as raised:
-        differences(said(tmp_path, text), PRESENT)
+        plan_changes(said(tmp_path, text), PRESENT)
     assert raised.value.field == field

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from ortoo.client import App, Closed, Message
+from ortoo.client import App, ClientClosed, Message
 from ortoo.client.apps.providers import Providers
 from ortoo.common.errors import Invalid
 
@@ -87,5 +87,5 @@ async def test_a_handler_says_what_its_parameters_are() -> None:
 
 async def test_a_program_that_does_not_run_sends_nothing() -> None:
     """It is closed, and the error says which method to enter."""
-    with pytest.raises(Closed, match=r"enter `App\.running` first"):
+    with pytest.raises(ClientClosed, match=r"enter `App\.running` first"):
         await App("billing").producer("orders", str).send("x", Message(b""))

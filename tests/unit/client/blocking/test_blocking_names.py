@@ -8,15 +8,15 @@ from ortoo import client
 from ortoo.client import blocking
 
 PAIRS: dict[str, tuple[type, type]] = {
-    "Client": (client.Client, blocking.Client),
-    "Producer": (client.Producer, blocking.Producer),
-    "TransactionalProducer": (client.TransactionalProducer, blocking.TransactionalProducer),
-    "Consumer": (client.Consumer, blocking.Consumer),
-    "PullConsumer": (client.PullConsumer, blocking.PullConsumer),
-    "PopConsumer": (client.PopConsumer, blocking.PopConsumer),
-    "Admin": (client.Admin, blocking.Admin),
-    "GroupAdmin": (client.GroupAdmin, blocking.GroupAdmin),
-    "Transaction": (client.Transaction, blocking.Transaction),
+    "Client": (client.Client, blocking.BlockingClient),
+    "Producer": (client.Producer, blocking.BlockingProducer),
+    "TransactionalProducer": (client.TransactionalProducer, blocking.BlockingTransactionalProducer),
+    "Consumer": (client.Consumer, blocking.BlockingConsumer),
+    "PullConsumer": (client.PullConsumer, blocking.BlockingPullConsumer),
+    "PopConsumer": (client.PopConsumer, blocking.BlockingPopConsumer),
+    "Admin": (client.Admin, blocking.BlockingAdmin),
+    "GroupAdmin": (client.GroupAdmin, blocking.BlockingGroupAdmin),
+    "Transaction": (client.Transaction, blocking.BlockingTransaction),
 }
 ONLY_ASYNC = {
     # A blocking caller waits for the outcome; `send_many` sends many at a time.

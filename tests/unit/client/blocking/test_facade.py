@@ -9,7 +9,7 @@ from typing import assert_type
 import pytest
 
 from ortoo.client import Conflict, Invalid
-from ortoo.client.blocking.facade import Facade, blocking, entering, iterating, on_loop
+from ortoo.client.blocking.facade import BlockingFacade, blocking, entering, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
 
 
@@ -47,13 +47,13 @@ class Counter:
             self.is_open = False
 
 
-class BlockingCounter(Facade[Counter]):
+class BlockingCounter(BlockingFacade[Counter]):
     add = blocking(Counter.add)
     where = on_loop(Counter.where)
     count = iterating(Counter.count)
 
 
-class BlockingHouse(Facade[Counter]):
+class BlockingHouse(BlockingFacade[Counter]):
     opened = entering(Counter.opened, BlockingCounter)
 
 
@@ -84,7 +84,7 @@ def test_a_plain_method_runs_on_the_loop_whoever_calls(thread: LoopThread) -> No
             facade.add(1)
         return facade.where()
 
-    assert thread.wait(from_the_loop()) == "ortoo-client"
+    assert thread.run(from_the_loop()) == "ortoo-client"
 
 
 def test_iterators_and_blocks_are_derived_too(thread: LoopThread) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from ortoo.client.core.bidi_stream import HEARTBEAT_FIRST_S, Conversation
+from ortoo.client.core.bidi_stream import INITIAL_HEARTBEAT_INTERVAL_S, BidiStream
 from ortoo.common.process.background import Background
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 
@@ -35,16 +35,16 @@ async def test_the_first_sign_of_life_comes_as_soon_as_the_snode_asks_for_signs_
     call: Any = Call()
 
     def hear(seconds: float) -> bool:
-        conversation.beat_every(seconds)
+        conversation.set_heartbeat_interval(seconds)
         return False
 
-    conversation: Conversation[str, float] = Conversation("s", hear, lambda: "alive", clock=running_clock())
+    conversation: BidiStream[str, float] = BidiStream("s", hear, lambda: "alive", clock=running_clock())
     async with asyncio.timeout(200), Background("test") as background:
         background.spawn("converse", conversation.run(call))
         begin_s = running_clock().monotonic_s()
         await running_clock().sleep(1.0)
         call.says.put_nowait(5.0)
         await running_clock().sleep(10.5)
-        call.says.put_nowait(HEARTBEAT_FIRST_S)
+        call.says.put_nowait(INITIAL_HEARTBEAT_INTERVAL_S)
         await running_clock().sleep(40.0)
         assert [at_s - begin_s for at_s in call.written_at_s] == [1.0, 6.0, 11.0, 16.0, 46.0]

@@ -10,7 +10,7 @@ from ortoo.client.core.credentials import (
     addresses_from,
     credentials_from,
     read_profile,
-    surroundings,
+    effective_environment,
     tls_from,
 )
 from ortoo.common.errors import Invalid, NotFound
@@ -37,19 +37,19 @@ PROD = 'address = "a:1, b:2"\naccess_key = "shop"\nsecret_key = "s"\ntls_ca_file
 def test_without_a_word_it_is_where_ortoo_dev_listens(tmp_path: Path) -> None:
     """No profile, no variable, no argument."""
     environ = home(tmp_path)
-    assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
+    assert addresses_from("", effective_environment(environ=environ)) == ["localhost:8081"]
 
 
 def test_the_current_profile_counts_as_a_whole(tmp_path: Path) -> None:
     """Addresses, keys and files come from the profile; keys of the environment are not mixed in."""
     environ = home(tmp_path, "prod", prod=PROD, plain='address = "c:3"') | {"ORTOO_ACCESS_KEY": "other"}
-    around = surroundings(environ=environ)
+    around = effective_environment(environ=environ)
     assert addresses_from("", around) == ["a:1", "b:2"]
     who = credentials_from("", "", around)
     assert who is not None
     assert (who.access_key, who.secret_key) == ("shop", "s")
     assert tls_from("", "", "", around) is not None
-    around = surroundings("plain", environ)
+    around = effective_environment("plain", environ)
     assert (addresses_from("", around), credentials_from("", "", around)) == (["c:3"], None)
 
 
@@ -67,17 +67,17 @@ def test_a_connection_signs_with_what_it_is_given(monkeypatch: pytest.MonkeyPatc
 def test_an_address_of_the_environment_is_no_profiles_business(tmp_path: Path) -> None:
     """ORTOO_ADDRESS overrides the current profile, and a named profile overrides ORTOO_ADDRESS."""
     environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
-    assert addresses_from("", surroundings(environ=environ)) == ["d:4"]
-    assert credentials_from("", "", surroundings(environ=environ)) is None
-    assert addresses_from("", surroundings("prod", environ)) == ["a:1", "b:2"]
-    assert addresses_from("", surroundings(environ=environ | {"ORTOO_PROFILE": "prod"})) == ["a:1", "b:2"]
+    assert addresses_from("", effective_environment(environ=environ)) == ["d:4"]
+    assert credentials_from("", "", effective_environment(environ=environ)) is None
+    assert addresses_from("", effective_environment("prod", environ)) == ["a:1", "b:2"]
+    assert addresses_from("", effective_environment(environ=environ | {"ORTOO_PROFILE": "prod"})) == ["a:1", "b:2"]
 
 
 def test_on_a_simulated_network_nobodys_profile_counts(tmp_path: Path) -> None:
     """A test with its own broker must not use the developer's cluster."""
     environ = home(tmp_path, "prod", prod=PROD) | {"ORTOO_ADDRESS": "d:4"}
     with using_transport(MemoryTransport()):
-        assert addresses_from("", surroundings(environ=environ)) == ["localhost:8081"]
+        assert addresses_from("", effective_environment(environ=environ)) == ["localhost:8081"]
 
 
 @pytest.mark.parametrize(
@@ -93,6 +93,6 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
     """A name without a file, and an invalid name."""
     environ = home(tmp_path)
     with pytest.raises(NotFound, match="no profile prod"):
-        surroundings("prod", environ)
+        effective_environment("prod", environ)
     with pytest.raises(Invalid, match="no name of a profile"):
-        surroundings("../prod", environ)
+        effective_environment("../prod", environ)

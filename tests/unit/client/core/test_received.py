@@ -41,7 +41,7 @@ def test_acknowledging_is_heard_once() -> None:
     batch.ack()
     batch.ack()
     assert heard == [1, 4]
-    assert batch.progress.floor_offset == 5
+    assert batch.progress.first_unfinished_offset == 5
 
 
 def test_a_message_without_an_id_is_named_by_its_place() -> None:

@@ -17,20 +17,20 @@ def test_concurrent_progress_only_grows_and_a_reset_sets() -> None:
     table = OffsetTable()
     table.update(QUEUE, 10, increase_only=True)
     table.update(QUEUE, 4, increase_only=True)
-    assert table.known() == {QUEUE: 10}
+    assert table.all_offsets() == {QUEUE: 10}
     table.update(QUEUE, 4)
-    assert table.known() == {QUEUE: 4}
+    assert table.all_offsets() == {QUEUE: 4}
 
 
 def test_only_what_the_store_does_not_have_is_sent() -> None:
     """E-108: a round without progress sends nothing. An offset that was refused is sent again."""
     table = OffsetTable()
-    table.loaded(QUEUE, 3)
+    table.set_loaded(QUEUE, 3)
     table.update(OTHER, 5)
     assert table.unstored([QUEUE, OTHER]) == {OTHER: 5}
     assert table.unstored([QUEUE]) == {}
     table.update(QUEUE, 4)
-    table.stored({OTHER: 5})
+    table.mark_stored({OTHER: 5})
     assert table.unstored([QUEUE, OTHER]) == {QUEUE: 4}
 
 
@@ -40,12 +40,12 @@ def test_queues_that_are_not_owned_are_forgotten() -> None:
     table.update(QUEUE, 5)
     table.update(OTHER, 6)
     table.forget(QUEUE)
-    assert QUEUE not in table.known()
+    assert QUEUE not in table.all_offsets()
     assert table.unstored([QUEUE, OTHER]) == {OTHER: 6}
-    assert table.known() == {OTHER: 6}
-    table.asked([OTHER])
+    assert table.all_offsets() == {OTHER: 6}
+    table.mark_pending([OTHER])
     table.forget(OTHER)
-    table.stored({OTHER: 6})  # the answer comes late
+    table.mark_stored({OTHER: 6})  # the answer comes late
     table.update(OTHER, 6)
     assert table.unstored([OTHER]) == {OTHER: 6}
 
@@ -73,7 +73,7 @@ async def test_what_the_store_has_is_not_known_while_it_is_asked(lost: BaseExcep
     """A consumer seeks back, loses the answer to that commit, returns to its old offset, and stores that again."""
     store = Store(lost)
     offsets = RemoteOffsets(store, "g", lambda _: 1)  # type: ignore[arg-type]  # of a connection only this is used
-    offsets.table.loaded(QUEUE, 10)
+    offsets.table.set_loaded(QUEUE, 10)
     offsets.table.update(QUEUE, 0)
     if isinstance(lost, Unavailable):
         assert await offsets.persist([QUEUE]) == []

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ortoo.client.core.closed import Left
-from ortoo.client.core.connection import TRIES_MAX
+from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.connection import CALL_ATTEMPTS_MAX
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PopLease
@@ -38,7 +38,7 @@ class Renewals:
         handles = [handle for handle, _ in receipts]
         now_s = self._clock.monotonic_s()
         if self._away in handles and now_s < self._away_until_s:
-            await self._clock.sleep(TRIES_MAX * timeout_s if self._is_frozen else 0)
+            await self._clock.sleep(CALL_ATTEMPTS_MAX * timeout_s if self._is_frozen else 0)
             raise Unavailable(f"{self._away} is away")
         for handle in handles:
             self.renewed_s[handle].append(now_s)
@@ -154,7 +154,7 @@ def test_what_comes_for_a_consumer_that_was_left_goes_back() -> None:
             await clock.sleep(20.0)
             return [lease_on("enode-1", now_s)]
 
-        consumer._ask_as = late  # type: ignore[assignment,method-assign]
+        consumer._pop_attempt = late  # type: ignore[assignment,method-assign]
         async with Background("test") as background:
             async with consumer:
                 popping = background.spawn("pop", refused(consumer))
@@ -164,7 +164,7 @@ def test_what_comes_for_a_consumer_that_was_left_goes_back() -> None:
         assert returns.asked == [["enode-1"]]
 
     async def refused(consumer: PopConsumer) -> None:
-        with pytest.raises(Left):
+        with pytest.raises(ConsumerClosed):
             await consumer.pop()
 
     clock.run(scenario, limit_s=60)

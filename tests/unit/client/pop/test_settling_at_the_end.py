@@ -23,10 +23,10 @@ async def test_who_acknowledges_while_the_consumer_is_cancelled_hears_that_nobod
     connection: Any = SimpleNamespace(clock=SystemClock(), call=call)
     async with asyncio.timeout(5), Background("application") as application:
         async with Background("consumer") as background:
-            calls = PopCalls(connection, background, patience_s=1.0)
-            acks = [application.asked("ack", calls.ack(enode, "handle", [1])) for enode in ("e", "f")]
+            calls = PopCalls(connection, background, retry_timeout_s=1.0)
+            acks = [application.start_future("ack", calls.ack(enode, "handle", [1])) for enode in ("e", "f")]
             await asked.wait()
-            settling = application.spawn("settle", calls.settle())
+            settling = application.spawn("settle", calls.drain())
             await SystemClock().sleep(0)
             settling.cancel()
             await asyncio.wait([settling])

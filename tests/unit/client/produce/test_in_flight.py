@@ -7,15 +7,15 @@ from itertools import count
 import pytest
 
 from ortoo.client import NotFound, Overloaded, Unavailable
-from ortoo.client.produce.in_flight import IN_FLIGHT_MAX, Fate, InFlight
+from ortoo.client.produce.in_flight import IN_FLIGHT_MAX, FailureAction, InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from tests.unit.client.made_batches import QUEUE
 
 GAP = Unavailable("gap", field="batch.first_sequence")
-STOPPING = Unavailable("the enode stops", field=NOT_TAKEN_FIELD)
+STOPPING = Unavailable("the enode stops", field=NOT_ACCEPTED_FIELD)
 UNKNOWN = NotFound("unknown", field="batch.producer_id")
 
 
@@ -54,7 +54,7 @@ def test_sequences_count_messages_and_few_batches_are_under_way(in_flight: InFli
     assert [identity(it) for it in sent] == [(1, 2 * n) for n in range(IN_FLIGHT_MAX)]
     assert in_flight.next_to_send() is None
     assert sent[0] is not None
-    in_flight.stored(sent[0])
+    in_flight.on_stored(sent[0])
     assert identity(in_flight.next_to_send()) == (1, 2 * IN_FLIGHT_MAX)
 
 
@@ -65,11 +65,11 @@ def test_a_batch_comes_again_as_it_was_and_before_those_behind_it(in_flight: InF
     first, second = in_flight.next_to_send(), in_flight.next_to_send()
     assert first is not None
     assert second is not None
-    assert in_flight.failed(first, Overloaded()) is Fate.RETURNED
+    assert in_flight.on_failed(first, Overloaded()) is FailureAction.RETRY
     assert in_flight.next_to_send() is None
-    assert in_flight.failed(second, GAP) is Fate.RETURNED
-    assert in_flight.is_waiting_to_resend
-    in_flight.resume()
+    assert in_flight.on_failed(second, GAP) is FailureAction.RETRY
+    assert in_flight.is_ready_to_retry
+    in_flight.retry()
     assert [identity(in_flight.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
 
 
@@ -79,8 +79,8 @@ def test_an_unknown_id_is_kept_while_its_first_batch_is_to_come_again(in_flight:
         in_flight.put(made())
     first, second, third = [it for _ in range(3) if (it := in_flight.next_to_send()) is not None]
     for batch, error in ((first, Overloaded()), (second, UNKNOWN), (third, Overloaded())):
-        assert in_flight.failed(batch, error) is Fate.RETURNED
-    in_flight.resume()
+        assert in_flight.on_failed(batch, error) is FailureAction.RETRY
+    in_flight.retry()
     assert [identity(in_flight.next_to_send()) for _ in range(3)] == [(1, 0), (1, 2), (1, 4)]
 
 
@@ -89,15 +89,15 @@ def test_what_an_enode_has_not_taken_may_go_elsewhere(in_flight: InFlight) -> No
     for _ in range(IN_FLIGHT_MAX + 2):
         in_flight.put(made())
     sent = [it for _ in range(IN_FLIGHT_MAX) if (it := in_flight.next_to_send()) is not None]
-    in_flight.stored(sent[0])
+    in_flight.on_stored(sent[0])
     for batch in sent[1:]:
-        assert in_flight.failed(batch, STOPPING) is Fate.MOVES
+        assert in_flight.on_failed(batch, STOPPING) is FailureAction.REROUTE
         assert not batch.is_numbered
-    assert len(in_flight.take_movable()) == 2
+    assert len(in_flight.take_reroutable()) == 2
     in_flight.put(made())
     assert in_flight.next_to_send() is None
-    assert in_flight.is_waiting_to_resend
-    in_flight.resume()
+    assert in_flight.is_ready_to_retry
+    in_flight.retry()
     assert identity(in_flight.next_to_send()) == (1, 2)
 
 
@@ -110,18 +110,18 @@ def test_what_may_be_stored_or_belongs_here_stays(in_flight: InFlight, why: str)
     assert first is not None
     assert second is not None
     if why == "it belongs here":
-        first.is_bound = True
+        first.is_pinned = True
     else:
         if why == "the connection broke once":
-            in_flight.connection_lost()
+            in_flight.on_connection_lost()
         else:
-            assert in_flight.failed(first, Unavailable("who knows")) is Fate.RETURNED
-            assert in_flight.failed(second, GAP) is Fate.RETURNED
-        in_flight.resume()
+            assert in_flight.on_failed(first, Unavailable("who knows")) is FailureAction.RETRY
+            assert in_flight.on_failed(second, GAP) is FailureAction.RETRY
+        in_flight.retry()
         assert (in_flight.next_to_send(), in_flight.next_to_send()) == (first, second)
-    assert in_flight.failed(first, STOPPING) is Fate.RETURNED
-    assert in_flight.failed(second, STOPPING) is Fate.RETURNED
-    in_flight.resume()
+    assert in_flight.on_failed(first, STOPPING) is FailureAction.RETRY
+    assert in_flight.on_failed(second, STOPPING) is FailureAction.RETRY
+    in_flight.retry()
     assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
 
 
@@ -130,8 +130,8 @@ def test_a_lost_connection_returns_everything(in_flight: InFlight) -> None:
     for _ in range(2):
         in_flight.put(made())
         in_flight.next_to_send()
-    in_flight.connection_lost()
-    in_flight.resume()
+    in_flight.on_connection_lost()
+    in_flight.retry()
     assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
 
 
@@ -143,11 +143,11 @@ def test_a_batch_that_is_refused_for_good_leaves_no_gap(in_flight: InFlight) -> 
     assert bad is not None
     assert second is not None
     assert third is not None
-    assert in_flight.failed(bad, Invalid("bad")) is Fate.REFUSED
-    in_flight.failed(second, GAP)
-    in_flight.failed(third, GAP)
-    assert in_flight.is_waiting_to_resend
-    in_flight.resume()
+    assert in_flight.on_failed(bad, Invalid("bad")) is FailureAction.FAIL
+    in_flight.on_failed(second, GAP)
+    in_flight.on_failed(third, GAP)
+    assert in_flight.is_ready_to_retry
+    in_flight.retry()
     assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
 
 
@@ -156,8 +156,8 @@ def test_a_forgotten_producer_begins_anew(in_flight: InFlight) -> None:
     in_flight.put(made())
     sent = in_flight.next_to_send()
     assert sent is not None
-    assert in_flight.failed(sent, UNKNOWN) is Fate.RETURNED
-    in_flight.resume()
+    assert in_flight.on_failed(sent, UNKNOWN) is FailureAction.RETRY
+    in_flight.retry()
     assert identity(in_flight.next_to_send()) == (2, 0)
 
 
@@ -167,16 +167,16 @@ def test_after_giving_up_new_batches_have_a_new_identity(in_flight: InFlight) ->
     in_flight.put(late)
     in_flight.next_to_send()
     in_flight.put(waiting)
-    assert in_flight.give_up(0.5) == []
-    assert in_flight.give_up(1.0) == [late]
+    assert in_flight.take_expired(0.5) == []
+    assert in_flight.take_expired(1.0) == [late]
     assert identity(in_flight.next_to_send()) == (2, 0)
-    assert list(in_flight.everything()) == [waiting]
+    assert list(in_flight.all_batches()) == [waiting]
 
 
 def test_giving_up_what_was_never_sent_changes_nothing_else(in_flight: InFlight) -> None:
     """The identity stays, because no sequence was used."""
     in_flight.put(made(deadline_s=1.0))
-    assert len(in_flight.give_up(2.0)) == 1
+    assert len(in_flight.take_expired(2.0)) == 1
     in_flight.put(made())
     assert identity(in_flight.next_to_send()) == (1, 0)
     assert not in_flight.is_idle
@@ -188,9 +188,9 @@ def test_what_waits_for_a_batch_that_goes_on_under_another_id_goes_after_it(in_f
     for batch in (first, second):
         in_flight.put(batch)
         in_flight.next_to_send()
-    assert in_flight.failed(first, UNKNOWN) is Fate.RETURNED
-    assert in_flight.failed(second, GAP) is Fate.RETURNED
-    in_flight.resume()
+    assert in_flight.on_failed(first, UNKNOWN) is FailureAction.RETRY
+    assert in_flight.on_failed(second, GAP) is FailureAction.RETRY
+    in_flight.retry()
     assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
     assert [identity(it) for it in (first, second)] == [(2, 0), (2, 2)]
 
@@ -203,15 +203,15 @@ def test_the_sequence_of_a_refused_batch_that_may_be_stored_is_nobody_elses(in_f
     in_flight.put(second)
     assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
     if how == "the connection broke once":
-        in_flight.connection_lost()
+        in_flight.on_connection_lost()
     else:
-        assert in_flight.failed(first, Unavailable("who knows")) is Fate.RETURNED
-        assert in_flight.failed(second, GAP) is Fate.RETURNED
-    in_flight.resume()
+        assert in_flight.on_failed(first, Unavailable("who knows")) is FailureAction.RETRY
+        assert in_flight.on_failed(second, GAP) is FailureAction.RETRY
+    in_flight.retry()
     assert [in_flight.next_to_send() for _ in range(2)] == [first, second]
-    assert in_flight.failed(first, Invalid("the topic is read-only now")) is Fate.REFUSED
-    assert in_flight.failed(second, GAP) is Fate.RETURNED
-    in_flight.resume()
+    assert in_flight.on_failed(first, Invalid("the topic is read-only now")) is FailureAction.FAIL
+    assert in_flight.on_failed(second, GAP) is FailureAction.RETRY
+    in_flight.retry()
     assert identity(in_flight.next_to_send()) == (2, 0)
 
 
@@ -220,14 +220,14 @@ def test_what_may_be_stored_keeps_its_number_when_one_behind_it_is_refused(in_fl
     first, second, third = made(), made(3), made()
     in_flight.put(first)
     assert in_flight.next_to_send() is first
-    in_flight.connection_lost()
+    in_flight.on_connection_lost()
     in_flight.put(second)
     in_flight.put(third)
-    in_flight.resume()
+    in_flight.retry()
     assert [in_flight.next_to_send() for _ in range(3)] == [first, second, third]
-    assert in_flight.failed(first, Overloaded("slow down")) is Fate.RETURNED
-    assert in_flight.failed(second, Invalid("the topic is read-only now")) is Fate.REFUSED
-    assert in_flight.failed(third, GAP) is Fate.RETURNED
-    in_flight.resume()
+    assert in_flight.on_failed(first, Overloaded("slow down")) is FailureAction.RETRY
+    assert in_flight.on_failed(second, Invalid("the topic is read-only now")) is FailureAction.FAIL
+    assert in_flight.on_failed(third, GAP) is FailureAction.RETRY
+    in_flight.retry()
     assert [in_flight.next_to_send() for _ in range(2)] == [first, third]
     assert [identity(it) for it in (first, third)] == [(1, 0), (1, 2)]

@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import Closed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
+from ortoo.client import ClientClosed, Conflict, Invalid, Message, Overloaded, Queue, Unavailable, connect
 from ortoo.client.core.connection import Connection
 from ortoo.client.produce.routes import Route
 from ortoo.common.process.clock import SystemClock
@@ -34,7 +34,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
     async with asyncio.timeout(30), producer_to(store, memory_bytes_max=4 << 20) as producer:
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(producer.send_many(messages()))
-            while not sending.done() and producer._bytes <= 4 << 20:
+            while not sending.done() and producer._unacknowledged_bytes <= 4 << 20:
                 await SystemClock().sleep(0)
             at_limit = taken
             for _ in range(50):
@@ -42,7 +42,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
             assert taken == at_limit
             assert at_limit * len(BODY) < 8 << 20
             with pytest.raises(Overloaded, match="send_soon"):
-                producer.send_nowait(BODY)
+                producer.enqueue_nowait(BODY)
             store.is_away.clear()
             call: Any = producer._call  # a SimulatedCall
             call._wake.set()
@@ -84,7 +84,7 @@ async def test_what_cannot_leave_yet_leaves_together() -> None:
             for _ in range(5):
                 await SystemClock().sleep(0)  # lets each message get a separate batch
         for _ in range(3):
-            producer.send_nowait(Message(b"x" * 40_000, message_group="orders"))
+            producer.enqueue_nowait(Message(b"x" * 40_000, message_group="orders"))
         store.is_away.clear()
         call: Any = producer._call  # a SimulatedCall
         call._wake.set()
@@ -101,7 +101,7 @@ async def test_what_could_not_leave_ends_in_time() -> None:
     async with asyncio.timeout(30), producer_to(store, queue_count=1, delivery_timeout_ms=100.0) as producer:
         sendings = []
         for number in range(8):
-            sendings.append(producer.send_nowait(Message(b"%d" % number, message_group="orders")))
+            sendings.append(producer.enqueue_nowait(Message(b"%d" % number, message_group="orders")))
             for _ in range(5):
                 await SystemClock().sleep(0)
         with pytest.raises(Unavailable, match="never sent"):
@@ -118,13 +118,13 @@ async def test_what_waited_behind_batches_that_were_given_up_leaves_then() -> No
     async with asyncio.timeout(10), producer_to(store, queue_count=1) as producer:
         sendings = []
         for _ in range(8):
-            sendings.append(producer.send_nowait(Message(BODY, message_group="orders")))
+            sendings.append(producer.enqueue_nowait(Message(BODY, message_group="orders")))
             for batcher in producer._batchers.values():
                 producer._seal(batcher)
             await SystemClock().sleep(0)
         for sending in sendings[:5]:
             sending._batch.deadline_s = 0.0
-        await producer._give_up_late()
+        await producer._expire_batches()
         store.is_away.clear()
         call: Any = producer._call  # a SimulatedCall
         call._wake.set()
@@ -139,8 +139,8 @@ async def test_a_message_that_fits_into_no_batch_that_was_begun_gets_one_of_its_
     store = SimulatedStore()
     async with asyncio.timeout(30), producer_to(store, queue_count=2) as producer:
         for number in range(20):  # both queues hold messages without a priority
-            producer.send_nowait(Message(b"%d" % number, message_group=f"group-{number}"))
-        sending = producer.send_nowait(Message(b"another sort", priority=3))
+            producer.enqueue_nowait(Message(b"%d" % number, message_group=f"group-{number}"))
+        sending = producer.enqueue_nowait(Message(b"another sort", priority=3))
         receipt = await sending
         await producer.flush()
     assert store.queues[receipt.queue][receipt.offset] == b"another sort"
@@ -153,8 +153,8 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
     bad: list[Message | bytes] = [b"", Message(b""), Message(b"x", "two\nlines"), b"", Message(b"x", keys=("",))]
     store = SimulatedStore()
     async with asyncio.timeout(30), producer_to(store) as producer:
-        sendings = [producer.send_nowait(one) for pair in zip(good, bad, strict=True) for one in pair]
-        too_large, after = producer.send_nowait(bytes((4 << 20) + 1)), producer.send_nowait(b"f")
+        sendings = [producer.enqueue_nowait(one) for pair in zip(good, bad, strict=True) for one in pair]
+        too_large, after = producer.enqueue_nowait(bytes((4 << 20) + 1)), producer.enqueue_nowait(b"f")
         receipts = [await sending for sending in (*sendings[::2], after)]
         for sending in (*sendings[1::2], too_large):
             with pytest.raises(Invalid):
@@ -168,12 +168,12 @@ async def test_bodies_and_messages_share_a_batch_and_each_is_refused_alone() -> 
 async def test_a_bare_body_goes_to_the_queue_of_the_least_priority() -> None:
     """Where each queue has one priority, it is a message without one, independent of other queues' batches."""
     queues = tuple(Queue("t", "enode-0", number) for number in range(3))
-    route = Route(TOPIC_ID, queues, queues, has_levels=True)
+    route = Route(TOPIC_ID, queues, queues, has_priority_levels=True)
     async with asyncio.timeout(30), producer_to(SimulatedStore(), route=route) as producer:
         sendings = []
         for number in range(30):
-            sendings.append(producer.send_nowait(b"bare"))
-            sendings.append(producer.send_nowait(Message(b"urgent", priority=1 + number % 2)))
+            sendings.append(producer.enqueue_nowait(b"bare"))
+            sendings.append(producer.enqueue_nowait(Message(b"urgent", priority=1 + number % 2)))
             if not number % 7:
                 await SystemClock().sleep(0)
         receipts = [await sending for sending in sendings]
@@ -188,16 +188,16 @@ async def test_whoever_waits_when_a_producer_is_left_by_an_error_is_told() -> No
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
         with pytest.raises(ZeroDivisionError):
             async with producer_to(store, memory_bytes_max=1) as producer:
-                producer.send_nowait(BODY)
+                producer.enqueue_nowait(BODY)
                 await SystemClock().sleep(0)
                 sending, flushing = (
-                    group.create_task(told(producer.send_soon(BODY))),
+                    group.create_task(told(producer.enqueue(BODY))),
                     group.create_task(told(producer.flush())),
                 )
                 for _ in range(5):
                     await SystemClock().sleep(0)
                 raise ZeroDivisionError
-        assert isinstance(await sending, Closed)
+        assert isinstance(await sending, ClientClosed)
         assert isinstance(await flushing, Unavailable)
 
 
@@ -229,7 +229,7 @@ async def test_an_unanswered_message_ends_with_an_unknown_outcome() -> None:
     store = SimulatedStore()
     store.is_away.set()
     async with asyncio.timeout(10), producer_to(store, queue_count=1, delivery_timeout_ms=0.0) as producer:
-        producer.send_nowait(b"unwatched")
+        producer.enqueue_nowait(b"unwatched")
         with pytest.raises(Unavailable, match="outcome is unknown"):
             await producer.flush()
 
@@ -244,7 +244,7 @@ async def test_a_failure_is_told_once() -> None:
         with pytest.raises(Invalid):
             await producer.send(b"")
         await producer.flush()
-        producer.send_nowait(b"unwatched")
+        producer.enqueue_nowait(b"unwatched")
         with pytest.raises(Unavailable):
             await producer.flush()
         await producer.flush()
@@ -254,11 +254,11 @@ async def test_a_failure_is_told_once() -> None:
 async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None:
     """By every method of sending, and the producer continues."""
     async with asyncio.timeout(10), producer_to(SimulatedStore()) as producer:
-        for send in (producer.send, producer.send_soon, lambda it: producer.send_many([b"before", it])):
+        for send in (producer.send, producer.enqueue, lambda it: producer.send_many([b"before", it])):
             with pytest.raises(Invalid, match="expected bytes or a Message"):
                 await send(given)
         with pytest.raises(Invalid, match="expected bytes or a Message"):
-            producer.send_nowait(given)
+            producer.enqueue_nowait(given)
         with pytest.raises(Invalid, match=r"\.encode\(\)"):
             await producer.send("text")  # type: ignore[arg-type]
         assert (await producer.send(b"good")).offset >= 0
@@ -271,9 +271,9 @@ async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
             if waits == "room":
-                await producer.room()
-            sendings.append(producer.send_nowait(BODY) if waits == "room" else await producer.send_soon(BODY))
-            largest = max(largest, producer._bytes)
+                await producer.wait_for_room()
+            sendings.append(producer.enqueue_nowait(BODY) if waits == "room" else await producer.enqueue(BODY))
+            largest = max(largest, producer._unacknowledged_bytes)
         assert len({(one.queue, one.offset) for one in [await sending for sending in sendings]}) == 2_000
     assert 100_000 < largest < 100_000 + (2 << 20)
 
@@ -284,9 +284,9 @@ async def test_a_send_soon_that_is_called_off_has_taken_nothing() -> None:
     store.is_away.set()
     async with asyncio.timeout(30), producer_to(store, memory_bytes_max=100_000) as producer:
         taken = await producer.send_many([BODY] * 101)
-        while producer._bytes <= 100_000:
+        while producer._unacknowledged_bytes <= 100_000:
             await SystemClock().sleep(0)
-        waiting = asyncio.ensure_future(producer.send_soon(b"too much"))  # noqa: TID251  # awaited below
+        waiting = asyncio.ensure_future(producer.enqueue(b"too much"))  # noqa: TID251  # awaited below
         for _ in range(50):
             await SystemClock().sleep(0)
         assert not waiting.done()
@@ -304,11 +304,11 @@ async def test_a_closed_producer_takes_nothing() -> None:
     """Every method of sending raises an error with the remedy."""
     async with producer_to(SimulatedStore()) as producer:
         pass
-    with pytest.raises(Closed, match="make a new one"):
-        producer.send_nowait(b"late")
-    with pytest.raises(Closed, match="make a new one"):
-        await producer.send_soon(b"late")
-    with pytest.raises(Closed, match="make a new one"):
+    with pytest.raises(ClientClosed, match="make a new one"):
+        producer.enqueue_nowait(b"late")
+    with pytest.raises(ClientClosed, match="make a new one"):
+        await producer.enqueue(b"late")
+    with pytest.raises(ClientClosed, match="make a new one"):
         await producer.send_once(b"late", "once")
 
 
@@ -365,5 +365,5 @@ async def test_addresses_are_checked_before_anything_is_sent() -> None:
 def test_a_priority_has_a_queue_when_its_enode_has_left_the_topic() -> None:
     """A batch may be open for an enode that is missing in the new route."""
     queues = tuple(Queue("t", "enode-1", number) for number in range(3))
-    route = Route(7, queues, queues, has_levels=True)
+    route = Route(7, queues, queues, has_priority_levels=True)
     assert route.queue_of_priority(1, "enode-0") == route.queue_of_priority(1, "enode-1") == queues[1]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.client import Invalid, Sendings, Unavailable
+from ortoo.client import Invalid, SendFutures, Unavailable
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
@@ -20,9 +20,9 @@ def made() -> ProducerBatch:
 async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
     """Offsets follow the first one; an id given by the producer stays."""
     batch = made()
-    sendings = [batch.sending(0), batch.sending(1, "mine"), batch.sending(0).later(2)]
+    sendings = [batch.send_future(0), batch.send_future(1, "mine"), batch.send_future(0).following(2)]
     assert not sendings[0].done
-    batch.stored(100, 5)
+    batch.complete(100, 5)
     receipts = [await it for it in sendings]
     assert [it.offset for it in receipts] == [100, 101, 102]
     assert receipts[1].message_id == "mine"
@@ -32,29 +32,29 @@ async def test_each_message_of_a_batch_has_its_own_receipt() -> None:
 async def test_a_message_that_was_left_out_shifts_those_behind_it() -> None:
     """The refused message fails alone; the offsets of the others count stored messages."""
     batch = made()
-    batch.refused[1] = Invalid("empty")
-    batch.stored(100, 5)
-    assert [batch.sending(row).receipt().offset for row in (0, 2)] == [100, 101]
+    batch.rejected[1] = Invalid("empty")
+    batch.complete(100, 5)
+    assert [batch.send_future(row).result().offset for row in (0, 2)] == [100, 101]
     with pytest.raises(Invalid):
-        await batch.sending(1)
+        await batch.send_future(1)
 
 
 async def test_a_failed_batch_fails_all_its_messages_and_only_once() -> None:
     """A late answer changes nothing."""
     batch = made()
     batch.fail(Unavailable("gone"))
-    batch.stored(100, 5)
+    batch.complete(100, 5)
     for row in range(2):
         with pytest.raises(Unavailable):
-            await batch.sending(row)
+            await batch.send_future(row)
 
 
 async def test_many_sendings_are_awaited_together_in_order() -> None:
     """Runs of several batches give one receipt for each message."""
     first, second = made(), made()
-    sendings = Sendings([(first.sending(0), 2), (second.sending(0), 3)])
-    first.stored(10, 5)
-    second.stored(0, 5)
+    sendings = SendFutures([(first.send_future(0), 2), (second.send_future(0), 3)])
+    first.complete(10, 5)
+    second.complete(0, 5)
     assert len(sendings) == len(list(sendings)) == 5
     assert [it.offset for it in await sendings] == [10, 11, 0, 1, 2]
 
@@ -64,14 +64,14 @@ async def test_an_abandoned_wait_leaves_the_batch_alone() -> None:
     batch = made()
 
     async def wait() -> None:
-        await batch.sending(0)
+        await batch.send_future(0)
 
     async with asyncio.TaskGroup() as group:
         one, other = group.create_task(wait()), group.create_task(wait())
         await asyncio.wait([one], timeout=0.01)
         one.cancel()
         await asyncio.wait([one])
-        batch.stored(1, 5)
+        batch.complete(1, 5)
         await other
     assert one.cancelled()
 
@@ -81,15 +81,15 @@ async def test_a_wait_that_is_called_off_beside_the_answer_harms_no_other() -> N
     batch, woken = made(), []
 
     async def wait(row: int) -> None:
-        await batch.sending(row)
+        await batch.send_future(row)
         woken.append(row)
 
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(wait(row)) for row in range(3)]
         await asyncio.wait(tasks, timeout=0.01)
         tasks[1].cancel()
-        batch.stored(1, 5)
+        batch.complete(1, 5)
         await asyncio.wait(tasks)
     assert [task.cancelled() for task in tasks] == [False, True, False]
     assert woken == [0, 2]
-    await batch.sending(1)
+    await batch.send_future(1)

@@ -3,7 +3,7 @@
 from functools import partial
 
 from ortoo.client import Queue
-from ortoo.client.pull.process_queue import ProcessQueue, in_order
+from ortoo.client.pull.process_queue import ProcessQueue, round_robin
 from tests.unit.client.made_batches import QUEUE, made_batch
 
 
@@ -31,9 +31,9 @@ def test_a_batch_comes_whole() -> None:
 def test_the_commit_offset_stays_before_the_first_unfinished_message() -> None:
     """E-148: if 5, 6 and 7 finish before 4, it stays 4. Filtered offsets count when all before are finished."""
     queue = ProcessQueue(QUEUE, 4)
-    batch = made_batch(4, 4, finished=partial(queue.finished, 0))
+    batch = made_batch(4, 4, finished=partial(queue.on_finished, 0))
     queue.put(batch)
-    queue.move_on(20)
+    queue.advance(20)
     for place in (1, 2, 3):
         batch.ack_message(place)
     assert queue.commit_offset == 4
@@ -44,8 +44,8 @@ def test_the_commit_offset_stays_before_the_first_unfinished_message() -> None:
 def test_an_empty_answer_moves_an_idle_queue_on_and_never_back() -> None:
     """With nothing held the offset follows immediately; a smaller one changes nothing."""
     queue = ProcessQueue(QUEUE, 10)
-    queue.move_on(15)
-    queue.move_on(12)
+    queue.advance(15)
+    queue.advance(12)
     assert (queue.commit_offset, queue.next_offset) == (15, 15)
 
 
@@ -61,16 +61,16 @@ def test_a_dropped_queue_gives_nothing_out() -> None:
 def test_queues_take_turns() -> None:
     """The one after the last served comes first; a queue that was removed does not disturb the order."""
     queues = [ProcessQueue(Queue("t", "e", number), 0) for number in (2, 0, 1)]
-    assert [it.queue.queue_id for it in in_order(queues, None)] == [0, 1, 2]
-    assert [it.queue.queue_id for it in in_order(queues, Queue("t", "e", 0))] == [1, 2, 0]
-    assert [it.queue.queue_id for it in in_order(queues, Queue("t", "e", 7))] == [0, 1, 2]
+    assert [it.queue.queue_id for it in round_robin(queues, None)] == [0, 1, 2]
+    assert [it.queue.queue_id for it in round_robin(queues, Queue("t", "e", 0))] == [1, 2, 0]
+    assert [it.queue.queue_id for it in round_robin(queues, Queue("t", "e", 7))] == [0, 1, 2]
 
 
 def test_a_queue_that_begins_elsewhere_forgets_what_it_held() -> None:
     """Neither waiting messages nor later acknowledgements count after the restart."""
     queue = ProcessQueue(QUEUE, 0)
-    old = made_batch(0, 5, finished=partial(queue.finished, queue.epoch))
+    old = made_batch(0, 5, finished=partial(queue.on_finished, queue.epoch))
     queue.put(old)
-    queue.restart(100)
+    queue.reset(100)
     old.ack()
-    assert (queue.next_offset, queue.commit_offset, queue.held.messages, queue.take(1)) == (100, 100, 0, [])
+    assert (queue.next_offset, queue.commit_offset, queue.buffered.messages, queue.take(1)) == (100, 100, 0, [])

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from ortoo.client.core.closed import Left
+from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.pull.pull_member import GroupMember
+from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.session import Session
@@ -34,10 +34,10 @@ class EarlyClock(SystemClock):
 
 
 @asynccontextmanager
-async def member_without_queues(clock: SystemClock) -> AsyncIterator[GroupMember]:
+async def member_without_queues(clock: SystemClock) -> AsyncIterator[PullMember]:
     """A member that sends no requests."""
     connection = Connection(["localhost:1"], clock=clock, randomness=Randomness(1))
-    member = GroupMember(connection, Session(connection), "g", {}, PullSettings())
+    member = PullMember(connection, Session(connection), "g", {}, PullSettings())
     async with member._background:
         member.failure = None
         yield member
@@ -58,17 +58,17 @@ async def test_a_wait_that_is_woken_for_nothing_begins_no_task_each_time() -> No
         return asyncio.Task(work, loop=loop, **more)
 
     async with asyncio.timeout(10), Background("test") as background, member_without_queues(clock) as member:
-        waiting = background.asked("wait", member.next(ProcessQueue.take_batch, 3_600.0))
+        waiting = background.start_future("wait", member.next_from(ProcessQueue.take_batch, 3_600.0))
         await turns(clock)
         asyncio.get_running_loop().set_task_factory(counted)
         for _ in range(10):
-            member.arrived.set()
+            member.has_messages.set()
             await turns(clock)
         assert len(begun) == 0
         assert not waiting.done()
-        member.failure = Left("left")
-        member.arrived.set()
-        with pytest.raises(Left):
+        member.failure = ConsumerClosed("left")
+        member.has_messages.set()
+        with pytest.raises(ConsumerClosed):
             await waiting
         await turns(clock)
         assert len(member._background._tasks) == 0
@@ -78,9 +78,9 @@ async def test_a_wait_ends_at_its_time_also_when_a_sleep_ends_early() -> None:
     """The clock of the loop's sleeps differs from the one of deadlines."""
     clock = EarlyClock()
     async with asyncio.timeout(10), member_without_queues(clock) as member:
-        assert await member.next(ProcessQueue.take_batch, 8.0) is None
+        assert await member.next_from(ProcessQueue.take_batch, 8.0) is None
         assert clock.now_s == 8.0
-        assert await member.next(ProcessQueue.take_batch, 0.0) is None
+        assert await member.next_from(ProcessQueue.take_batch, 0.0) is None
         assert clock.sleeps == 5
 
 
@@ -89,7 +89,7 @@ async def test_a_wait_that_is_called_off_leaves_nothing_behind() -> None:
     clock = SystemClock()
     async with asyncio.timeout(10), Background("test") as background, member_without_queues(clock) as member:
         for begins in (True, False):
-            waiting = background.spawn("wait", member.next(ProcessQueue.take_batch, 3_600.0))
+            waiting = background.spawn("wait", member.next_from(ProcessQueue.take_batch, 3_600.0))
             if begins:
                 await turns(clock)
                 assert len(member._background._tasks) == 1

@@ -4,11 +4,11 @@ from typing import Any
 
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import wire_queue
-from ortoo.client.offsets.losses import Losses
+from ortoo.client.offsets.losses import LossLog
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.push.push_member import PushMember
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.v1 import consumer_pb2 as pb
@@ -24,7 +24,7 @@ class Server:
     def __init__(self, broadcast: LocalOffsets | None = None) -> None:
         connection: Any = None
         opening, limits = pb.OpenSession(group="g"), {"messages_max": MESSAGES_MAX, "bytes_max": BYTES_MAX}
-        self.member = PushMember(connection, opening, Losses(None), **limits, broadcast=broadcast, rule=StartRule())
+        self.member = PushMember(connection, opening, LossLog(None), **limits, broadcast=broadcast, start_rule=StartRule())
         self.generation = 0
         self.open()
 
@@ -35,9 +35,9 @@ class Server:
         """The credit that the server has."""
         self.acknowledged: list[tuple[int, int, int]] = []
         self.suspended: set[int] = set()
-        self.member._forget()
-        self.member._conversation = said
-        self.member._begin()
+        self.member._on_stream_end()
+        self.member._stream = said
+        self.member._send_opening()
         assert (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)
 
     def say(self, request: pb.PushRequest) -> None:
@@ -53,7 +53,7 @@ class Server:
         """Assign these queues."""
         self.generation += 1
         assignment = pb.Assignment(generation=self.generation, queues=map(wire_queue, queues))
-        self.member._hear(Bulky(pb.PushResponse(assignment=assignment), (b"",)))
+        self.member._on_response(BulkMessage(pb.PushResponse(assignment=assignment), (b"",)))
 
     def deliver(
         self, queue: Queue, first_offset: int, count: int, message_group: str | None = None, *, topic_id: int = 77
@@ -72,10 +72,10 @@ class Server:
                 count=count, records_crc32c=sealed.records_crc32c, body_inflated_bytes=sealed.body_inflated_bytes
             ),
         )
-        self.member._hear(Bulky(pb.PushResponse(delivery=delivery), (sealed.records,)))
+        self.member._on_response(BulkMessage(pb.PushResponse(delivery=delivery), (sealed.records,)))
 
     @property
     def all_is_back(self) -> bool:
         """Whether the server has the same credit as at the start."""
-        self.member.report()
+        self.member.report_progress()
         return (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)

@@ -58,7 +58,7 @@ class Handled:
 async def handled() -> AsyncIterator[Handled]:
     """A member that handles messages."""
     it = Handled()
-    it.server.member.enter()
+    it.server.member.open()
     handlers = PushHandlers(
         "g", it.handle, it.server.member, it.send_back, running_clock(), concurrency=1, retry_delay_ms=1_000
     )
@@ -106,7 +106,7 @@ async def test_a_queue_that_went_while_a_message_waited_for_its_next_try_is_take
             it.works = True
             server.deliver(A, 2, 2, "m")
             await it.rest()
-            server.member.report()
+            server.member.report_progress()
             assert it.tried == [(0, 1), (2, 1), (3, 1)]
             assert server.acknowledged == [(0, 4, server.generation)]
             assert server.all_is_back

@@ -81,6 +81,6 @@ async def test_a_broadcasts_file_follows_a_queue_that_begins_anew(tmp_path: Path
         server.assign(A)
         server.deliver(A, first_offset, 3)
         (await server.member.next_batch()).ack()
-        server.member.report()
+        server.member.report_progress()
         await broadcast.persist()
         assert file.read() == {A: first_offset + 3}

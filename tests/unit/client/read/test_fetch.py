@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.client import NotFound, Queue, Unavailable
 from ortoo.client.read import fetch
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.v1 import consumer_pb2
 
 QUEUE = Queue("t", "e", 0)
@@ -23,12 +23,12 @@ class Server:
         self.topic_ids = list(topic_ids)
         self.asked: list[int] = []
 
-    async def batches(self, connection: Any, request: consumer_pb2.FetchRequest) -> AsyncIterator[Bulky]:
+    async def batches(self, connection: Any, request: consumer_pb2.FetchRequest) -> AsyncIterator[BulkMessage]:
         """One answer without messages, of ten offsets."""
         self.asked.append(request.from_offset)
         topic_id = self.topic_ids.pop(0)
         answer = consumer_pb2.FetchResponse(topic_id=topic_id, next_offset=request.from_offset + 10)
-        yield Bulky(answer, (b"",))
+        yield BulkMessage(answer, (b"",))
         raise Unavailable("broken")
 
     def failed(self, address: str) -> None:

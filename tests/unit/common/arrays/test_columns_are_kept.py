@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, few_gathered
-from ortoo.common.arrays.gather import gathered, written
-from ortoo.common.arrays.message_table import joined, taken
+from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, gather_few
+from ortoo.common.arrays.gather import gather, write_table
+from ortoo.common.arrays.message_table import concat_tables, take_rows
 from ortoo.common.arrays.opened_batch import DictionaryArrays, ListArrays, MapArrays, OpenedBatch, TextArrays
 from ortoo.common.records.batch import Codec, Message, encode, open_batch
 from ortoo.common.records.columns import COLUMNS, FORMAT, NUMBERS, Column
@@ -166,7 +166,7 @@ def opened(name: str, filled: str) -> tuple[object, object]:
 
 def some_taken(name: str, filled: str) -> tuple[object, object]:
     batch = OpenedBatch(sealed(EVERY, **{name: values(name, EVERY, filled)}))
-    tables = [taken(batch, np.array(MANY, "<i4"), numbers) for numbers in (frozenset[int](), only(name))]
+    tables = [take_rows(batch, np.array(MANY, "<i4"), numbers) for numbers in (frozenset[int](), only(name))]
     return [arrays(getattr(it, name), len(MANY)) for it in tables], [values(name, MANY, filled)] * 2
 
 
@@ -176,7 +176,7 @@ def some_joined(name: str, filled: str) -> tuple[object, object]:
     parts = [values(name, MANY, filled), without, values(name, EVERY, filled)]
     rows = [MANY, FEW, EVERY]
     batches = [OpenedBatch(sealed(some, **{name: part})) for some, part in zip(rows, parts, strict=True)]
-    table = joined([taken(batch, np.arange(batch.count, dtype="<i4")) for batch in batches])
+    table = concat_tables([take_rows(batch, np.arange(batch.count, dtype="<i4")) for batch in batches])
     return arrays(getattr(table, name), table.count), list(chain(*parts))
 
 
@@ -185,18 +185,18 @@ def all_written(name: str, filled: str) -> tuple[object, object]:
     batch = OpenedBatch(whole)
     behind = dict.fromkeys((one.name for one in CHOSEN), None) | {name: getattr(batch, name)}
     table: Any = SimpleNamespace(count=COUNT, body=batch.body, body_offsets=batch.body_offsets, **behind)
-    return written(table).records, whole.records
+    return write_table(table).records, whole.records
 
 
 def few_written(name: str, filled: str) -> tuple[object, object]:
     fields = OpenedBatch(sealed(EVERY, **{name: values(name, EVERY, filled)})).fields
-    made = [few_gathered(fields, FEW, numbers).records for numbers in (frozenset[int](), only(name))]
+    made = [gather_few(fields, FEW, numbers).records for numbers in (frozenset[int](), only(name))]
     return made, [sealed(FEW, **{name: values(name, FEW, filled)}).records] * 2
 
 
 def some_gathered(name: str, filled: str) -> tuple[object, object]:
     batch = OpenedBatch(sealed(EVERY, **{name: values(name, EVERY, filled)}))
-    made = [gathered(batch, np.array(rows, "<i4"), only(name)).records for rows in (FEW, MANY)]
+    made = [gather(batch, np.array(rows, "<i4"), only(name)).records for rows in (FEW, MANY)]
     return made, [sealed(rows, **{name: values(name, rows, filled)}).records for rows in (FEW, MANY)]
 
 
@@ -254,5 +254,5 @@ def test_bodies_are_kept_whatever_the_codec(codec: Codec) -> None:
     batch = OpenedBatch(encode([Message(body(row) * 20) for row in EVERY], now_ms=NOW_MS, codec=codec))
     assert batch.is_compressed == (codec is not Codec.NONE)
     for rows in (FEW, MANY):
-        made = gathered(batch, np.array(rows, "<i4"))
+        made = gather(batch, np.array(rows, "<i4"))
         assert open_batch(made, verify_crc=True).bodies() == [body(row) * 20 for row in rows]

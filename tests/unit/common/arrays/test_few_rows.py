@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.records.batch import Message, encode
@@ -44,7 +44,7 @@ def with_numbers(path: str, numbers: list[int]) -> OpenedBatch:
 def test_what_would_be_rows_of_others_is_refused(path: str, numbers: list[int]) -> None:
     """No message gets keys, properties or a tag of another one."""
     with pytest.raises(Invalid) as caught:
-        gathered(with_numbers(path, numbers), ROWS)
+        gather(with_numbers(path, numbers), ROWS)
     assert (caught.value.field or "").startswith("batch.records." + path.partition(".")[0])
 
 
@@ -54,7 +54,7 @@ def test_wild_offsets_cost_no_memory() -> None:
     tracemalloc.start()
     try:
         with pytest.raises(Invalid):
-            gathered(opened, ROWS)
+            gather(opened, ROWS)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
         tracemalloc.stop()

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import pytest
 
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Loaded, Range
+from ortoo.common.process.settings import LoadedSettings, NumberRange
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Settings(ServiceSettings):
 
     name: str = "x-0"
     listen_address: str = "127.0.0.1:0"
-    window_ms: Annotated[int, Range(0, 100)] = 10
+    window_ms: Annotated[int, NumberRange(0, 100)] = 10
     is_open: bool = False
     database_url: str = "postgresql://me:secret@db/x"
 
@@ -31,18 +31,18 @@ class File:
     def __init__(self) -> None:
         self.settings = Settings()
 
-    def load(self) -> Loaded[Settings]:
+    def load(self) -> LoadedSettings[Settings]:
         """The same as a role's `load`."""
-        return Loaded(self.settings, {"window_ms": "file"})
+        return LoadedSettings(self.settings, {"window_ms": "file"})
 
 
-def begun() -> tuple[File, LiveSettings[Settings]]:
+def begun() -> tuple[File, DynamicSettings[Settings]]:
     """A file, and a process that was started with it."""
     file = File()
-    return file, LiveSettings(file.load(), file.load)
+    return file, DynamicSettings(file.load(), file.load)
 
 
-def row(live: LiveSettings[Settings], name: str) -> tuple[str, str, str | None]:
+def row(live: DynamicSettings[Settings], name: str) -> tuple[str, str, str | None]:
     """(value, origin, at the next start) of a setting."""
     [found] = [one for one in live.all() if one.name == name]
     return found.value, found.origin, found.at_next_start
@@ -55,7 +55,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     live.appliers.append(lambda settings: applied.append(settings.window_ms))
     assert row(live, "window_ms") == ("10", "file", None)
     assert row(live, "database_url")[0] == "postgresql://me:***@db/x"
-    assert [(one.was, one.now) for one in live.update({"window_ms": "20"}, by="ann")] == [("10", "20")]
+    assert [(one.was, one.now) for one in live.update({"window_ms": "20"}, changed_by="ann")] == [("10", "20")]
     assert (live.settings.window_ms, applied) == (20, [20])
     assert row(live, "window_ms") == ("20", "operator", "10")
     [finding] = live.findings()
@@ -63,7 +63,7 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     assert "window_ms = 10" in finding.consequence
     assert "--reset window_ms" in finding.cure
     assert live.update({"window_ms": "20"}) == []
-    live.update({}, ["window_ms"], by="bob")
+    live.update({}, ["window_ms"], changed_by="bob")
     assert row(live, "window_ms") == ("10", "file", None)
     assert list(live.findings()) == []
     assert [(one.name, one.now, one.origin, one.by) for one in live.history] == [
@@ -97,7 +97,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 def test_a_check_changes_nothing_and_a_part_may_refuse() -> None:
     """A dry run returns the changes; values that an applier refuses are not in force."""
     _, live = begun()
-    assert [one.now for one in live.update({"is_open": "yes"}, check_only=True)] == ["true"]
+    assert [one.now for one in live.update({"is_open": "yes"}, dry_run=True)] == ["true"]
     assert not live.settings.is_open
 
     def refuse(settings: Settings) -> None:
@@ -112,13 +112,13 @@ def test_a_check_changes_nothing_and_a_part_may_refuse() -> None:
 def test_a_file_that_is_read_again_beats_an_operator_only_where_it_says_something_new() -> None:
     """SIGHUP applies changes of the file; other values of operators stay. An invalid file changes nothing."""
     file, live = begun()
-    live.update({"window_ms": "20", "is_open": "true"}, by="ann")
+    live.update({"window_ms": "20", "is_open": "true"}, changed_by="ann")
     file.settings = Settings(window_ms=30, database_url="other")
-    live.reread()
+    live.reload()
     assert row(live, "window_ms") == ("30", "file", None)
     assert row(live, "is_open") == ("true", "operator", "false")
     assert row(live, "database_url")[2] == "other"
     assert [one.by for one in live.history] == ["ann", "ann", ""]
     file.settings = Settings(window_ms=1_000)
-    live.reread()
+    live.reload()
     assert live.settings.window_ms == 30

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.common.cluster.registrations import Announcing
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD, refused
 from ortoo.common.errors import Conflict, Fenced
@@ -25,7 +25,7 @@ async def findings_after(error: Conflict | Fenced) -> list[Finding]:
     async def leave(address: str) -> None: ...
 
     clock, refusal = VirtualClock(), asyncio.Event()
-    announcing = Announcing(
+    announcing = Registrations(
         NameServers(ADDRESS), announce, leave, interval_s=1.0, clock=clock, randomness=Randomness(1)
     )
     announcing.answered = refusal.set

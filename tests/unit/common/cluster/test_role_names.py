@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from ortoo.common.cluster.role_names import NAMES_MAX, CertificateRoles, Presented, Role, RoleNames
+from ortoo.common.cluster.role_names import NAMES_MAX, CertificateRoles, CertificateNames, Role, RoleNames
 from ortoo.common.errors import Invalid
 
 DEFAULT = CertificateRoles(RoleNames(), "ortoo.cluster")
@@ -22,7 +22,7 @@ def context(
 
 def roles(of: CertificateRoles, auth_context: Mapping[str, Iterable[bytes]]) -> set[Role]:
     """The roles of a caller with such a connection."""
-    found = of.of(Presented.of(auth_context))
+    found = of.of(CertificateNames.of(auth_context))
     assert of.of_connection(auth_context) == of.of_connection(auth_context) == found
     return set(found)
 
@@ -104,9 +104,9 @@ def test_names_have_a_limit() -> None:
 
 def test_what_an_error_repeats_of_a_certificate_is_bounded_and_printable() -> None:
     """The certificate is the caller's: it may have thousands of names with any characters in them."""
-    assert str(Presented.of(context("a.example", uris=["spiffe://x/y"]))) == "a.example, spiffe://x/y"
-    assert "common name, web, does not count" in str(Presented.of(context(common_name="web")))
-    hostile = str(Presented.of(context(*(f"\x1b]52;{n}" + "x" * 10_000 for n in range(1_000)))))
+    assert str(CertificateNames.of(context("a.example", uris=["spiffe://x/y"]))) == "a.example, spiffe://x/y"
+    assert "common name, web, does not count" in str(CertificateNames.of(context(common_name="web")))
+    hostile = str(CertificateNames.of(context(*(f"\x1b]52;{n}" + "x" * 10_000 for n in range(1_000)))))
     assert len(hostile) < 1_000
     assert hostile.isprintable()
     assert hostile.endswith("and 995 more")

@@ -39,19 +39,19 @@ def test_kind_survives_the_wire(cls: type[errors.OrtooError]) -> None:
 
 def test_a_leader_that_moved_survives_the_wire() -> None:
     """The client gets the leader and its epoch; an old client reads that nothing was stored."""
-    there = errors.Moved("ask the other", leader_address="10.0.0.2:8072", epoch=7)
+    there = errors.NotLeader("ask the other", leader_address="10.0.0.2:8072", epoch=7)
     failure = failure_pb2.Failure.FromString(failure_of(there).SerializeToString())
     back = error_of(failure)
-    assert isinstance(back, errors.Moved)
+    assert isinstance(back, errors.NotLeader)
     assert (back.leader_address, back.epoch, back.message) == ("10.0.0.2:8072", 7, "ask the other")
     assert status_of(there) is grpc.StatusCode.UNAVAILABLE
-    assert (failure.kind, failure.field) == (failure_pb2.FAILURE_KIND_UNAVAILABLE, errors.NOT_TAKEN_FIELD)
+    assert (failure.kind, failure.field) == (failure_pb2.FAILURE_KIND_UNAVAILABLE, errors.NOT_ACCEPTED_FIELD)
 
 
 def test_nobody_has_to_lead_yet() -> None:
     """A replica that knows no leader sends an empty address, which still means more than Unavailable."""
-    back = error_of(failure_pb2.Failure.FromString(failure_of(errors.Moved()).SerializeToString()))
-    assert isinstance(back, errors.Moved)
+    back = error_of(failure_pb2.Failure.FromString(failure_of(errors.NotLeader()).SerializeToString()))
+    assert isinstance(back, errors.NotLeader)
     assert (back.leader_address, back.epoch) == ("", 0)
 
 
@@ -60,13 +60,13 @@ def test_a_process_without_a_role_is_no_users_fault(field: str) -> None:
     """A snode that an enode refuses reports Unavailable to its client, not Forbidden."""
     refusal = failure_of(errors.Forbidden("is for the role snode", field=field)).SerializeToString()
     error = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", refusal))
-    told = error_of_rpc(error, "enode-0", within=True)
+    told = error_of_rpc(error, "enode-0", is_internal=True)
     assert type(told) is errors.Unavailable
     assert "enode-0 refuses this process: is for the role snode" in told.message
     assert type(error_of_rpc(error, "enode-0")) is errors.Forbidden
     users = failure_of(errors.Forbidden("no right", field="access")).SerializeToString()
     about_user = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", users))
-    assert type(error_of_rpc(about_user, "snode-1", within=True)) is errors.Forbidden
+    assert type(error_of_rpc(about_user, "snode-1", is_internal=True)) is errors.Forbidden
 
 
 def rpc_error(code: grpc.StatusCode, *metadata: tuple[str, bytes]) -> grpc.aio.AioRpcError:
@@ -103,7 +103,7 @@ TURNS = 14
 async def test_a_cancellation_is_not_lost_that_meets_the_end_of_its_call() -> None:
     """A task that is cancelled at any moment of a failing call ends, and does not retry."""
     async with Channels() as channels, Background("test") as background:
-        stub = enode_pb2_grpc.EnodeServiceStub(channels.to("127.0.0.1:1"))
+        stub = enode_pb2_grpc.EnodeServiceStub(channels.channel_to("127.0.0.1:1"))
 
         async def requests() -> AsyncIterator[enode_pb2.AttachRequest]:
             while True:
@@ -131,7 +131,7 @@ async def test_a_cancellation_is_not_lost_that_meets_the_end_of_its_call() -> No
 async def test_a_failed_call_is_an_error_in_a_task_that_was_cancelled_before() -> None:
     """A task that cleans up after a cancellation still gets the error of a failed call."""
     async with Channels() as channels, Background("test") as background:
-        stub = health_pb2_grpc.HealthStub(channels.to("127.0.0.1:1"))
+        stub = health_pb2_grpc.HealthStub(channels.channel_to("127.0.0.1:1"))
         failures: list[Exception] = []
 
         async def clean_up() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.client import Message
 from ortoo.common.errors import Invalid
-from ortoo.common.filters.projection import columns_of, projected
+from ortoo.common.filters.projection import columns_of, project
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.compression import Codec
 
@@ -23,7 +23,7 @@ MESSAGES = [
 def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
     """Bodies, texts and lists keep every row; the other columns are absent, and the checksum is right."""
     batch = encode(MESSAGES, now_ms=0, codec=codec)
-    narrow = projected(batch, columns_of(["keys", "message_id"]))
+    narrow = project(batch, columns_of(["keys", "message_id"]))
     assert len(narrow.records) < len(batch.records) * 2 / 3
     narrow.check()
     view = open_batch(narrow)
@@ -32,7 +32,7 @@ def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
     assert set(view.tags()) == {None}
     with pytest.raises(Invalid, match="body"):
         view.bodies()
-    assert open_batch(projected(batch, columns_of(["body", "count"]))).bodies() == [
+    assert open_batch(project(batch, columns_of(["body", "count"]))).bodies() == [
         message.body for message in MESSAGES
     ]
 
@@ -40,9 +40,9 @@ def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
 def test_a_batch_that_would_hardly_shrink_stays_the_producers_own() -> None:
     """No columns means all columns; a projection that leaves out little makes no copy."""
     batch = encode([Message(b"x" * 1_000, "tag") for _ in range(50)], now_ms=0)
-    assert projected(batch, columns_of([])) is batch
-    assert projected(batch, columns_of(["body"])) is batch
-    assert len(projected(batch, columns_of(["count"])).records) < 300
+    assert project(batch, columns_of([])) is batch
+    assert project(batch, columns_of(["body"])) is batch
+    assert len(project(batch, columns_of(["count"])).records) < 300
 
 
 def test_a_name_that_no_column_has_is_refused() -> None:
@@ -56,4 +56,4 @@ def test_damaged_bytes_get_no_new_seal() -> None:
     batch = encode(MESSAGES, now_ms=0)
     damaged = replace(batch, records=batch.records[:-1] + bytes([batch.records[-1] ^ 1]))
     with pytest.raises(Invalid, match="changed in transit"):
-        projected(damaged, columns_of(["tag"]))
+        project(damaged, columns_of(["tag"]))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.projection import columns_of
-from ortoo.common.filters.pushdown import Choice, ChosenPart, Pushdown
+from ortoo.common.filters.pushdown import BatchSelector, SelectedPart, Pushdown
 from ortoo.common.records.batch import encode
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
@@ -52,16 +52,16 @@ def batch(count: int, every: int, *, kind: int = 0, codec: Codec = Codec.NONE, b
     )
 
 
-def parts_of(held: Sequence[StoredBatch], begin: int = 0, **wishes: object) -> Sequence[ChosenPart]:
+def parts_of(held: Sequence[StoredBatch], begin: int = 0, **wishes: object) -> Sequence[SelectedPart]:
     """The selected parts of these batches."""
     pushdown = Pushdown("rare", **wishes)  # type: ignore[arg-type]
-    choice = Choice(pushdown, pushdown.compiled(), begin)
+    choice = BatchSelector(pushdown, pushdown.compile(), begin)
     for one in held:
-        choice.look(one)
-    return choice.parts()
+        choice.add_batch(one)
+    return choice.finish()
 
 
-def rows_of(parts: Sequence[ChosenPart], columns: Sequence[str] = ()) -> list[tuple[int, int, object]]:
+def rows_of(parts: Sequence[SelectedPart], columns: Sequence[str] = ()) -> list[tuple[int, int, object]]:
     """Offset, storage time and message of each row, or these columns of the message."""
     found = list[tuple[int, int, object]]()
     for part in parts:
@@ -137,10 +137,10 @@ def test_what_was_found_counts_by_its_bytes() -> None:
     """One row may have nearly all bytes of its batch: the size of an answer is limited by bytes, not by rows."""
     held = stored([large_row() for _ in range(8)])
     pushdown = Pushdown("rare", joined=True)
-    choice = Choice(pushdown, pushdown.compiled(), 0)
+    choice = BatchSelector(pushdown, pushdown.compile(), 0)
     for one in held:
-        choice.look(one)
-    assert choice.size_bytes >= sum(len(part.batch.records) for part in choice.parts()) >= 8 * 500_000
+        choice.add_batch(one)
+    assert choice.size_bytes >= sum(len(part.batch.records) for part in choice.finish()) >= 8 * 500_000
 
 
 def large_row() -> SealedBatch:
@@ -154,11 +154,11 @@ def test_of_a_damaged_batch_nothing_is_taken() -> None:
     good, bad = batch(200, 100), SealedBatch(b"\xff" * 40, 0, 200, 10)
     first, second, third = stored([good, bad, good])
     pushdown = Pushdown("rare", joined=True)
-    choice = Choice(pushdown, pushdown.compiled(), 0)
-    choice.look(first)
+    choice = BatchSelector(pushdown, pushdown.compile(), 0)
+    choice.add_batch(first)
     with pytest.raises(OrtooError):
-        choice.look(second)
-    assert [offset for offset, _, _ in rows_of(choice.parts())] == [0, 100]
-    assert (choice.next_offset, choice.looked_bytes) == (200, len(good.records))
-    choice.look(third)
-    assert [offset for offset, _, _ in rows_of(choice.parts())] == [0, 100, 400, 500]
+        choice.add_batch(second)
+    assert [offset for offset, _, _ in rows_of(choice.finish())] == [0, 100]
+    assert (choice.next_offset, choice.scanned_bytes) == (200, len(good.records))
+    choice.add_batch(third)
+    assert [offset for offset, _, _ in rows_of(choice.finish())] == [0, 100, 400, 500]

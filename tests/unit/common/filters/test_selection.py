@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.common.filters.selection import selected
+from ortoo.common.filters.selection import select_rows
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.stored_batch import StoredBatch
 
@@ -19,7 +19,7 @@ def stored(first_offset: int, tags: list[str]) -> StoredBatch:
 def test_a_whole_batch_passes_with_its_very_bytes() -> None:
     """Without a cut and without a filter the batch is the same object and no rows are named."""
     batch = stored(10, ["a", "b"])
-    part = selected(batch, 10)
+    part = select_rows(batch, 10)
     assert part.batch is batch.batch
     assert (part.rows, part.messages, part.next_offset) == (b"", 2, 12)
 
@@ -36,7 +36,7 @@ def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, st
     start = min(start, count - 1)
     stop = None if stop is None else max(stop, start + 1, 1)
     tag_filter = compile_filter(wanted, "")
-    part = selected(stored(100, tags), 100 + start, None if stop is None else 100 + stop, tag_filter)
+    part = select_rows(stored(100, tags), 100 + start, None if stop is None else 100 + stop, tag_filter)
     end = count if stop is None else min(count, stop)
     expected = [row for row in range(max(start, 0), end) if tag_filter is None or tags[row] in wanted.split("||")]
     rows = np.frombuffer(part.rows, "<i4").tolist() if part.rows else list(range(count if part.batch else 0))
@@ -48,5 +48,5 @@ def test_rows_are_those_that_a_loop_would_choose(tags: list[str], start: int, st
 @pytest.mark.parametrize("from_offset", [100, 101])
 def test_nothing_wanted_means_no_batch(from_offset: int) -> None:
     """When no row matches, only the offset moves on."""
-    part = selected(stored(100, ["a", "a"]), from_offset, wanted=compile_filter("b", ""))
+    part = select_rows(stored(100, ["a", "a"]), from_offset, message_filter=compile_filter("b", ""))
     assert (part.batch, part.messages, part.next_offset) == (None, 0, 102)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.common.arrays.gather import gathered, narrowed
+from ortoo.common.arrays.gather import gather, narrow
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import TagFilter, compile_filter
@@ -89,7 +89,7 @@ def test_few_matching_rows_become_a_batch_of_their_own() -> None:
     batch = check(encode(messages, now_ms=1))
     rows = compiled("t").select(batch)
     assert rows is not None
-    sealed, said = narrowed(batch, rows)
+    sealed, said = narrow(batch, rows)
     assert said.tolist() == [0, 5, 10, 15, 20, 25, 30, 35]
     assert sealed.count == 8
     check(sealed)
@@ -103,7 +103,7 @@ def test_many_matching_rows_leave_the_batch_alone() -> None:
     batch = opened(("a", "b"))
     rows = compiled("a").select(batch)
     assert rows is not None
-    assert narrowed(batch, rows)[0] is batch.sealed
+    assert narrow(batch, rows)[0] is batch.sealed
 
 
 def test_small_texts_and_large_bodies_gather_alike() -> None:
@@ -113,4 +113,4 @@ def test_small_texts_and_large_bodies_gather_alike() -> None:
         batch = check(encode(messages, now_ms=1))
         rows = compiled("t3||t5").select(batch)
         assert rows is not None
-        assert gathered(batch, rows) == encode([messages[row] for row in rows], now_ms=1)
+        assert gather(batch, rows) == encode([messages[row] for row in rows], now_ms=1)

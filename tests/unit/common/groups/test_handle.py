@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind, read_handle
-from ortoo.common.groups.handle_seal import NEW_MS, HandleKey, HandleKeys, HandleSeals
+from ortoo.common.groups.handle_seal import KEY_SETTLE_MS, HandleKey, HandleKeys, HandleSeals
 
 HANDLE = Handle(HandleKind.DELAYED, "enode-0", 0xFEDC_BA98_7654_3210, 3, 42, 1_700_000_000_000)
 KEY = HandleKey(7, bytes(range(32)), 1_000)
@@ -29,7 +29,7 @@ def seals_of(*keys: HandleKey, unsigned_until_ms: int = 0, times: Times | None =
     """Seals with some keys."""
     at = times or Times()
     seals = HandleSeals(lambda: at.now_ms)
-    seals.use(HandleKeys(keys, unsigned_until_ms))
+    seals.use_keys(HandleKeys(keys, unsigned_until_ms))
     return seals
 
 
@@ -44,18 +44,18 @@ def read(text: str, seals: HandleSeals | None = SEALS) -> Handle:
 def test_handles_are_as_they_ever_were() -> None:
     """Handles outlive upgrades, so that their forms are pinned: the sealed one, the one of a batch, and the old one."""
     batch = DelayedBatch("enode-0", HANDLE.topic_id, 3, 40, 5)
-    assert [HANDLE.text(SEALS), HANDLE.text(PLAIN), HANDLE.text_of_batch(batch, batch.seal(SEALS))] == [
+    assert [HANDLE.encoded(SEALS), HANDLE.encoded(PLAIN), HANDLE.encoded_of_batch(batch, batch.seal(SEALS))] == [
         "AgEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAcAAABlL03yW_4nVJyrBYHM-rrW",
         "AQEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAZW5vZGUtMAdr9co",
         "AwEQMlR2mLrc_gMAAAAqAAAAAAAAAABo5c-LAQAAKAAAAAAAAAAFAAAAZW5vZGUtMAcAAAA58OQoKRnYLWI_Gm8I2AO_",
     ]
-    assert HANDLE.text_of_batch(batch, b"") == HANDLE.text(PLAIN)
+    assert HANDLE.encoded_of_batch(batch, b"") == HANDLE.encoded(PLAIN)
 
 
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 def test_a_handle_has_one_spelling(seals: HandleSeals) -> None:
     """Any other last character is refused, also one with the same bytes in base64, and so is padding."""
-    text = HANDLE.text(seals)
+    text = HANDLE.encoded(seals)
     signs = [*string.ascii_letters, *string.digits, "-", "_", "=", "=="]
     for changed in [text[:-1] + sign for sign in signs if sign != text[-1]] + [text + "="]:
         with pytest.raises(Invalid):
@@ -65,7 +65,7 @@ def test_a_handle_has_one_spelling(seals: HandleSeals) -> None:
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 def test_a_handle_is_read_back(seals: HandleSeals) -> None:
     """Its text has no characters that a shell or an URL would change."""
-    text = HANDLE.text(seals)
+    text = HANDLE.encoded(seals)
     assert read(text, seals) == HANDLE == read(text, None)
     assert text.replace("-", "").replace("_", "").isalnum()
 
@@ -74,7 +74,7 @@ def test_a_handle_is_read_back(seals: HandleSeals) -> None:
 @given(at=st.integers(0, 127), sign=st.characters(codec="utf-8"))
 def test_a_changed_handle_is_refused(seals: HandleSeals, at: int, sign: str) -> None:
     """One wrong character is detected."""
-    text = HANDLE.text(seals)
+    text = HANDLE.encoded(seals)
     at %= len(text)
     changed = text[:at] + sign + text[at + 1 :]
     if changed != text:
@@ -86,8 +86,8 @@ def test_nobody_without_a_key_makes_a_handle() -> None:
     """Neither another key, nor no key, nor a handle of another kind gives a valid handle."""
     for seals in (PLAIN, seals_of(replace(KEY, secret=b"x" * 32)), seals_of(OTHER)):
         with pytest.raises(Invalid, match="recall_handle"):
-            read(HANDLE.text(seals))
-    content = base64.urlsafe_b64decode(HANDLE.text(SEALS) + "=" * (-len(HANDLE.text(SEALS)) % 4))
+            read(HANDLE.encoded(seals))
+    content = base64.urlsafe_b64decode(HANDLE.encoded(SEALS) + "=" * (-len(HANDLE.encoded(SEALS)) % 4))
     transaction = base64.urlsafe_b64encode(content[:1] + b"\2" + content[2:]).decode().rstrip("=")
     with pytest.raises(Invalid, match="transaction_id"):
         read_handle(transaction, HandleKind.TRANSACTION, "transaction_id", SEALS)
@@ -96,7 +96,7 @@ def test_nobody_without_a_key_makes_a_handle() -> None:
 def test_a_handle_of_another_kind_is_refused() -> None:
     """A transaction's handle recalls nothing."""
     with pytest.raises(Invalid, match="transaction"):
-        read_handle(HANDLE.text(SEALS), HandleKind.TRANSACTION, "transaction_id", SEALS)
+        read_handle(HANDLE.encoded(SEALS), HandleKind.TRANSACTION, "transaction_id", SEALS)
 
 
 def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
@@ -105,15 +105,15 @@ def test_the_seal_of_a_batch_is_good_for_its_messages_alone() -> None:
     seal = batch.seal(SEALS)
     for number in range(40, 45):
         one = replace(HANDLE, number=number)
-        assert read(one.text_of_batch(batch, seal)) == one
-    forged = [replace(HANDLE, number=number).text_of_batch(batch, seal) for number in (39, 45)]
-    forged += [replace(HANDLE, number=45).text_of_batch(replace(batch, count=6), seal)]
-    forged += [HANDLE.text_of_batch(replace(batch, first=39, count=6), seal)]
+        assert read(one.encoded_of_batch(batch, seal)) == one
+    forged = [replace(HANDLE, number=number).encoded_of_batch(batch, seal) for number in (39, 45)]
+    forged += [replace(HANDLE, number=45).encoded_of_batch(replace(batch, count=6), seal)]
+    forged += [HANDLE.encoded_of_batch(replace(batch, first=39, count=6), seal)]
     forged += [
-        replace(HANDLE, topic_id=1).text_of_batch(batch, seal),
-        replace(HANDLE, enode="e").text_of_batch(batch, seal),
+        replace(HANDLE, topic_id=1).encoded_of_batch(batch, seal),
+        replace(HANDLE, enode="e").encoded_of_batch(batch, seal),
     ]
-    forged += [HANDLE.text_of_batch(batch, bytes(20))]
+    forged += [HANDLE.encoded_of_batch(batch, bytes(20))]
     for text in forged:
         with pytest.raises(Invalid, match="recall_handle"):
             read(text)
@@ -124,23 +124,23 @@ def test_keys_change_and_old_handles_stay_good() -> None:
     times = Times()
     times.now_ms = OTHER.created_at_ms
     seals = seals_of(KEY, OTHER, times=times)
-    assert HANDLE.text(seals) == HANDLE.text(SEALS)
-    times.now_ms += NEW_MS
-    assert HANDLE.text(seals) != HANDLE.text(SEALS)
-    assert read(HANDLE.text(SEALS), seals) == HANDLE == read(HANDLE.text(seals), seals)
-    seals.use(HandleKeys((OTHER,)))
+    assert HANDLE.encoded(seals) == HANDLE.encoded(SEALS)
+    times.now_ms += KEY_SETTLE_MS
+    assert HANDLE.encoded(seals) != HANDLE.encoded(SEALS)
+    assert read(HANDLE.encoded(SEALS), seals) == HANDLE == read(HANDLE.encoded(seals), seals)
+    seals.use_keys(HandleKeys((OTHER,)))
     with pytest.raises(Invalid):
-        read(HANDLE.text(SEALS), seals)
+        read(HANDLE.encoded(SEALS), seals)
 
 
 def test_handles_from_before_an_upgrade_are_good_for_a_while() -> None:
     """Handles without a seal are accepted exactly until the name server's time."""
     times = Times()
     seals = seals_of(KEY, unsigned_until_ms=times.now_ms + 1, times=times)
-    assert read(HANDLE.text(PLAIN), seals) == HANDLE
+    assert read(HANDLE.encoded(PLAIN), seals) == HANDLE
     times.now_ms += 1
     with pytest.raises(Invalid):
-        read(HANDLE.text(PLAIN), seals)
+        read(HANDLE.encoded(PLAIN), seals)
 
 
 def test_a_newer_version_says_what_to_do() -> None:

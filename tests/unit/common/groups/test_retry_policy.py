@@ -25,9 +25,9 @@ def test_an_exponential_back_off_grows_up_to_its_longest() -> None:
 def test_a_wrong_back_off_is_refused(wrong: tuple[int, int, float]) -> None:
     """By its name."""
     with pytest.raises(Invalid, match="retry"):
-        RetryPolicy(RetryKind.EXPONENTIAL, *wrong).checked()
+        RetryPolicy(RetryKind.EXPONENTIAL, *wrong).with_defaults()
     with pytest.raises(Invalid, match="retry"):
-        RetryPolicy(RetryKind.LIST).checked()
+        RetryPolicy(RetryKind.LIST).with_defaults()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from google.protobuf.message import DecodeError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, Bulky
+from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, BulkMessage
 from ortoo.v1 import consumer_pb2, enode_pb2, record_pb2
 
 APPEND = BulkField(enode_pb2.AppendRequest, "batch", "records")
@@ -31,12 +31,12 @@ def fetched(*sizes: int) -> enode_pb2.FetchBatchesResponse:
     return enode_pb2.FetchBatchesResponse(request_id=1, batches=batches, next_offset=9, end_offset=10)
 
 
-def hollow(message: Any, holders: list[Any]) -> Bulky:
+def hollow(message: Any, holders: list[Any]) -> BulkMessage:
     """The message with its fields taken out."""
     bulks = [holder.records for holder in holders]
     for holder in holders:
         holder.ClearField("records")
-    return Bulky(message, bulks)
+    return BulkMessage(message, bulks)
 
 
 @given(SIZES)
@@ -55,7 +55,7 @@ def test_a_field_may_be_given_in_pieces_and_shown_instead_of_copied(sizes: list[
     """A reader gets pieces as one field; a view shows the bytes of the received message."""
     pieces = [bytes([65 + at]) * size for at, size in enumerate(sizes)]
     whole, empty = append(b"".join(pieces)), append(b"")
-    data = APPEND.write(Bulky(empty, pieces))
+    data = APPEND.write(BulkMessage(empty, pieces))
     assert enode_pb2.AppendRequest.FromString(data) == whole
     message, (shown,) = BulkField(enode_pb2.AppendRequest, "batch", "records", views=True).read(data)
     assert isinstance(shown, memoryview)
@@ -97,7 +97,7 @@ def written_in_two(size: int) -> bytes:
 def test_messages_without_the_field_pass() -> None:
     """Another event of the same stream is written and read as it is."""
     other = consumer_pb2.PushResponse(opened=consumer_pb2.SessionOpened(session_id="s" * BULK_BYTES_MIN))
-    message, bulks = PUSH.read(PUSH.write(Bulky(other)))
+    message, bulks = PUSH.read(PUSH.write(BulkMessage(other)))
     assert message == other
     assert list(bulks) == [b""]
 

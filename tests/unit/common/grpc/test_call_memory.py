@@ -16,9 +16,9 @@ from ortoo.common.grpc.layers.call_memory import (
     REQUEST_COPIES,
     TRANSPORT_COPIES,
     CallMemory,
-    current_share,
+    current_memory_share,
 )
-from ortoo.common.grpc.layers.layer import Call, Method
+from ortoo.common.grpc.layers.layer import ServedCall, Method
 from ortoo.common.grpc.limits.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.logs import log_events
@@ -68,7 +68,7 @@ async def test_a_peer_that_reads_nothing_is_ended_and_its_answers_are_let_go() -
     budget, opened, over = MemoryBudget(1 << 30), asyncio.Queue[MemoryShare](), asyncio.Event()
 
     async def answers(requests: AsyncIterator[bytes], context: Any) -> AsyncIterator[bytes]:
-        share = current_share()
+        share = current_memory_share()
         assert share is not None
         opened.put_nowait(share)
         context.add_done_callback(lambda _: over.set())
@@ -113,11 +113,11 @@ async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog:
     arrival = Arrival("One", (), is_observer=False, gives_many=False)
     calls.arrive(arrival)
     arrival.ends_connection = True
-    method = Method("/ortoo.v1.Test/One", "One", takes_many=False, gives_many=False, read=bytes, write=bytes)
+    method = Method("/ortoo.v1.Test/One", "One", is_request_stream=False, is_response_stream=False, read=bytes, write=bytes)
 
     async def call() -> None:
         ARRIVAL.set(arrival)
-        calls.enter(Call(method, b"", cast("Any", Context())))
+        calls.enter(ServedCall(method, b"", cast("Any", Context())))
         await asyncio.Event().wait()
 
     with caplog.at_level(logging.WARNING):
@@ -148,7 +148,7 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert budget.refused == {"One": 1}
         with pytest.raises(Overloaded):
-            budget.share("Many").fix(1)
+            budget.share("Many").draw_fixed(1)
 
 
 async def test_what_a_request_brings_counts_while_it_is_served() -> None:

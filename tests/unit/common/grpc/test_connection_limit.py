@@ -15,7 +15,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.limits import full_ports
 from ortoo.common.grpc.limits.connections import connections_to
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.common.grpc.tls import TlsListener, make_self_signed_certificate
 from ortoo.common.machine.descriptors import Descriptors, open_descriptors
 from ortoo.common.process.clock import SystemClock
 
@@ -109,7 +109,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
         grpc.aio.insecure_channel(server.address) as late,
         idle() as quiet,
     ):
-        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        stub = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         assert not list(server.findings())
         before = open_descriptors()
@@ -133,7 +133,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
 ) -> None:
     """A client that never finishes its TLS handshake takes no connection from the plaintext port."""
     silent_after(NEVER_S, monkeypatch)
-    certificate, key = made_certificate(("127.0.0.1",))
+    certificate, key = make_self_signed_certificate(("127.0.0.1",))
     for name, data in (("certificate", certificate), ("key", key)):
         (tmp_path / name).write_bytes(data)
     tls = TlsListener("127.0.0.1:0", str(tmp_path / "certificate"), str(tmp_path / "key"))
@@ -144,7 +144,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
         assert len(connections_to({port_of(server.tls_address)})) == MOST
         await found_at(server, f" connections of {MOST}")
         assert [one.seen.split(" had ")[0] for one in server.findings()] == [f"port {port_of(server.tls_address)}"]
-        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        stub = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
 
 
@@ -157,7 +157,7 @@ async def test_new_clients_get_in_where_idle_connections_fill_a_port(monkeypatch
         grpc.aio.insecure_channel(server.address) as late,
         idle() as quiet,
     ):
-        stub = health_pb2_grpc.HealthStub(channels.to(server.address))
+        stub = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
         watching = stub.Watch(CHECK)
         assert (await watching.read()).status == health_pb2.HealthCheckResponse.SERVING
         await quiet.come(server.address, MOST - 1)

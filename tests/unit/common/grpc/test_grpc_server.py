@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.common.errors import Conflict, Forbidden, Internal, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.layers.layer import Call, Layer
+from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
@@ -53,7 +53,7 @@ def server_of(
 async def test_errors_arrive_as_they_were_raised() -> None:
     """The client raises the handler's error with its kind, message and field; a defect becomes Internal."""
     async with server_of(Names()) as server, Channels() as channels:
-        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(server.address))
         with pytest.raises(NotFound, match="create it") as caught, rpc_errors("name server"):
             await stub.GetTopic(namesrv_pb2.GetTopicRequest(name="t"))
         assert caught.value.field == "name"
@@ -89,7 +89,7 @@ async def test_a_refused_call_leaves_nothing_to_the_garbage_collector() -> None:
 async def test_bytes_that_are_no_request_are_invalid() -> None:
     """Garbage instead of a protobuf message is the caller's error, not a defect of the server."""
     async with server_of(Names()) as server, Channels() as channels:
-        channel: Any = channels.to(server.address)
+        channel: Any = channels.channel_to(server.address)
         for call in (
             channel.unary_unary(f"/{NAME}/GetTopic")(b"\xff\xff\xff"),
             channel.unary_stream(f"/{NAME}/WatchRoutes")(b"\xff\xff\xff").read(),
@@ -101,7 +101,7 @@ async def test_bytes_that_are_no_request_are_invalid() -> None:
 async def test_ready_is_told_by_the_health_service() -> None:
     """grpc.health.v1 says SERVING for the whole and for each service once the block is entered."""
     async with server_of(Names()) as server, Channels() as channels:
-        health = health_pb2_grpc.HealthStub(channels.to(server.address))
+        health = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
         for name in ("", NAME):
             answer = await health.Check(health_pb2.HealthCheckRequest(service=name))
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -117,7 +117,7 @@ async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
     """A watcher gets NOT_SERVING and its stream ends, long before the grace period ends."""
     async with Channels() as channels, asyncio.timeout(10):
         async with server_of(Names(), grace_s=60) as server:
-            watch = health_pb2_grpc.HealthStub(channels.to(server.address)).Watch(health_pb2.HealthCheckRequest())
+            watch = health_pb2_grpc.HealthStub(channels.channel_to(server.address)).Watch(health_pb2.HealthCheckRequest())
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert await watch.read() is grpc.aio.EOF
@@ -136,7 +136,7 @@ async def test_long_streams_end_well_at_the_stop() -> None:
     names = Names()
     async with Channels() as channels:
         async with server_of(names) as server:
-            stub: Any = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+            stub: Any = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(server.address))
             call = stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())
             assert (await call.read()).version == 1
         assert (await call.read()).version == 2
@@ -162,13 +162,13 @@ async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
             yield large
 
     class Ending(Layer):
-        def enter(self, call: Call) -> None:
+        def enter(self, call: ServedCall) -> None:
             task = asyncio.current_task()
             assert task is not None
-            ends.append(partial(call.ender(), Forbidden(said)) if is_told_why else task.cancel)
+            ends.append(partial(call.make_terminator(), Forbidden(said)) if is_told_why else task.cancel)
 
     async with asyncio.timeout(20), server_of(Writing(), layers=[Ending()]) as server, Channels() as channels:
-        call = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address)).WatchRoutes(
+        call = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(server.address)).WatchRoutes(
             namesrv_pb2.WatchRoutesRequest()
         )
         await writing.wait()

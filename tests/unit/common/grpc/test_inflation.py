@@ -9,7 +9,7 @@ import pytest
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
-from ortoo.common.grpc.limits.inflation import WINDOWS, inflated
+from ortoo.common.grpc.limits.inflation import WINDOWS, inflate
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc
 from tests.hostile.contract import METHODS
@@ -22,8 +22,8 @@ DATA = b"\x0a\x03abc" * 1_000
 def test_compressed_requests_come_back(compress: object, level: int) -> None:
     """For both of gRPC's algorithms, at every level."""
     assert callable(compress)
-    assert inflated(compress(DATA, level)) == DATA
-    assert inflated(DATA) is DATA
+    assert inflate(compress(DATA, level)) == DATA
+    assert inflate(DATA) is DATA
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def test_compressed_requests_come_back(compress: object, level: int) -> None:
 def test_what_is_damaged_or_too_large_is_refused(data: bytes, said: str) -> None:
     """A compression bomb is decompressed only up to the limit of a message."""
     with pytest.raises(Invalid, match=said):
-        inflated(data)
-    assert len(inflated(gzip.compress(bytes(MESSAGE_BYTES_MAX)))) == MESSAGE_BYTES_MAX
+        inflate(data)
+    assert len(inflate(gzip.compress(bytes(MESSAGE_BYTES_MAX)))) == MESSAGE_BYTES_MAX
 
 
 def test_no_request_begins_as_compressed_data_do() -> None:
@@ -69,7 +69,7 @@ async def test_clients_may_compress(compression: grpc.Compression) -> None:
         ("ortoo.v1.NameService", lambda server: namesrv_pb2_grpc.add_NameServiceServicer_to_server(Names(), server))
     ]
     async with GrpcServer("127.0.0.1:0", services) as server, Channels() as channels:
-        stub = namesrv_pb2_grpc.NameServiceStub(channels.to(server.address))
+        stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(server.address))
         request = namesrv_pb2.GetTopicRequest(name="a" * 10_000)
         with rpc_errors("name server"):
             answer = await stub.GetTopic(request, compression=compression)

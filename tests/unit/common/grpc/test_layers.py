@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
-from ortoo.common.grpc.layers.layer import Call, Layer, Layers
+from ortoo.common.grpc.layers.layer import ServedCall, Layer, Layers
 from ortoo.common.process.clock import SystemClock
 
 PATH = "/ortoo.v1.Test/Call"
@@ -20,23 +20,23 @@ class Noting(Layer):
     def __init__(self, name: str, noted: list[str], *, refuses: bool = False, waits: bool = False, heals: str = ""):
         self.name, self.noted, self.refuses, self.waits, self.heals = name, noted, refuses, waits, heals
 
-    def enter(self, call: Call) -> Awaitable[None] | None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         self.noted.append(f"{self.name} enters")
         if self.refuses:
             raise ValueError(self.name)
         return SystemClock().sleep(0) if self.waits else None
 
-    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+    def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
         self.noted.append(f"{self.name} asked {request}")
         return SystemClock().sleep(0) if self.waits else None
 
-    def answered(self, call: Call, answer: Any) -> Any:
+    def on_response(self, call: ServedCall, answer: Any) -> Any:
         return f"{answer}{self.name}"
 
-    def taken(self, call: Call, answer: Any) -> None:
+    def on_sent(self, call: ServedCall, answer: Any) -> None:
         self.noted.append(f"{self.name} taken {answer}")
 
-    def leave(self, call: Call) -> Awaitable[None] | None:
+    def leave(self, call: ServedCall) -> Awaitable[None] | None:
         self.noted.append(f"{self.name} leaves {call.answer or repr(call.error)}")
         if self.heals and call.error is not None:
             call.answer, call.error = self.heals, None
@@ -80,12 +80,12 @@ async def requests() -> AsyncIterator[str]:
 def served(handle: Any, *layers: Layer) -> Any:
     """The function of a method with layers around it."""
     if handle is one:
-        return Layers(layers).around(grpc.unary_unary_rpc_method_handler(handle, bytes, written), PATH).unary_unary
+        return Layers(layers).wrap(grpc.unary_unary_rpc_method_handler(handle, bytes, written), PATH).unary_unary
     if handle is both:
         return (
-            Layers(layers).around(grpc.stream_stream_rpc_method_handler(handle, written, written), PATH).stream_stream
+            Layers(layers).wrap(grpc.stream_stream_rpc_method_handler(handle, written, written), PATH).stream_stream
         )
-    return Layers(layers).around(grpc.unary_stream_rpc_method_handler(handle, bytes, written), PATH).unary_stream
+    return Layers(layers).wrap(grpc.unary_stream_rpc_method_handler(handle, bytes, written), PATH).unary_stream
 
 
 @pytest.mark.parametrize("waits", [False, True])
@@ -125,7 +125,7 @@ async def test_who_fails_as_it_is_left_fails_the_call() -> None:
     """The call fails also if the handler answered; the other layers are still left."""
 
     class Failing(Layer):
-        def leave(self, call: Call) -> None:
+        def leave(self, call: ServedCall) -> None:
             raise ValueError("at the end")
 
     noted: list[str] = []
@@ -177,7 +177,7 @@ async def test_a_cancelled_call_is_left() -> None:
         await asyncio.get_running_loop().create_future()
 
     handler: Any = grpc.unary_unary_rpc_method_handler(waiting)
-    call = Layers([Noting("a", noted)]).around(handler, PATH).unary_unary
+    call = Layers([Noting("a", noted)]).wrap(handler, PATH).unary_unary
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0):
             await call(b"", None)

@@ -22,16 +22,16 @@ def guard_of(first_mib: int = 100) -> tuple[MemoryGuard, MemoryBudget]:
     budget = MemoryBudget(300 * MIB, VirtualClock())
     budget.limit_bytes = LIMIT
     guard = MemoryGuard(budget)
-    guard.begin(first_mib * MIB, 0.0)
+    guard.start(first_mib * MIB, 0.0)
     return guard, budget
 
 
 def test_a_calm_process_is_left_alone() -> None:
     """It is checked four times a second, and more often when it is large."""
     guard, _ = guard_of()
-    assert guard.look(130 * MIB, 1_000.0) is Step.NOTHING
+    assert guard.next_step(130 * MIB, 1_000.0) is Step.NOTHING
     assert guard.interval_s == CALM_INTERVAL_S
-    guard.look(600 * MIB, 1.0)
+    guard.next_step(600 * MIB, 1.0)
     assert guard.interval_s == TENSE_INTERVAL_S
 
 
@@ -39,38 +39,38 @@ def test_memory_goes_back_when_a_flood_is_over() -> None:
     """Not while much of the budget is used, and less often after a return that freed little."""
     guard, budget = guard_of()
     share = budget.share("flood")
-    share.take(budget.bytes_max // 2)
-    assert guard.look(400 * MIB, REST_INTERVAL_S) is Step.NOTHING
+    share.draw_unchecked(budget.bytes_max // 2)
+    assert guard.next_step(400 * MIB, REST_INTERVAL_S) is Step.NOTHING
     share.close()
-    assert guard.look(400 * MIB, REST_INTERVAL_S - 1) is Step.NOTHING
-    assert guard.look(400 * MIB, REST_INTERVAL_S) is Step.SHRINK
-    guard.shrunk(400 * MIB, 399 * MIB, REST_INTERVAL_S)
-    assert guard.look(399 * MIB, 2 * REST_INTERVAL_S) is Step.NOTHING
-    assert guard.look(399 * MIB, REST_INTERVAL_S + FUTILE_INTERVAL_S) is Step.SHRINK
+    assert guard.next_step(400 * MIB, REST_INTERVAL_S - 1) is Step.NOTHING
+    assert guard.next_step(400 * MIB, REST_INTERVAL_S) is Step.SHRINK
+    guard.on_memory_returned(400 * MIB, 399 * MIB, REST_INTERVAL_S)
+    assert guard.next_step(399 * MIB, 2 * REST_INTERVAL_S) is Step.NOTHING
+    assert guard.next_step(399 * MIB, REST_INTERVAL_S + FUTILE_INTERVAL_S) is Step.SHRINK
 
 
 def test_near_the_limit_connections_are_ended_if_nothing_else_helps() -> None:
     """First freed memory is returned, then the heaviest connections are closed step by step. No work is accepted."""
     guard, budget = guard_of()
-    assert guard.look(700 * MIB, 10.0) is Step.SHRINK
-    guard.shrunk(700 * MIB, 690 * MIB, 10.0)
-    assert guard.look(700 * MIB, 10.1) is Step.NOTHING
-    assert guard.look(700 * MIB, 10.0 + SHRINK_INTERVAL_S) is Step.SHRINK
-    guard.shrunk(700 * MIB, 700 * MIB, 10.5)
-    assert guard.look(850 * MIB, 10.6) is Step.END_CONNECTIONS
+    assert guard.next_step(700 * MIB, 10.0) is Step.SHRINK
+    guard.on_memory_returned(700 * MIB, 690 * MIB, 10.0)
+    assert guard.next_step(700 * MIB, 10.1) is Step.NOTHING
+    assert guard.next_step(700 * MIB, 10.0 + SHRINK_INTERVAL_S) is Step.SHRINK
+    guard.on_memory_returned(700 * MIB, 700 * MIB, 10.5)
+    assert guard.next_step(850 * MIB, 10.6) is Step.END_CONNECTIONS
     assert budget.is_closed
-    guard.shrunk(850 * MIB, 840 * MIB, 10.7)
-    assert guard.look(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, "memory of closed connections is being freed"
-    guard.shrunk(840 * MIB, 840 * MIB, 10.8)
-    assert guard.look(840 * MIB, 10.7 + FREEING_S) is Step.END_CONNECTIONS
-    guard.shrunk(840 * MIB, 300 * MIB, 11.1)
-    assert guard.look(300 * MIB, 11.2) is Step.NOTHING
+    guard.on_memory_returned(850 * MIB, 840 * MIB, 10.7)
+    assert guard.next_step(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, "memory of closed connections is being freed"
+    guard.on_memory_returned(840 * MIB, 840 * MIB, 10.8)
+    assert guard.next_step(840 * MIB, 10.7 + FREEING_S) is Step.END_CONNECTIONS
+    guard.on_memory_returned(840 * MIB, 300 * MIB, 11.1)
+    assert guard.next_step(300 * MIB, 11.2) is Step.NOTHING
     assert not budget.is_closed
 
 
 def test_a_process_that_jumps_to_its_limit_shrinks_first() -> None:
     """Resident memory may have been freed long ago."""
     guard, _ = guard_of()
-    assert guard.look(900 * MIB, 50.0) is Step.SHRINK
-    guard.shrunk(900 * MIB, 895 * MIB, 50.0)
-    assert guard.look(895 * MIB, 50.1) is Step.END_CONNECTIONS
+    assert guard.next_step(900 * MIB, 50.0) is Step.SHRINK
+    guard.on_memory_returned(900 * MIB, 895 * MIB, 50.0)
+    assert guard.next_step(895 * MIB, 50.1) is Step.END_CONNECTIONS

@@ -6,10 +6,10 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import Call, Method
+from ortoo.common.grpc.layers.layer import ServedCall, Method
 from ortoo.common.grpc.layers.observers import OBSERVERS_OF_ADDRESS_MAX, Observers
 
-WATCH = Method("/grpc.health.v1.Health/Watch", "Watch", takes_many=False, gives_many=True, read=bytes, write=bytes)
+WATCH = Method("/grpc.health.v1.Health/Watch", "Watch", is_request_stream=False, is_response_stream=True, read=bytes, write=bytes)
 
 
 class Context:
@@ -29,7 +29,7 @@ def opened(observers: Observers, address: str) -> Arrival:
     observers.arrive(arrival)
     token = ARRIVAL.set(arrival)
     try:
-        observers.enter(Call(WATCH, b"", cast("Any", Context(address))))
+        observers.enter(ServedCall(WATCH, b"", cast("Any", Context(address))))
     finally:
         ARRIVAL.reset(token)
     return arrival
@@ -39,7 +39,7 @@ def test_an_address_whose_streams_have_ended_is_forgotten() -> None:
     """Otherwise clients without credentials could fill the memory, from one address after the other."""
     observers = Observers()
     for number in range(1_000):
-        opened(observers, f"10.0.{number // 256}.{number % 256}").over()
+        opened(observers, f"10.0.{number // 256}.{number % 256}").on_released()
     assert [*filter(None, vars(observers).values())] == []
 
 
@@ -50,5 +50,5 @@ def test_an_address_has_a_limit_of_open_streams() -> None:
     streams = [opened(observers, "10.0.0.1") for _ in range(OBSERVERS_OF_ADDRESS_MAX)]
     with pytest.raises(Overloaded, match=r"are open from 10\.0\.0\.1"):
         opened(observers, "10.0.0.1")
-    streams.pop().over()
+    streams.pop().on_released()
     opened(observers, "10.0.0.1")

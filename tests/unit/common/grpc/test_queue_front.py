@@ -17,10 +17,10 @@ from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, TRANSPORT_COPIES
 from ortoo.common.grpc.layers.layer import Layers
-from ortoo.common.grpc.completion_queue.core import Core, CoreCall
+from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
 from ortoo.common.grpc.limits.connections import end_connections, peer_of
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener, made_certificate
+from ortoo.common.grpc.tls import TlsListener, make_self_signed_certificate
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -195,7 +195,7 @@ async def answers() -> list[object]:
 async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata in both directions, binary too, deadlines, peers, statuses and translated errors are equal."""
     with_front = await answers()
-    monkeypatch.setattr(Core, "below", lambda *_: None)
+    monkeypatch.setattr(CompletionQueue, "below", lambda *_: None)
     assert await answers() == with_front
     assert b"'some', False, '127.0.0.1'" in bytes(str(with_front[3]), "ascii")
 
@@ -223,7 +223,7 @@ async def test_many_answers_come_in_order_and_then_the_status(
     heard, ended = await many_answers(request_bytes)
     assert heard == [*(b"%d" % at for at in range(200)), len(LARGE), b""]
     assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: none left")
-    monkeypatch.setattr(Core, "below", lambda *_: None)
+    monkeypatch.setattr(CompletionQueue, "below", lambda *_: None)
     assert await many_answers(request_bytes) == (heard, ended)
 
 
@@ -273,7 +273,7 @@ async def test_a_request_that_is_too_large_or_missing_is_refused() -> None:
 
 async def test_calls_come_by_tls_too(tmp_path: Path) -> None:
     """The TLS port belongs to the same core, and a context shows the port of its call."""
-    certificate, key = made_certificate(("localhost",))
+    certificate, key = make_self_signed_certificate(("localhost",))
     (tmp_path / "c.pem").write_bytes(certificate)
     (tmp_path / "k.pem").write_bytes(key)
     one = Served(tls=TlsListener("127.0.0.1:0", str(tmp_path / "c.pem"), str(tmp_path / "k.pem")))
@@ -292,7 +292,7 @@ async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
     """Within the grace period calls are answered, after it they are cancelled. Then the front's thread has ended."""
     one = Served(grace_s=0.5)
     async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(one) as (channel, stop):
-        first = background.asked("first", call_of(channel, "Wait"))
+        first = background.start_future("first", call_of(channel, "Wait"))
         await one.waiting.get()
         stopping = background.spawn("stop", stop())
         await one.server.draining.wait()
@@ -301,7 +301,7 @@ async def test_a_stop_lets_calls_end_and_cancels_those_that_do_not() -> None:
         await stopping
     two = Served(grace_s=0.1)
     async with asyncio.timeout(ENDED_S), Background("test") as background, connected_after(two) as (channel, stop):
-        last = background.asked("last", refusal(call_of(channel, "Wait")))
+        last = background.start_future("last", refusal(call_of(channel, "Wait")))
         await two.waiting.get()
         await stop()
         assert (await last)[0] in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
@@ -329,7 +329,7 @@ async def test_connections_that_are_cut_leave_nothing_behind() -> None:
             for _ in range(8):
                 channel = await stack.enter_async_context(connected(one.server.address))
                 for _ in range(8):
-                    background.asked("waiting", call_of(channel, "Wait"))
+                    background.start_future("waiting", call_of(channel, "Wait"))
             peers = {peer_of((await one.waiting.get()).peer()) for _ in range(64)}
             assert len(peers) == 8
             assert end_connections(peers)
@@ -369,7 +369,7 @@ async def test_an_answer_counts_until_its_peer_has_taken_it() -> None:
         async with await asyncio.start_server(relay, "127.0.0.1", 0) as listening:
             host, port = listening.sockets[0].getsockname()
             async with connected(f"{host}:{port}") as channel:
-                call = background.asked("large", call_of(channel, "Large"))
+                call = background.start_future("large", call_of(channel, "Large"))
                 await until(lambda: one.budget.used_bytes >= CALL_BYTES + TRANSPORT_COPIES * len(LARGE))
                 assert end_connections(set(ours))
                 await until(lambda: one.budget.used_bytes == 0)
@@ -382,9 +382,9 @@ async def test_a_call_ends_before_its_handler_and_a_stop_waits_for_that(
     asked: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its client has all answers and the status; the handler's work after them is done before the server ends."""
-    one, closing, close = Served(), asyncio.Event(), Core.close
+    one, closing, close = Served(), asyncio.Event(), CompletionQueue.close
 
-    async def closed(core: Core) -> None:
+    async def closed(core: CompletionQueue) -> None:
         closing.set()
         await close(core)
 
@@ -392,7 +392,7 @@ async def test_a_call_ends_before_its_handler_and_a_stop_waits_for_that(
         await closing.wait()
         one.go_on.set()
 
-    monkeypatch.setattr(Core, "close", closed)
+    monkeypatch.setattr(CompletionQueue, "close", closed)
     async with asyncio.timeout(ENDED_S), Background("test") as background:
         async with one.server, connected(one.server.address) as channel:
             call = channel.unary_stream(f"/{NAME}/Early")(b"")
@@ -445,7 +445,7 @@ async def test_nothing_is_said_behind_the_end() -> None:
 
     def calls() -> int:
         gc.collect()
-        return sum(isinstance(found, CoreCall) for found in gc.get_objects())
+        return sum(isinstance(found, QueueCall) for found in gc.get_objects())
 
     async with served() as (one, _), connected(one.server.address) as channel:
         before = calls()  # those that wait for a call

@@ -88,7 +88,7 @@ async def test_a_flood_leaves_other_work_its_turns(monkeypatch: pytest.MonkeyPat
 async def test_calls_that_are_reset_in_the_breath_they_are_asked_in_are_ended() -> None:
     """Request and reset in one packet: the call ends before its task begins, and neither is left over."""
     async with served() as (one, method):
-        own = one.server._front._core  # type: ignore[union-attr]
+        own = one.server._queue_server._core  # type: ignore[union-attr]
         idle, streams = own.open, range(1, 101, 2)
         host, _, port = one.server.address.rpartition(":")
         _, writer = await asyncio.open_connection(host, int(port))

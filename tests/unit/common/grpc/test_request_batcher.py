@@ -44,13 +44,13 @@ async def test_what_is_asked_meanwhile_goes_with_the_next_request() -> None:
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=3)
-        first = background.spawn("first", batcher.ask(1))
+        first = background.spawn("first", batcher.request(1))
         await asked(server, 1)
-        others = [background.spawn("other", batcher.ask(number)) for number in (2, 3, 4, 5)]
+        others = [background.spawn("other", batcher.request(number)) for number in (2, 3, 4, 5)]
         for _ in range(3):
             server.may_answer.release()
         assert [await task for task in (first, *others)] == ["1", "2", "3", "4", "5"]
-        await batcher.settled()
+        await batcher.wait_until_idle()
     assert server.asked == [[1], [2, 3, 4], [5]]
 
 
@@ -61,11 +61,11 @@ async def test_an_error_is_everybodys_who_asked_with_it() -> None:
         batcher = RequestBatcher(server.answer, background, size_max=10)
         server.error = NotFound("gone", field="topic")
         server.may_answer.release()
-        outcomes = await asyncio.gather(batcher.ask(1), batcher.ask(2), return_exceptions=True)
+        outcomes = await asyncio.gather(batcher.request(1), batcher.request(2), return_exceptions=True)
         assert list(outcomes) == [server.error, server.error]
         server.error = None
         server.may_answer.release()
-        assert await batcher.ask(3) == "3"
+        assert await batcher.request(3) == "3"
 
 
 async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
@@ -78,12 +78,12 @@ async def test_an_answer_that_nobody_waits_for_is_given_back() -> None:
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=10, unclaimed=give_back)
-        impatient, patient = (background.spawn("ask", batcher.ask(number)) for number in (1, 2))
+        impatient, patient = (background.spawn("ask", batcher.request(number)) for number in (1, 2))
         await asked(server, 1)
         impatient.cancel()
         server.may_answer.release()
         assert await patient == "2"
-        await batcher.settled()
+        await batcher.wait_until_idle()
         while not given_back:
             await turn()
     assert given_back == ["1"]
@@ -94,12 +94,12 @@ async def test_closing_leaves_nobody_waiting() -> None:
     async with Background("test") as background:
         server = Server()
         batcher = RequestBatcher(server.answer, background, size_max=1)
-        both = asyncio.gather(batcher.ask(1), batcher.ask(2), return_exceptions=True)
+        both = asyncio.gather(batcher.request(1), batcher.request(2), return_exceptions=True)
         await asked(server, 1)
         batcher.close()
         assert [type(outcome) for outcome in await both] == [Unavailable, Unavailable]
         with pytest.raises(Unavailable, match="closed"):
-            await batcher.ask(3)
+            await batcher.request(3)
 
 
 async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
@@ -108,7 +108,7 @@ async def test_who_waits_when_the_background_ends_is_cancelled() -> None:
         server = Server()
         async with Background("requests") as requests:
             batcher = RequestBatcher(server.answer, requests, size_max=1)
-            both = [background.spawn("ask", batcher.ask(number)) for number in (1, 2)]
+            both = [background.spawn("ask", batcher.request(number)) for number in (1, 2)]
             await asked(server, 1)
         await asyncio.wait(both)
         assert all(one.cancelled() for one in both)
@@ -121,12 +121,12 @@ async def test_who_asks_as_the_background_ends_is_cancelled_as_well() -> None:
         server = Server()
         async with Background("requests") as requests:
             batcher = RequestBatcher(server.answer, requests, size_max=1)
-            asking = background.spawn("ask", batcher.ask(1))
+            asking = background.spawn("ask", batcher.request(1))
             await turn()
         await asyncio.wait([asking])
         assert asking.cancelled()
         assert batcher.is_idle
-        await batcher.settled()
+        await batcher.wait_until_idle()
 
 
 async def test_an_error_is_gone_with_who_hears_it() -> None:
@@ -139,7 +139,7 @@ async def test_an_error_is_gone_with_who_hears_it() -> None:
 
         async def refused() -> weakref.ref[Unavailable] | None:
             try:
-                await batcher.ask(1)
+                await batcher.request(1)
             except Unavailable as error:
                 return weakref.ref(error)
             return None
@@ -148,7 +148,7 @@ async def test_an_error_is_gone_with_who_hears_it() -> None:
         try:
             error = await refused()
             server.error = None
-            await batcher.settled()
+            await batcher.wait_until_idle()
             await turn()
             assert error is not None
             assert error() is None

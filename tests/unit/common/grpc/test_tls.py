@@ -13,7 +13,7 @@ from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.cluster_token import cluster_channels
 from ortoo.common.grpc.server import GrpcServer
-from ortoo.common.grpc.tls import TlsListener, cluster_credentials, cluster_listener, made_certificate
+from ortoo.common.grpc.tls import TlsListener, cluster_credentials, cluster_listener, make_self_signed_certificate
 from ortoo.testing.forks.spawning import outcome
 
 STRANGERS = """
@@ -36,7 +36,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("damaged", ["another certificate", "another key", "no certificate", "no root"])
 async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tmp_path: Path) -> None:
     """Ports and calls keep the old certificate while only one of the two new files is written, or one is damaged."""
-    old, new = made_certificate(("localhost",)), made_certificate(("localhost",))
+    old, new = make_self_signed_certificate(("localhost",)), make_self_signed_certificate(("localhost",))
     certificate, key, roots = (tmp_path / name for name in ("a.pem", "a.key", "ca.pem"))
     for file, text in ((certificate, old[0]), (key, old[1]), (roots, old[0])):
         file.write_bytes(text)
@@ -51,7 +51,7 @@ async def test_files_that_do_not_belong_together_change_nothing(damaged: str, tm
         GrpcServer("", [], cluster_tls=cluster_listener(settings)) as server,
         cluster_channels(settings, None) as channels,
     ):
-        health = health_pb2_grpc.HealthStub(channels.to(server.cluster_address))
+        health = health_pb2_grpc.HealthStub(channels.channel_to(server.cluster_address))
         await health.Check(health_pb2.HealthCheckRequest(), timeout=10)
         nonsense = b"-----BEGIN CERTIFICATE-----\nnonsense\n-----END CERTIFICATE-----\n"
         match damaged:
@@ -83,7 +83,7 @@ def test_a_certificate_is_given_to_grpc_once(tmp_path: Path, monkeypatch: pytest
     files = tmp_path / "a.pem", tmp_path / "a.key"
 
     def renew() -> None:
-        for file, text in zip(files, made_certificate(("localhost",)), strict=True):
+        for file, text in zip(files, make_self_signed_certificate(("localhost",)), strict=True):
             file.with_suffix(".new").write_bytes(text)
             file.with_suffix(".new").replace(file)
 

@@ -33,14 +33,14 @@ async def test_channels_and_servers_come_from_the_transport_in_use() -> None:
     async with Channels() as channels, Background("test") as background:
         with using_transport(recorded):
             spawned = background.spawn("channel", _channel(channels, "127.0.0.1:2"))
-            channels.to("127.0.0.1:1")
+            channels.channel_to("127.0.0.1:1")
             GrpcServer("127.0.0.1:0", [])
         assert current_transport() is outside
         await spawned
-        channels.to("127.0.0.1:3")
+        channels.channel_to("127.0.0.1:3")
     assert recorded.channels == [("127.0.0.1:1", OPTIONS), ("127.0.0.1:2", OPTIONS)]
     assert recorded.servers == 1
 
 
 async def _channel(channels: Channels, address: str) -> grpc.aio.Channel:
-    return channels.to(address)
+    return channels.channel_to(address)

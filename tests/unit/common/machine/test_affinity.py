@@ -15,8 +15,8 @@ import pytest
 from ortoo.common.machine import affinity
 from ortoo.common.machine.affinity import PARENT_CORES, LinuxCores, system_cores
 from ortoo.enode.index.key_index import KIND_KEY
-from ortoo.enode.index.key_process import KeyProcess
-from ortoo.enode.index.key_search import Query
+from ortoo.enode.index.key_process import KeyIndexProcess
+from ortoo.enode.index.key_search import KeyQuery
 
 CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="ONE CORE, or none to choose; run it on Linux with two")
@@ -35,7 +35,7 @@ def cores(core: int) -> Iterator[LinuxCores]:
     assert core in CORES
     found = LinuxCores()
     yield found
-    found.use_all()
+    found.unpin()
     os.sched_setaffinity(0, CORES)
 
 
@@ -76,10 +76,10 @@ def test_threads_that_are_there_and_those_begun_later_keep_to_the_core_and_get_a
 ) -> None:
     """Every thread has the one core, also new ones; then each has the original cores."""
     with sleeping() as old:
-        assert cores.keep_to(core)
+        assert cores.pin(core)
         with sleeping() as new:
             assert (old.cores(), new.cores(), os.sched_getaffinity(0)) == ({core}, {core}, {core})
-            cores.use_all()
+            cores.unpin()
             assert (old.cores(), new.cores(), os.sched_getaffinity(0)) == (CORES, CORES, CORES)
 
 
@@ -94,10 +94,10 @@ def test_threads_begun_by_others_at_that_moment_are_told_as_well(cores: LinuxCor
     beginning = threading.Thread(target=begin)
     beginning.start()
     try:
-        assert cores.keep_to(core)
+        assert cores.pin(core)
         stop.set()
         beginning.join()
-        cores.settle()
+        cores.apply_to_threads()
         assert {frozenset(one.cores()) for one in held} <= {frozenset({core})}
     finally:
         stop.set()
@@ -109,82 +109,82 @@ def test_threads_begun_by_others_at_that_moment_are_told_as_well(cores: LinuxCor
 def test_a_core_is_kept_by_one_process_until_it_gives_it_back(cores: LinuxCores, core: int) -> None:
     """A second claim is refused and changes nothing; a core that is left for another one is free at once."""
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(affinity.CLAIM.format(core))
-        assert not cores.keep_to(core)
-        assert cores.given() == CORES
-        assert cores.keep_to(max(CORES))
-    assert cores.keep_to(core)
+        other.bind(affinity.CLAIM_SOCKET_NAME.format(core))
+        assert not cores.pin(core)
+        assert cores.allowed() == CORES
+        assert cores.pin(max(CORES))
+    assert cores.pin(core)
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(affinity.CLAIM.format(max(CORES)))
+        other.bind(affinity.CLAIM_SOCKET_NAME.format(max(CORES)))
     with socket.socket(socket.AF_UNIX) as other, pytest.raises(OSError, match="in use"):
-        other.bind(affinity.CLAIM.format(core))
+        other.bind(affinity.CLAIM_SOCKET_NAME.format(core))
 
 
 def test_what_an_operator_gave_is_given_back_and_no_more(cores: LinuxCores, core: int) -> None:
     """A mask smaller than the system allows was chosen by an operator, and is restored unchanged."""
     os.sched_setaffinity(0, {core})
-    assert cores.keep_to(core)
-    cores.use_all()
-    assert cores.given() == {core}
+    assert cores.pin(core)
+    cores.unpin()
+    assert cores.allowed() == {core}
 
 
 def test_a_core_that_is_not_there_is_an_error_that_leaves_everything_as_it_was(cores: LinuxCores, core: int) -> None:
     """As when the control group has lost it."""
     missing = os.sysconf("SC_NPROCESSORS_CONF")
     with pytest.raises(OSError, match="Invalid argument"):
-        cores.keep_to(missing)
-    assert cores.given() == CORES
+        cores.pin(missing)
+    assert cores.allowed() == CORES
     assert PARENT_CORES not in os.environ
-    assert cores.keep_to(core)
+    assert cores.pin(core)
 
 
 def test_a_mask_that_was_changed_meanwhile_stays(cores: LinuxCores, core: int) -> None:
     """If an operator changes the cores of a pinned process, that mask stays."""
-    assert cores.keep_to(core)
+    assert cores.pin(core)
     os.sched_setaffinity(0, {max(CORES)})
-    cores.use_all()
-    assert cores.given() == {max(CORES)}
+    cores.unpin()
+    assert cores.allowed() == {max(CORES)}
 
 
 def test_a_mask_that_was_changed_stays_when_no_core_could_be_had(cores: LinuxCores, core: int) -> None:
     """Neither the cores of the start are restored then, nor the previous ones."""
     for _ in range(2):
         os.sched_setaffinity(0, {max(CORES)})
-        cores.settle()
-        assert cores.given() == {max(CORES)}
+        cores.apply_to_threads()
+        assert cores.allowed() == {max(CORES)}
         os.sched_setaffinity(0, CORES)
-        assert cores.keep_to(core)
-        cores.use_all()
-        cores.settle()
+        assert cores.pin(core)
+        cores.unpin()
+        cores.apply_to_threads()
 
 
 def test_cores_come_back_to_a_process_that_had_no_file_descriptor_when_it_wanted_them(
     cores: LinuxCores, core: int
 ) -> None:
     """Its threads cannot be listed then; they are changed later, and the claim ends at once."""
-    assert cores.keep_to(core)
+    assert cores.pin(core)
     with sleeping() as thread:
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (0, limits[1]))
         try:
             with pytest.raises(OSError, match="Too many open files"):
-                cores.use_all()
+                cores.unpin()
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, limits)
-        cores.settle()
+        cores.apply_to_threads()
         assert thread.cores() == os.sched_getaffinity(0) == CORES
     with socket.socket(socket.AF_UNIX) as other:
-        other.bind(affinity.CLAIM.format(core))
+        other.bind(affinity.CLAIM_SOCKET_NAME.format(core))
 
 
 async def test_the_key_process_has_all_cores_of_an_enode_that_keeps_to_one(
     cores: LinuxCores, core: int, tmp_path: Path
 ) -> None:
     """A real process, started while its parent is pinned to a core."""
-    assert cores.keep_to(core)
-    keys = KeyProcess(tmp_path)
+    assert cores.pin(core)
+    keys = KeyIndexProcess(tmp_path)
     try:
-        await keys.find(Query(1, KIND_KEY, "k", 0, 1 << 62, 1), [])
+        await keys.find(KeyQuery(1, KIND_KEY, "k", 0, 1 << 62, 1), [])
         assert os.sched_getaffinity(keys.process_id) == CORES
     finally:
         await keys.close()
@@ -192,7 +192,7 @@ async def test_the_key_process_has_all_cores_of_an_enode_that_keeps_to_one(
 
 async def test_a_process_of_a_role_begins_with_what_its_parent_was_given(cores: LinuxCores, core: int) -> None:
     """A worker of a snode does so; it does not pass the variable on."""
-    assert cores.keep_to(core)
+    assert cores.pin(core)
     text = (
         "import os\nfrom ortoo.common.machine.affinity import *\nuse_parents_cores()\n"
         "print(*sorted(os.sched_getaffinity(0)), PARENT_CORES in os.environ)"

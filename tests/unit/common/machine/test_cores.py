@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.machine.cores import (
-    ENOUGH,
-    GLANCE_S,
-    IDLE_LOOKS,
-    IDLE_S,
-    LITTLE,
-    LOOK_S,
-    LOOKS_AFTER,
-    LOOKS_AFTER_MAX,
-    NOTHING,
-    Keeper,
-    Load,
-    OneCore,
+    PIN_LOAD_MAX,
+    OWN_SAMPLE_INTERVAL_S,
+    IDLE_SAMPLES,
+    IDLE_SAMPLE_INTERVAL_S,
+    PIN_LOAD_MIN,
+    SAMPLE_INTERVAL_S,
+    SAMPLES_AFTER_OVERLOAD,
+    SAMPLES_AFTER_OVERLOAD_MAX,
+    UNPIN_LOAD_MAX,
+    CorePinning,
+    CoreLoad,
+    CoreChoice,
 )
 from ortoo.common.process.randomness import Randomness
 
@@ -59,14 +59,14 @@ class MadeUp:
     def used_s(self) -> float:
         return self.used
 
-    def given(self) -> frozenset[int]:
+    def allowed(self) -> frozenset[int]:
         return self.outside or frozenset(self.others if self.kept is None else {self.kept})
 
     def busy_s(self) -> Mapping[int, float]:
         self.reads += 1
         return dict(self.done) if self.has_files else {}
 
-    def keep_to(self, core: int) -> bool:
+    def pin(self, core: int) -> bool:
         self.asked += 1
         if self.refuses:
             raise OSError(22, "Invalid argument")
@@ -74,11 +74,11 @@ class MadeUp:
             self.kept = core
         return core not in self.taken
 
-    def use_all(self) -> None:
+    def unpin(self) -> None:
         self.stuck, self.kept = self.stuck or self.kept is not None, None
         self._tell()
 
-    def settle(self) -> None:
+    def apply_to_threads(self) -> None:
         self.settled += 1
         self._tell()
 
@@ -92,7 +92,7 @@ class Run:
     """A keeper and its clock."""
 
     def __init__(self, machine: MadeUp) -> None:
-        self.machine, self.keeper, self.now_s, self.due_s, self.looks = machine, Keeper(machine), 0.0, 0.0, 0
+        self.machine, self.keeper, self.now_s, self.due_s, self.looks = machine, CorePinning(machine), 0.0, 0.0, 0
 
     def go_on(self, seconds: float, until: "object" = ...) -> float:
         """Run for this time, or until it is pinned to `until`; returns the time that this took."""
@@ -102,7 +102,7 @@ class Run:
             self.now_s += STEP_S
             if self.now_s >= self.due_s:
                 self.looks += 1
-                self.due_s = self.now_s + self.keeper.look(self.now_s)
+                self.due_s = self.now_s + self.keeper.sample(self.now_s)
         return self.now_s - began_s
 
 
@@ -133,7 +133,7 @@ def test_one_busy_moment_is_no_burst() -> None:
     run = kept(MadeUp())
     for _ in range(20):
         run.machine.own = 1.0
-        run.go_on(GLANCE_S)
+        run.go_on(OWN_SAMPLE_INTERVAL_S)
         run.machine.own = 0.3
         run.go_on(1)
         assert run.machine.kept == 1
@@ -143,23 +143,23 @@ def test_an_idle_process_wakes_every_four_seconds_and_reads_nothing() -> None:
     """It uses all cores, and neither the machine nor its own mask is measured; a load is still detected soon."""
     run = Run(MadeUp(own=0.01))
     run.go_on(100)
-    assert run.looks <= IDLE_LOOKS + 1 + 100 / IDLE_S
+    assert run.looks <= IDLE_SAMPLES + 1 + 100 / IDLE_SAMPLE_INTERVAL_S
     assert run.machine.reads == 0
     run.machine.own = 0.3
-    assert run.go_on(20, until=1) <= IDLE_S + 4 * LOOK_S
+    assert run.go_on(20, until=1) <= IDLE_SAMPLE_INTERVAL_S + 4 * SAMPLE_INTERVAL_S
 
 
 def test_who_has_nothing_more_to_do_gives_the_core_back() -> None:
     """The core is free within two seconds, for another process."""
     run = kept(MadeUp())
-    run.machine.own = NOTHING / 2
+    run.machine.own = UNPIN_LOAD_MAX / 2
     assert run.go_on(10, until=None) <= 2.5
 
 
 def test_a_load_at_the_border_neither_takes_nor_leaves_in_turn() -> None:
     """A pinned process stays with a load below the one that is needed for pinning."""
     run = kept(MadeUp())
-    run.machine.own = (LITTLE + NOTHING) / 2
+    run.machine.own = (PIN_LOAD_MIN + UNPIN_LOAD_MAX) / 2
     run.go_on(100)
     assert run.machine.kept == 1
 
@@ -171,16 +171,16 @@ def test_tries_that_fail_soon_become_rare_and_never_end() -> None:
         run.machine.own = 1.0
         run.go_on(5, until=None)
         run.machine.own = 0.3
-        waits.append(run.go_on(10 * LOOKS_AFTER_MAX * LOOK_S, until=1))
+        waits.append(run.go_on(10 * SAMPLES_AFTER_OVERLOAD_MAX * SAMPLE_INTERVAL_S, until=1))
     assert waits == sorted(waits)
-    assert LOOKS_AFTER <= waits[0] < 2 * LOOKS_AFTER
+    assert SAMPLES_AFTER_OVERLOAD <= waits[0] < 2 * SAMPLES_AFTER_OVERLOAD
     assert waits[-1] == waits[-2]
-    assert LOOKS_AFTER_MAX <= waits[-1] < 2 * LOOKS_AFTER_MAX
-    run.go_on(2 * LOOKS_AFTER_MAX)
+    assert SAMPLES_AFTER_OVERLOAD_MAX <= waits[-1] < 2 * SAMPLES_AFTER_OVERLOAD_MAX
+    run.go_on(2 * SAMPLES_AFTER_OVERLOAD_MAX)
     run.machine.own = 1.0
     run.go_on(5, until=None)
     run.machine.own = 0.3
-    assert run.go_on(100, until=1) < 2 * LOOKS_AFTER, "a try that held did not shorten the next wait"
+    assert run.go_on(100, until=1) < 2 * SAMPLES_AFTER_OVERLOAD, "a try that held did not shorten the next wait"
 
 
 def test_a_core_that_others_fill_is_left() -> None:
@@ -258,7 +258,7 @@ def test_a_system_that_refuses_is_asked_less_and_less_often() -> None:
     assert run.machine.kept is None
     assert 2 <= run.machine.asked <= 12
     run.machine.refuses = False
-    assert run.go_on(2 * LOOKS_AFTER_MAX, until=1) < 2 * LOOKS_AFTER_MAX
+    assert run.go_on(2 * SAMPLES_AFTER_OVERLOAD_MAX, until=1) < 2 * SAMPLES_AFTER_OVERLOAD_MAX
 
 
 def test_threads_that_could_not_be_told_are_told_as_soon_as_they_can_be() -> None:
@@ -280,14 +280,14 @@ def test_moves_from_core_to_core_are_one_time_of_keeping_to_one() -> None:
         run.go_on(5, until=None)
         run.machine.own, run.machine.others = 0.3, {0: 0.1, 1: 0.0}
         run.go_on(100, until=1)
-        run.go_on(LOOKS_AFTER * LOOK_S)
+        run.go_on(SAMPLES_AFTER_OVERLOAD * SAMPLE_INTERVAL_S)
         run.machine.others = {0: 0.0, 1: 0.5}
         run.go_on(20, until=0)
     run.machine.own = 1.0
     run.go_on(5, until=None)
     run.machine.own = 0.3
     run.machine.others = {0: 0.1, 1: 0.0}
-    assert run.go_on(100, until=1) < 2 * LOOKS_AFTER
+    assert run.go_on(100, until=1) < 2 * SAMPLES_AFTER_OVERLOAD
 
 
 def test_cores_that_somebody_else_chose_are_taken_over() -> None:
@@ -316,20 +316,20 @@ def test_threads_that_were_on_their_way_are_told_a_look_later() -> None:
     assert run.machine.settled == told + 1
 
 
-loads = st.builds(Load, st.floats(0, 4), st.dictionaries(st.integers(0, 3), st.floats(0, 1), min_size=2))
+loads = st.builds(CoreLoad, st.floats(0, 4), st.dictionaries(st.integers(0, 3), st.floats(0, 1), min_size=2))
 
 
 @given(st.lists(loads, max_size=60))
-def test_no_core_is_chosen_that_the_load_speaks_against(some: list[Load]) -> None:
+def test_no_core_is_chosen_that_the_load_speaks_against(some: list[CoreLoad]) -> None:
     """After any history, a process with a load above ENOUGH, or below LITTLE, is not pinned."""
-    decision = OneCore()
+    decision = CoreChoice()
     for load in some:
-        before, choices = decision.core, decision.choices(load)
+        before, choices = decision.core, decision.choose(load)
         assert set(choices) <= {*load.busy, before}
         if before is None and choices:
-            assert LITTLE <= load.own <= ENOUGH
-            decision.took(choices[0])
+            assert PIN_LOAD_MIN <= load.own <= PIN_LOAD_MAX
+            decision.set_pinned(choices[0])
         elif before is not None and not choices:
             assert decision.core is None
         elif choices:
-            decision.took(choices[0])
+            decision.set_pinned(choices[0])

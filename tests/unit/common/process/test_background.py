@@ -181,7 +181,7 @@ async def test_a_task_that_starts_after_a_failure_is_cancelled() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            started.append(background.contained("late", asyncio.Event().wait()))
+            started.append(background.run_contained("late", asyncio.Event().wait()))
 
     with pytest.raises(ExceptionGroup):
         async with Background("test") as background:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ortoo.common.process.clock import SystemClock, going_on
+from ortoo.common.process.clock import SystemClock, suspend_aware_clock_id
 
 
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="NO CLOCK_BOOTTIME; run it on Linux")
@@ -22,6 +22,6 @@ def test_a_system_without_such_a_clock_has_another_one() -> None:
     def refused(number: int) -> float:
         raise OSError(22, "Invalid argument")
 
-    assert going_on(SimpleNamespace(monotonic=lambda: 3.0))() == 3.0
-    assert going_on(SimpleNamespace(monotonic=lambda: 4.0, CLOCK_BOOTTIME=7, clock_gettime=refused))() == 4.0
-    assert going_on(SimpleNamespace(monotonic=lambda: 5.0, CLOCK_BOOTTIME=7, clock_gettime=lambda number: 6.0))() == 6.0
+    assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 3.0))() == 3.0
+    assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 4.0, CLOCK_BOOTTIME=7, clock_gettime=refused))() == 4.0
+    assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 5.0, CLOCK_BOOTTIME=7, clock_gettime=lambda number: 6.0))() == 6.0

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from ortoo.common.errors import Internal, Invalid
 from ortoo.common.process import containment
 from ortoo.common.process.background import Background
-from ortoo.common.process.containment import CONTAINED_FAILURES, contain, told_as
+from ortoo.common.process.containment import CONTAINED_FAILURES, record_contained, as_ortoo_error
 
 _numbers = count()
 
@@ -67,12 +67,12 @@ async def test_a_cancelled_scope_ends_its_tasks_without_a_word(where: str) -> No
 async def test_what_was_asked_for_fails_for_whoever_waits() -> None:
     """The caller gets the error, a second waiter gets it too, and having no waiter is fine."""
     async with asyncio.timeout(10), Background("process") as background:
-        for failing in (background.asked("x", fail()), background.asked("x", fail())):
+        for failing in (background.start_future("x", fail()), background.start_future("x", fail())):
             with pytest.raises(ValueError, match="a defect"):
                 await failing
-        await asyncio.wait([background.asked("unheard", fail())])
+        await asyncio.wait([background.start_future("unheard", fail())])
         with pytest.raises(ValueError, match="a defect"):
-            await background.kept("kept", fail())
+            await background.run_shielded("kept", fail())
 
 
 async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_what_is_kept_does_not() -> None:
@@ -89,12 +89,12 @@ async def test_cancelling_what_was_asked_for_ends_it_and_a_cancelled_wait_for_wh
             raise
 
     async with asyncio.timeout(10), Background("process") as background:
-        asked = background.asked("asked", work())
+        asked = background.start_future("asked", work())
         await begun.wait()
         asked.cancel()
         await ended.wait()
         begun.clear()
-        waiter = background.spawn("waiter", background.kept("kept", work()))
+        waiter = background.spawn("waiter", background.run_shielded("kept", work()))
         await begun.wait()
         waiter.cancel()
         await asyncio.wait([waiter])
@@ -108,10 +108,10 @@ async def test_of_one_kind_the_log_has_one_line_a_second(where: str, monkeypatch
     monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now_s[0])
     with capture_logs() as lines:
         for _ in range(1_000):
-            contain(where, Invalid("no request"))
-        contain(where, ValueError("of another kind"))
+            record_contained(where, Invalid("no request"))
+        record_contained(where, ValueError("of another kind"))
         now_s[0] += containment.LINE_INTERVAL_S
-        contain(where, Invalid("no request"))
+        record_contained(where, Invalid("no request"))
     assert [line.get("left_out", 0) for line in lines] == [0, 0, 999]
     assert ["exc_info" in line for line in lines] == [False, True, False]
     assert CONTAINED_FAILURES[where] == 1_002
@@ -120,6 +120,6 @@ async def test_of_one_kind_the_log_has_one_line_a_second(where: str, monkeypatch
 async def test_a_defect_is_told_as_internal_and_what_is_known_as_it_is(where: str) -> None:
     """A peer sees no details of a defect."""
     known = Invalid("fix it")
-    assert told_as(known, where) is known
-    assert isinstance(told_as(KeyError("secret"), where), Internal)
+    assert as_ortoo_error(known, where) is known
+    assert isinstance(as_ortoo_error(KeyError("secret"), where), Internal)
     assert CONTAINED_FAILURES[where] == 1

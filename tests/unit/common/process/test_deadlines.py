@@ -17,8 +17,8 @@ def test_calls_come_in_the_order_of_their_times() -> None:
 
     heap.add(2.0, second)
     heap.add(1.0, lambda: called.append("a"))
-    assert heap.take(0.9) is None
-    while (call := heap.take(3.0)) is not None:
+    assert heap.pop_due(0.9) is None
+    while (call := heap.pop_due(3.0)) is not None:
         call()
     assert called == ["a", "b"]
     assert heap.next_s() is None

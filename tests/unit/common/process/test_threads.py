@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.process.background import Background
-from ortoo.common.process.threads import completed, uninterrupted
+from ortoo.common.process.threads import wait_then_cancel, wait_uncancelled
 
 
 async def cancelled_work_that_fails() -> None:
@@ -19,7 +19,7 @@ async def cancelled_work_that_fails() -> None:
 
     async def waits() -> None:
         begun.set()
-        await uninterrupted(running)
+        await wait_uncancelled(running)
 
     async with Background("test") as background:
         caller = background.spawn("caller", waits())
@@ -39,7 +39,7 @@ async def test_work_that_fails_for_a_caller_who_is_cancelled_leaves_no_error_beh
     assert told == []
 
 
-@pytest.mark.parametrize("wait", [uninterrupted, completed])
+@pytest.mark.parametrize("wait", [wait_uncancelled, wait_then_cancel])
 async def test_who_is_cancelled_several_times_waits_for_the_thread(
     wait: Callable[["asyncio.Future[int]"], Awaitable[int]],
 ) -> None:
@@ -62,4 +62,4 @@ async def test_who_is_cancelled_several_times_waits_for_the_thread(
         running.set_result(7)
         await asyncio.wait({caller})
     assert caller.cancelled()
-    assert had == ([7] if wait is completed else [])
+    assert had == ([7] if wait is wait_then_cancel else [])

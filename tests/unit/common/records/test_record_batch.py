@@ -9,7 +9,7 @@ import pytest
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import compression
 from ortoo.common.records.batch import Codec, Message, encode, open_batch
-from ortoo.common.records.builder import BatchBuilder, cut
+from ortoo.common.records.builder import BatchBuilder, split_messages
 from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
 from ortoo.v1 import record_pb2
 
@@ -182,7 +182,7 @@ def test_the_largest_message_travels_alone() -> None:
 def test_cutting_keeps_every_message_in_order() -> None:
     """Each run fits into one batch, and together they are all messages."""
     messages = [Message(b"x" * (row * 37 % 3_000 + 1), "ö" * (row % 9), (f"k{row}",)) for row in range(6_000)]
-    runs = list(cut(messages))
+    runs = list(split_messages(messages))
     assert [message for run in runs for message in run] == messages
     for run in runs:
         encode(run, now_ms=1).check()

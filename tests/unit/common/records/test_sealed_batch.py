@@ -14,7 +14,7 @@ from ortoo.common.records.sealed_batch import (
     SealedBatch,
     crc32c,
 )
-from ortoo.common.records.text_rules import OF_COPIES
+from ortoo.common.records.text_rules import COPY_LIMITS
 
 
 def sealed(records: bytes = b"records", count: int = 1) -> SealedBatch:
@@ -55,7 +55,7 @@ def test_readers_take_a_copy_that_is_larger_than_what_its_producer_could_send() 
     """G9: a dead letter has more properties than its message, which may have had the maximum size."""
     largest = Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000)
     encode([largest], now_ms=1).check()
-    copy = encode([largest.replace(properties={"DLQ_ERROR": "e" * 8_192})], now_ms=1, limits=OF_COPIES)
+    copy = encode([largest.replace(properties={"DLQ_ERROR": "e" * 8_192})], now_ms=1, limits=COPY_LIMITS)
     with pytest.raises(Invalid, match="a batch of 1 may have"):
         copy.check()
     assert open_batch(copy, verify_crc=True).message(0).properties["DLQ_ERROR"] == "e" * 8_192

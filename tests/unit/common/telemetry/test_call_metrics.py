@@ -50,7 +50,7 @@ async def test_every_form_of_call_is_counted_with_its_status(form: str, fails: b
 
     gives_many = form.endswith("stream")
     handler = getattr(grpc, f"{form}_rpc_method_handler")(many if gives_many else one)
-    call = getattr(Layers([metrics, ErrorTranslation()]).around(handler, "/ortoo.v1.Test/Call"), form)
+    call = getattr(Layers([metrics, ErrorTranslation()]).wrap(handler, "/ortoo.v1.Test/Call"), form)
     try:
         answers = call(b"", Context())
         _ = [answer async for answer in answers] if gives_many else await answers

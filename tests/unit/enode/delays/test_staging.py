@@ -6,19 +6,19 @@ from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
-from ortoo.enode.delays.staging import Due, Staging, StagingBuffer, staged
+from ortoo.enode.delays.staging import DueMessages, Staging, StagingBuffer, sort_by_time
 
 
-def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> Due:
+def due(destination: int, *at_ms: int, first_id: int = 0, **fields: object) -> DueMessages:
     """Messages due at these times, with the times as bodies."""
     messages = [Message(b"%d" % at, deliver_at_ms=at, **fields) for at in at_ms]  # type: ignore[arg-type]
     ids = np.arange(first_id, first_id + len(at_ms), dtype="<i8")
     opened = OpenedBatch(encode(messages, now_ms=1))
     rows = np.arange(len(at_ms), dtype="<i4")
-    return staged(destination, np.array(at_ms, "<i8"), ids, opened, rows)
+    return sort_by_time(destination, np.array(at_ms, "<i8"), ids, opened, rows)
 
 
-def bodies(one: Due) -> list[bytes]:
+def bodies(one: DueMessages) -> list[bytes]:
     """The bodies of all its batches."""
     return [body for batch, _, _ in one.batches("made-") for body in open_batch(batch, verify_crc=True).bodies()]
 
@@ -63,7 +63,7 @@ def test_messages_with_and_without_priority_travel_apart() -> None:
     buffer.add(due(1, 10))
     buffer.add(due(1, 20, priority=3))
     assert buffer.first_ms == 10
-    buffer.hand_over(staging)
+    buffer.move_to(staging)
     assert sorted(len(one) for one in staging.take(100, 100)) == [1, 1]
 
 
@@ -74,8 +74,8 @@ def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
     staging, buffer = Staging(), StagingBuffer()
     for number, one in enumerate(opened):
         at, row = np.array([number], "<i8"), np.zeros(1, "<i4")
-        buffer.add(staged(1, at, at, one, row))
-    buffer.hand_over(staging)
+        buffer.add(sort_by_time(1, at, at, one, row))
+    buffer.move_to(staging)
     [together] = staging.take(100, 100)
     parts = list(together.batches(""))
     assert len(parts) > 3

@@ -7,15 +7,15 @@ import pytest
 
 from ortoo.common.errors import Invalid
 from ortoo.enode.app import open_enode
-from ortoo.enode.leadership.running_replica import open_member
-from ortoo.enode.settings import Settings
+from ortoo.enode.leadership.running_replica import open_replica
+from ortoo.enode.settings import EnodeSettings
 
 
-@pytest.mark.parametrize("opened", [open_enode, open_member])
+@pytest.mark.parametrize("opened", [open_enode, open_replica])
 async def test_a_folder_that_cannot_be_made_is_named(opened: Any, tmp_path: Path) -> None:
     """There is a file at the path of the folder."""
     (tmp_path / "file").touch()
-    settings = Settings(
+    settings = EnodeSettings(
         name="enode-0", data_dir=tmp_path / "file" / "data", members=1, member=1, member_listen_address="127.0.0.1:0"
     )
     with pytest.raises(Invalid, match="file/data: File exists") as refused:

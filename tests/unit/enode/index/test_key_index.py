@@ -15,18 +15,18 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.atomic_files import Damaged
+from ortoo.enode.disk.atomic_files import DamagedFile
 from ortoo.enode.index.key_index import (
     KIND_KEY,
     KIND_MESSAGE_ID,
-    Entries,
-    Fences,
+    KeyEntries,
+    KeyIndexFile,
     encode_keys,
     text_hash,
     unpacked,
 )
-from ortoo.enode.index.key_process import KeyProcess
-from ortoo.enode.index.key_search import Query, Stretch
+from ortoo.enode.index.key_process import KeyIndexProcess
+from ortoo.enode.index.key_search import KeyQuery, LogStretch
 from ortoo.enode.store.store import FoundMessage, Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0)
@@ -38,7 +38,7 @@ batches = st.lists(st.lists(st.text("aö€🐎z", max_size=6).filter(bool), max
 @given(st.lists(batches, min_size=1, max_size=4))
 def test_many_hashes_at_once_are_those_of_one(some: list[list[list[str]]]) -> None:
     """The hashes made for many batches at once are the hashes of their keys, each with its batch and row."""
-    entries = Entries(640)
+    entries = KeyEntries(640)
     expected = []
     for number, keys in enumerate(some):
         messages = [Message(b"x", None, tuple(of_row), message_id=f"id-{row}") for row, of_row in enumerate(keys)]
@@ -63,7 +63,7 @@ def test_bytes_that_are_no_batch_have_no_keys_and_harm_no_others() -> None:
     good = encode([Message(b"x", None, ("k",)), Message(b"y", None, ("kk", "k"))], now_ms=1).records
     falling = good.replace(bytes((0, 0, 0, 0, 1, 0, 0, 0, 3, 0, 0, 0)), bytes((0, 0, 0, 0, 9, 0, 0, 0, 3, 0, 0, 0)))
     assert falling != good
-    entries = Entries(0)
+    entries = KeyEntries(0)
     for position, data in enumerate((b"", b"\xff" * 40, good[:-3], falling, good)):
         entries.add(position * 64, data, 1)
     assert entries.find(text_hash(b"kk", 1, KIND_KEY)) == [(256, 1)]
@@ -79,7 +79,7 @@ def test_a_key_file_finds_what_was_put_in_and_notices_damage() -> None:
     def read(position: int, length: int) -> bytes:
         return data[position : position + length]
 
-    fences = Fences(read, len(data), 640)
+    fences = KeyIndexFile(read, len(data), 640)
     assert len(fences.find(1500)) == 701
     assert fences.find(1501) == []
     assert fences.find(5) == []
@@ -88,11 +88,11 @@ def test_a_key_file_finds_what_was_put_in_and_notices_damage() -> None:
         at = (position - 640) // 64
         assert (hashes[at], row) == (wanted, 0)
     bad = data[:100] + b"\xff" + data[101:]
-    with pytest.raises(Damaged):
-        Fences(lambda position, length: bad[position : position + length], len(bad), 640).find(0)
-    with pytest.raises(Damaged):
-        Fences(read, len(data) + 1, 640)
-    assert Fences(lambda at, n: encode_keys(0, 64, *Entries(0).sorted())[at : at + n], 36 + 4, 0).find(7) == []
+    with pytest.raises(DamagedFile):
+        KeyIndexFile(lambda position, length: bad[position : position + length], len(bad), 640).find(0)
+    with pytest.raises(DamagedFile):
+        KeyIndexFile(read, len(data) + 1, 640)
+    assert KeyIndexFile(lambda at, n: encode_keys(0, 64, *KeyEntries(0).sorted())[at : at + n], 36 + 4, 0).find(7) == []
 
 
 async def opened(folder: Path, settings: StoreSettings = SETTINGS) -> Store:
@@ -181,9 +181,9 @@ async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path
 async def test_the_process_that_searches_may_die(tmp_path: Path) -> None:
     """The process is restarted at the next request; its entries in memory are read again from the log."""
     await (await filled(tmp_path)).close()
-    search = KeyProcess(tmp_path)
-    stretch = Stretch(0, max(int(file.stem) for file in tmp_path.glob("*.seg")), is_sealed=False)
-    query = Query(1, KIND_KEY, "order-5", 0, 1 << 62, 10)
+    search = KeyIndexProcess(tmp_path)
+    stretch = LogStretch(0, max(int(file.stem) for file in tmp_path.glob("*.seg")), is_sealed=False)
+    query = KeyQuery(1, KIND_KEY, "order-5", 0, 1 << 62, 10)
     first = await search.find(query, [stretch])
     assert [one.offset for one in first] == [1]
     assert search.process_id

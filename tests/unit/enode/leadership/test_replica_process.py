@@ -5,11 +5,11 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from ortoo.enode.replication.protocol.events import ReignSaved, Shipped, Tick
-from ortoo.enode.replication.protocol.identity import Reign
-from ortoo.enode.replication.protocol.messages import HandedOver, HeartbeatAnswer, MatchAsk, Matched, PromiseAsk
+from ortoo.enode.replication.protocol.events import HardStateSaved, FramesSent, Tick
+from ortoo.enode.replication.protocol.identity import HardState
+from ortoo.enode.replication.protocol.messages import TimeoutNow, HeartbeatResponse, LogMatchRequest, LogMatched, RequestVote
 from ortoo.enode.replication.protocol.roles import Candidate
-from ortoo.enode.leadership.replica_process import Lives
+from ortoo.enode.leadership.replica_process import ReplicaProcess
 from tests.unit.enode.replication.test_driver import Stopped, driving, following
 from tests.unit.enode.replication.protocol.test_member import LATER_S, ONE, TWO, Run, beat
 
@@ -19,8 +19,8 @@ async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() ->
     clock = Stopped()
     driver = following(clock)
     clock.at_s = LATER_S + 0.9
-    driver.post(HandedOver(2, ONE.member))
-    assert isinstance(driver.member.role, Candidate)
+    driver.post(TimeoutNow(2, ONE.member))
+    assert isinstance(driver.replica.role, Candidate)
     assert not report_of(driver).is_leader_silent
     clock.at_s = LATER_S + 1.1
     driver.post(Tick())
@@ -32,16 +32,16 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
     run = Run()
     run.lead()
     to_come: list[list[Any]] = [
-        [MatchAsk(1, TWO, 1, 0), Matched(1, TWO, 1, 0, 0), Shipped(TWO, 1, 10), HeartbeatAnswer(1, TWO, 1, 1, 10)],
-        [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)],
+        [LogMatchRequest(1, TWO, 1, 0), LogMatched(1, TWO, 1, 0, 0), FramesSent(TWO, 1, 10), HeartbeatResponse(1, TWO, 1, 1, 10)],
+        [RequestVote(2, TWO), HardStateSaved(HardState(2, TWO)), beat(TWO, 2)],
     ]
 
     class Passing(Stopped):
         async def sleep(self, seconds: float) -> None:
             for event in to_come.pop(0):
                 driver.post(event)
-            driver.leads = 1 if driver.member.may_append() else None
-            driver.suggestion = None
+            driver.leading_epoch = 1 if driver.replica.may_append() else None
+            driver.election_request = None
 
     async def nothing() -> None:
         pass
@@ -51,8 +51,8 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
     log.engine.appender.flush = nothing
     reports = SimpleNamespace(hurry=lambda: None, last_word=nothing)
     lives: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _living=None)
-    lives._hand_over, lives._stopping = partial(Lives._hand_over, lives), asyncio.Event()
-    await Lives.end(lives)
+    lives._hand_over, lives._stopping = partial(ReplicaProcess._transfer_leadership, lives), asyncio.Event()
+    await ReplicaProcess.stop(lives)
     assert not to_come
 
 
@@ -67,4 +67,4 @@ def report_of(driver: Any) -> Any:
         server=SimpleNamespace(cluster_address="", address="h:1"),
         member_address="h:2",
     )
-    return Lives._report(lives)
+    return ReplicaProcess._report(lives)

@@ -8,8 +8,8 @@ from typing import get_type_hints
 import pytest
 
 from ortoo.enode.changes.kinds import KINDS
-from ortoo.enode.changes.codec import Column, Repeated, _declaration, _Source
-from ortoo.enode.log.frame import FIELDS, Kind
+from ortoo.enode.changes.codec import PackedColumn, Repeated, _declaration, _CodecSource
+from ortoo.enode.log.frame import FIELDS, FrameKind
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "formats" / "log.md"
 
@@ -27,7 +27,7 @@ def test_the_header_table_is_that_of_the_code() -> None:
 
 def test_every_kind_of_frame_is_described() -> None:
     """The table of kinds names all of them."""
-    for kind in Kind:
+    for kind in FrameKind:
         assert f"| {int(kind)} `{kind.name.lower()}` |" in DOCUMENT.read_text()
 
 
@@ -42,9 +42,9 @@ def test_every_kind_of_change_is_described_with_its_numbers(kind: int) -> None:
     described = dict(re.findall(r"^\| (\d+) \| [^|]+ \| (.+) \|$", section, re.MULTILINE))
     change = KINDS[kind]
     assert set(described) == {str(kind) for kind in KINDS}
-    codes = _Source(change)._codes
+    codes = _CodecSource(change)._codes
     for hint in get_type_hints(change, include_extras=True).values():
         wire = _declaration(hint)[1]
-        codes += wire.codes.replace("16s", "") if isinstance(wire, Repeated | Column) else ""
+        codes += wire.codes.replace("16s", "") if isinstance(wire, Repeated | PackedColumn) else ""
     body = described[str(SAME_AS.get(kind, kind))]
     assert re.findall(r"\b[ui]\d+\b", body) == [WORDS[code] for code in codes]

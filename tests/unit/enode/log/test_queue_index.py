@@ -3,21 +3,21 @@
 import pytest
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.disk.atomic_files import Damaged
+from ortoo.enode.disk.atomic_files import DamagedFile
 from ortoo.enode.log.queue_index import (
     IndexParts,
-    SliceAt,
+    SliceLocation,
     decode_contents,
     decode_rows,
     encode_index,
     tables_bytes,
 )
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.rows import IndexRows
 
 
-def rows(begin: int, batches: int) -> Rows:
+def rows(begin: int, batches: int) -> IndexRows:
     """Batches of two messages, stored a millisecond apart, with a hole in front of every tenth."""
-    made = Rows()
+    made = IndexRows()
     offset = begin
     for number in range(batches):
         offset += 2 if number % 10 else 4
@@ -28,16 +28,16 @@ def rows(begin: int, batches: int) -> Rows:
 def test_rows_fit_while_they_follow_one_another() -> None:
     """A read ends at its maximum of bytes and before a hole; one batch of any size is always returned."""
     found = rows(0, 30)  # 64 bytes each; there are gaps in front of 0, 10 and 20
-    assert [found.fitting(row, 4 * 64) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
-    assert [found.fitting(row, 4 * 64 - 1) for row in (0, 9, 29)] == [3, 10, 30]
-    assert [found.fitting(row, 1) for row in (5, 29, 30)] == [6, 30, 30]
+    assert [found.end_fitting(row, 4 * 64) for row in (0, 3, 7, 10, 28)] == [4, 7, 10, 14, 30]
+    assert [found.end_fitting(row, 4 * 64 - 1) for row in (0, 9, 29)] == [3, 10, 30]
+    assert [found.end_fitting(row, 1) for row in (5, 29, 30)] == [6, 30, 30]
     assert found.row(5) == (found.first_offsets[5], 2, found.positions[5], 64)
 
 
 def test_an_index_survives_its_bytes() -> None:
     """Tables and rows are found again, from the tables' part of the file alone."""
-    table = {(7, 1): rows(0, 30), (7, 0): rows(50, 3), (9, 4): Rows()}
-    slices = [SliceAt(64, 1, 0, 1, 32)]
+    table = {(7, 1): rows(0, 30), (7, 0): rows(50, 3), (9, 4): IndexRows()}
+    slices = [SliceLocation(64, 1, 0, 1, 32)]
     contents, data = encode_index(64, 9000, 77, IndexParts(table, slices, [(128, 64)]))
     assert decode_contents(data[: tables_bytes(data)], 64) == contents
     assert [(one.topic_id, one.queue_id) for one in contents.queues] == [(7, 0), (7, 1)]
@@ -55,11 +55,11 @@ def test_every_damaged_byte_is_noticed() -> None:
     for at in range(len(data)):
         damaged = bytearray(data)
         damaged[at] ^= 1 << at % 8
-        with pytest.raises((Damaged, Unsupported)):
+        with pytest.raises((DamagedFile, Unsupported)):
             assert decode_contents(bytes(damaged), 0) == contents
             for entry in contents.queues:
                 decode_rows(entry, bytes(damaged[entry.block_at : entry.block_at + entry.block_bytes]))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedFile):
         decode_contents(data, 64)
 
 

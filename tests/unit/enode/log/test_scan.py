@@ -1,15 +1,15 @@
 """Walking a segment: frames, holes, stale frames, and the end of a crashed log."""
 
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.index.survey import find_cut, survey, survey_sealed
-from ortoo.enode.log.frame import PADDING, Flag, FrameHeader, Kind, frame_bytes
+from ortoo.enode.index.survey import find_log_end, survey, survey_sealed
+from ortoo.enode.log.frame import PADDING, FrameFlag, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.scan import Hole, Read, walk
 
 
 def frame(position: int, payload: bytes, *, durable_below: int = 0, store_open: int = 1, flags: int = 0) -> bytes:
     """A whole messages frame."""
     header = FrameHeader(
-        kind=Kind.MESSAGES, position=position, durable_below=durable_below, store_open=store_open,
+        kind=FrameKind.MESSAGES, position=position, durable_below=durable_below, store_open=store_open,
         stored_at_ms=position, length=len(payload), payload_crc=crc32c(payload), topic_id=1, item_count=1,
         first_offset=position, flags=flags,
     )  # fmt: skip
@@ -69,10 +69,10 @@ def test_the_log_is_cut_at_the_first_bad_frame_that_was_never_durable() -> None:
     data, places = log((b"1" * 100, {}), (b"2" * 100, {}), (b"3" * 100, {"durable_below": 256}), (b"4" * 100, {}))
     limit = len(data) + 1024
     data += bytes(1024)
-    assert find_cut(survey(reader(data), 0, limit), reader(data), 0, limit) == limit - 1024
+    assert find_log_end(survey(reader(data), 0, limit), reader(data), 0, limit) == limit - 1024
     torn = bytearray(data)
     torn[places[2] + 150] ^= 1
-    assert find_cut(survey(reader(torn), 0, limit), reader(torn), 0, limit) == places[2]
+    assert find_log_end(survey(reader(torn), 0, limit), reader(torn), 0, limit) == places[2]
 
 
 def test_what_was_durable_is_damage_and_never_cut() -> None:
@@ -82,14 +82,14 @@ def test_what_was_durable_is_damage_and_never_cut() -> None:
     data += bytes(1024)
     data[places[1]] ^= 1
     found = survey(reader(data), 0, limit)
-    assert find_cut(found, reader(data), 0, limit) == end
-    found.cut(end)
+    assert find_log_end(found, reader(data), 0, limit) == end
+    found.truncate(end)
     assert [(hole.position, hole.length) for hole in found.holes] == [(places[1], places[2] - places[1])]
 
 
 def test_a_sealed_segment_must_reach_its_successor() -> None:
     """A lost end is a hole up to the next segment's begin."""
-    data, _ = log((b"1", {}), (b"2", {"flags": Flag.SEGMENT_END}))
+    data, _ = log((b"1", {}), (b"2", {"flags": FrameFlag.SEGMENT_END}))
     whole = survey_sealed(reader(data), 0, len(data), len(data))
     assert whole.is_ended
     assert not whole.holes

@@ -8,12 +8,12 @@ from unittest import mock
 
 import pytest
 
-from ortoo.common.errors import Moved
+from ortoo.common.errors import NotLeader
 from ortoo.common.process.background import Background
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import Segment
-from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.spares import SpareSegments
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from tests.contract.one_store import OneStore
 
@@ -41,7 +41,7 @@ async def test_what_is_made_for_one_who_is_called_off_is_the_next_ones(*, is_ahe
     """A connection that breaks while its batch waits for a new segment costs no file each time."""
     disk, folder, work = MemoryDisk(), Path("/store"), SlowWork()
     disk.make_folder(folder)
-    spares = Spares(SegmentFiles(disk), folder, work, SEGMENT_BYTES, 0)
+    spares = SpareSegments(SegmentFiles(disk), folder, work, SEGMENT_BYTES, 0)
     async with Background("test") as background:
         for _ in range(3):
             asking: Any = spares.prepare() if is_ahead else spares.take(100, is_state=False)
@@ -69,12 +69,12 @@ async def test_what_is_made_for_a_member_that_leads_no_more_by_then_is_used_late
 
     async def losing(*size: Any, **more: Any) -> Segment:
         taken.append(await take(*size, **more))
-        appender.may_write = False
+        appender.may_place = False
         return taken[-1]
 
-    with mock.patch.object(spares, "take", losing), pytest.raises(Moved):
+    with mock.patch.object(spares, "take", losing), pytest.raises(NotLeader):
         for _ in range(100):
             await one.append(b"x" * 500)
     assert await spares.take(500, is_state=True) is taken[0]
-    appender.may_write = True
+    appender.may_place = True
     await store.close()

@@ -12,13 +12,13 @@ from ortoo.common.errors import Conflict, DataLoss, Fenced, NotFound, Unsupporte
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.replication.membership import Joining
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
-from ortoo.enode.log.segment import bases, segment_name
+from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.store.lock_table import Granted, LockRequest
+from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(
@@ -124,34 +124,34 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
     sender = Sender(store)
     await sender.send(10)
     [before] = await store.locks.take([LockRequest(key, "client", "session")])
-    assert isinstance(before, Granted)
+    assert isinstance(before, LockGranted)
     take_backup(disk, tmp_path / "store", tmp_path / "backup", CLOCK)
     [after] = await store.locks.take([LockRequest((1, "billing", 1), "client", "session")])
-    assert isinstance(after, Granted)
-    store.locks.table.check(key, before.generation, given_here=True)
-    store.locks.table.check((1, "billing", 1), after.generation, given_here=True)
+    assert isinstance(after, LockGranted)
+    store.locks.table.check_generation(key, before.generation, must_match=True)
+    store.locks.table.check_generation((1, "billing", 1), after.generation, must_match=True)
     opening = store.describe().store_open_number
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
     with pytest.raises(Conflict, match="Start it once without replicas"):
-        Joining(disk, tmp_path / "first", CLOCK, Randomness(1))
+        ReplicaMembership(disk, tmp_path / "first", CLOCK, Randomness(1))
     first = await opened(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "crashed")
     for other in (first, await opened(tmp_path / "crashed")):
         assert other.describe().store_open_number > opening + 1_000
         for queue_id, generation in ((0, before.generation), (1, after.generation)):
             with pytest.raises(Fenced, match="take the lock again"):
-                other.locks.table.check((1, "billing", queue_id), generation, given_here=True)
+                other.locks.table.check_generation((1, "billing", queue_id), generation, must_match=True)
         with pytest.raises(Fenced):
             await other.offsets.commit(1, "billing", {0: 20}, before.generation)
         data = b"%08d" % 9 * 50
         with pytest.raises(NotFound, match="Take a new producer id"):
             await other.append(1, 0, SealedBatch(data, crc32c(data), 2, 400, 9, 30))
         [again] = await other.locks.take([LockRequest(key, "client", "session", resume=True)])
-        assert isinstance(again, Granted)
+        assert isinstance(again, LockGranted)
         await other.offsets.commit(1, "billing", {0: 2}, again.generation)
         [anew] = await other.locks.take([LockRequest((1, "billing", 1), "other client", "other session")])
-        assert isinstance(anew, Granted)
+        assert isinstance(anew, LockGranted)
         with pytest.raises(Fenced, match="take the lock again"):
             await other.offsets.commit(1, "billing", {1: 0}, after.generation)
         await other.close()
@@ -184,7 +184,7 @@ async def test_a_backup_begins_where_the_log_began_when_it_looked(tmp_path: Path
     begin, plain = read_log_begin(disk, tmp_path / "store"), disk.list
     assert begin is not None
     # The log's begin moves first; a close may come before the file is deleted.
-    first, second, *_ = (base for base in bases(disk.list(tmp_path / "store")) if base >= begin.position)
+    first, second, *_ = (base for base in segment_bases(disk.list(tmp_path / "store")) if base >= begin.position)
     assert begin.position == first
 
     def listed(folder: Path) -> list[str]:

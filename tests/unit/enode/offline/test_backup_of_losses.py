@@ -12,10 +12,10 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.__main__ import run_tool
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import read_tide_mark
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.disk.durable_mark import read_durable_mark
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
-from ortoo.enode.log.segment import Segment, bases, segment_name
+from ortoo.enode.log.segment import Segment, segment_bases, segment_name
 from ortoo.enode.offline import repair
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
@@ -36,7 +36,7 @@ async def fallen_idle(folder: Path, count: int) -> list[tuple[int, bytes]]:
     await store.put_topics([TopicCopy(1, "orders", 1, 1)])
     await Sender(store).send(count)
     durable = store.engine.appender.durable_position
-    while read_tide_mark(RealDisk(), folder) < durable:
+    while read_durable_mark(RealDisk(), folder) < durable:
         await CLOCK.sleep(0.01)
     found = await batches(store)
     await store.close()
@@ -52,19 +52,19 @@ def all_segments(folder: Path) -> None:
 
 def second_segment(folder: Path) -> None:
     """Remove a segment in the middle of the log."""
-    (folder / segment_name(bases(RealDisk().list(folder))[1])).unlink()
+    (folder / segment_name(segment_bases(RealDisk().list(folder))[1])).unlink()
 
 
 def end_of_a_full_segment(folder: Path) -> None:
     """Cut short a file that is not the last."""
-    path = folder / segment_name(bases(RealDisk().list(folder))[1])
+    path = folder / segment_name(segment_bases(RealDisk().list(folder))[1])
     with path.open("r+b") as file:
         file.truncate(path.stat().st_size // 2)
 
 
 def end_of_the_last_segment(folder: Path) -> None:
     """Cut the last file short."""
-    path = folder / segment_name(bases(RealDisk().list(folder))[-1])
+    path = folder / segment_name(segment_bases(RealDisk().list(folder))[-1])
     with path.open("r+b") as file:
         file.truncate(128)
 
@@ -75,7 +75,7 @@ async def test_a_backup_is_not_given_up_for_a_store_that_has_less(tmp_path: Path
     disk, folder, backup = RealDisk(), tmp_path / "store", tmp_path / "backup"
     whole = await fallen_idle(folder, 150)
     take_backup(disk, folder, backup, CLOCK)
-    assert len(bases(disk.list(backup))) > 3
+    assert len(segment_bases(disk.list(backup))) > 3
     lose(folder)
     with pytest.raises(DataLoss, match=r"was not changed|ends at position"):
         take_backup(disk, folder, backup, CLOCK)
@@ -119,7 +119,7 @@ async def test_what_was_copied_before_it_was_durable_may_be_lost_again(tmp_path:
     store = await opened(folder)
     large = b"x" * (SETTINGS.segment_bytes - 1_000)
     await store.append(1, 0, SealedBatch(large, crc32c(large), 1, len(large)))
-    first, second = bases(disk.list(folder))
+    first, second = segment_bases(disk.list(folder))
     while (folder / segment_name(first)).stat().st_size != second - first:  # a full file is truncated to its content
         await CLOCK.sleep(0.01)
     take_backup(disk, folder, backup, CLOCK)
@@ -137,7 +137,7 @@ def damage_the_end(folder: Path) -> int:
         segment = Segment(files, folder, 0, 0)
         limit = segment.size_bytes()
         frames = [one for one in walk(segment.read, 0, limit) if isinstance(one, FrameHeader)]
-        last = max(one.position for one in frames if one.kind == Kind.MESSAGES)
+        last = max(one.position for one in frames if one.kind == FrameKind.MESSAGES)
         for one in frames:
             if one.position >= last:
                 segment.writer.write(one.position, [b"\xff" * 64])
@@ -198,7 +198,7 @@ async def test_a_restore_that_did_not_get_through_names_what_is_missing_whoever_
     disk, folder, backup, restored = RealDisk(), tmp_path / "store", tmp_path / "backup", tmp_path / "restored"
     whole = await fallen_idle(folder, 150)
     take_backup(disk, folder, backup, CLOCK)
-    (backup / segment_name(bases(disk.list(backup))[-2])).unlink()
+    (backup / segment_name(segment_bases(disk.list(backup))[-2])).unlink()
     with pytest.raises(FileNotFoundError):
         make_store(disk, backup, restored, CLOCK, Randomness(2))
     with pytest.raises(DataLoss, match="no file identity"):

@@ -8,26 +8,26 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss, Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import Joining
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import read_identity
-from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.hard_state_file import read_reign, write_reign
-from ortoo.enode.disk.durable_mark import TideMark
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId
-from ortoo.enode.replication.protocol.log_summary import LogOutline
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
+from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.offline import elect, repair
-from ortoo.enode.recovery.replica_opening import known_end
-from ortoo.enode.recovery.restored import read_apart
+from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.store.store import Store, StoreSettings
 from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import OneStore
 
-OTHERS = tuple(MemberId(number, f"disk-{number}") for number in (2, 3))
+OTHERS = tuple(ReplicaId(number, f"disk-{number}") for number in (2, 3))
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ async def folder(tmp_path: Path) -> Path:
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
     store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
     await store.close()
-    Joining(disk, tmp_path, clock, randomness)
-    kept = read_outline(disk, tmp_path)
+    ReplicaMembership(disk, tmp_path, clock, randomness)
+    kept = read_log_summary(disk, tmp_path)
     assert kept is not None
-    voters = (*kept.outline.members.voters, *OTHERS)
-    [placed] = kept.outline.placed
+    voters = (*kept.summary.configuration.voters, *OTHERS)
+    [placed] = kept.summary.configurations
     configuration = Configuration(voters)
-    outline = LogOutline(placed=(placed._replace(configuration=configuration),))
-    write_outline(disk, tmp_path, KeptOutline(outline))
+    outline = LogSummary(configurations=(placed._replace(configuration=configuration),))
+    write_log_summary(disk, tmp_path, StoredLogSummary(outline))
     return tmp_path
 
 
@@ -55,25 +55,25 @@ def test_it_says_what_is_left_and_changes_nothing(folder: Path, capsys: pytest.C
     assert {file.name: file.read_bytes() for file in folder.iterdir()} == before
     said = capsys.readouterr().out
     assert "voters at its last start: 1, 2, 3" in said
-    assert f"ends at position {known_end(RealDisk(), folder)}" in said
+    assert f"ends at position {durable_end(RealDisk(), folder)}" in said
 
 
 def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
     """Another set id in the replica's and the store's files, one voter, the whole log."""
     disk = RealDisk()
-    end = known_end(disk, folder)
-    ids = {elect.survivor(disk, folder).kept.set_id}
+    end = durable_end(disk, folder)
+    ids = {elect.read_survivor(disk, folder).stored.set_id}
     for _ in range(2):
         assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
-        kept, outline, identity = read_reign(disk, folder), read_outline(disk, folder), read_identity(disk, folder)
+        kept, outline, identity = read_hard_state(disk, folder), read_log_summary(disk, folder), read_identity(disk, folder)
         assert kept is not None
         assert outline is not None
         assert identity is not None
         assert kept.set_id == identity.store_id
         assert kept.set_id not in ids
         ids.add(kept.set_id)
-        assert outline.outline.members.voters == (kept.member,)
-        assert outline.outline.appended == end
+        assert outline.summary.configuration.voters == (kept.replica,)
+        assert outline.summary.appended == end
 
 
 async def test_the_set_is_accepted_after_an_interruption_between_any_two_writes() -> None:
@@ -82,25 +82,25 @@ async def test_the_set_is_accepted_after_an_interruption_between_any_two_writes(
     await one.open()
     await one.append(b"a message")
     await one.store.close()
-    Joining(one.disk, FOLDER, one.clock, Randomness(5))
-    former = elect.survivor(one.disk, FOLDER).kept.set_id
+    ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(5))
+    former = elect.read_survivor(one.disk, FOLDER).stored.set_id
     assert former
     assert isinstance(one.disk.inner, MemoryDisk)
-    disk = one.disk.inner.crashed(Randomness(1), KEEP_EVERYTHING, record=True)
-    elect.go_on_alone(disk, FOLDER, one.clock, Randomness(2))
+    disk = one.disk.inner.after_crash(Randomness(1), KEEP_UNSYNCED, record=True)
+    elect.become_single_replica(disk, FOLDER, one.clock, Randomness(2))
     assert len(disk.operations) > 20
     for done in range(len(disk.operations) + 1):
-        left = one.disk.crashed(Randomness(1), KEEP_EVERYTHING)
+        left = one.disk.after_crash(Randomness(1), KEEP_UNSYNCED)
         for operation in disk.operations[:done]:
-            left.do(operation)
-        elect.go_on_alone(left, FOLDER, one.clock, Randomness(3))
-        kept, identity = elect.survivor(left, FOLDER).kept, read_identity(left, FOLDER)
+            left.apply(operation)
+        elect.become_single_replica(left, FOLDER, one.clock, Randomness(3))
+        kept, identity = elect.read_survivor(left, FOLDER).stored, read_identity(left, FOLDER)
         assert identity is not None
         assert kept.set_id == identity.store_id != former
         assert (kept.made_from, identity.made_from) == (former, former)
         assert may_come(KnownStore("enode-0", former), kept.set_id, kept.made_from)
-        assert Joining(left, FOLDER, one.clock, Randomness(4)).kept == kept
-        assert read_apart(left, FOLDER)
+        assert ReplicaMembership(left, FOLDER, one.clock, Randomness(4)).stored == kept
+        assert read_openings_gap(left, FOLDER)
 
 
 @pytest.mark.parametrize("lost", ["missing", "damaged", "an older copy", "with the outline"])
@@ -109,31 +109,31 @@ def test_a_disk_without_its_hard_state_goes_on_by_an_operators_word(
 ) -> None:
     """Its new set does not need its votes. It reports the unknown data, and keeps number, disk and log."""
     disk = RealDisk()
-    before, end = elect.survivor(disk, folder), known_end(disk, folder)
+    before, end = elect.read_survivor(disk, folder), durable_end(disk, folder)
     reign = folder / "reign"
     if lost == "damaged":
         reign.write_bytes(b"")
     elif lost == "an older copy":
         older = reign.read_bytes()
-        write_reign(disk, folder, before.kept)
+        write_hard_state(disk, folder, before.stored)
         reign.write_bytes(older)
     else:
         reign.unlink()
     if lost == "with the outline":
         (folder / "outline").unlink()
     with pytest.raises(DataLoss, match=r"copy|damaged|missing"):
-        Joining(disk, folder, SystemClock(), Randomness(3))
+        ReplicaMembership(disk, folder, SystemClock(), Randomness(3))
     for _ in range(2):
         assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
-        after = elect.survivor(disk, folder)
-        assert after.kept.member == before.kept.member
-        assert after.kept.set_id != before.kept.set_id
-        assert after.outline.outline.members.voters == (before.kept.member,)
-        assert after.outline.outline.appended == end
-        assert Joining(disk, folder, SystemClock(), Randomness(4)).kept == after.kept
+        after = elect.read_survivor(disk, folder)
+        assert after.stored.replica == before.stored.replica
+        assert after.stored.set_id != before.stored.set_id
+        assert after.summary.summary.configuration.voters == (before.stored.replica,)
+        assert after.summary.summary.appended == end
+        assert ReplicaMembership(disk, folder, SystemClock(), Randomness(4)).stored == after.stored
     identity = read_identity(disk, folder)
     assert identity is not None
-    assert identity.made_from == before.kept.set_id
+    assert identity.made_from == before.stored.set_id
     assert "the vote of the disk is unknown" in capsys.readouterr().out
 
 
@@ -141,7 +141,7 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
     """Also one whose set is not initialized, because it has no data to lose."""
     with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose"])
-    Joining(RealDisk(), tmp_path, SystemClock(), Randomness(1), members=3)
+    ReplicaMembership(RealDisk(), tmp_path, SystemClock(), Randomness(1), initial_voters=3)
     with pytest.raises(Invalid, match="not the folder of a replica"):
         elect.main([str(tmp_path), "--lose", "--apply"])
 
@@ -149,9 +149,9 @@ def test_a_folder_that_is_no_member_is_refused(tmp_path: Path) -> None:
 def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The log ends at a damaged frame: the rest is reported as lost, and nothing is removed before --apply."""
     disk = RealDisk()
-    once = known_end(disk, folder)
+    once = durable_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
-    mark = TideMark(disk, folder)
+    mark = DurableMark(disk, folder)
     mark.write(once)
     mark.close()
     (segment,) = folder.glob("*.seg")
@@ -170,11 +170,11 @@ def test_damage_that_costs_what_lies_behind_is_told_first(folder: Path, capsys: 
 def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
     """It has the begin of another's log, but no state, so it would lead without topics, offsets and groups."""
     disk = RealDisk()
-    found = elect.survivor(disk, folder)
-    end = known_end(disk, folder)
+    found = elect.read_survivor(disk, folder)
+    end = durable_end(disk, folder)
     (folder / CLEAN_NAME).unlink()
-    begun = replace(found.outline.outline, begin=end, appended=end, flushed=end, committed=end)
-    write_outline(disk, folder, KeptOutline(begun))
+    begun = replace(found.summary.summary, begin=end, appended=end, flushed=end, committed=end)
+    write_log_summary(disk, folder, StoredLogSummary(begun))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     for words in (["--lose"], ["--lose", "--apply"]):
         with pytest.raises(DataLoss, match="no whole checkpoint"):
@@ -190,9 +190,9 @@ async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: P
 
     Started by settings without `member_listen_address` it would write different data at their positions.
     """
-    kept = read_reign(RealDisk(), folder)
+    kept = read_hard_state(RealDisk(), folder)
     assert kept is not None
-    write_reign(RealDisk(), folder, replace(kept, reign=replace(kept.reign, epoch=3)))
+    write_hard_state(RealDisk(), folder, replace(kept, reign=replace(kept.hard_state, epoch=3)))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     with pytest.raises(Conflict, match="is the disk of replica 1"):
         if way[0].startswith("--"):

@@ -7,9 +7,9 @@ import pytest
 from ortoo.common.errors import NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import Source, Verdict
-from ortoo.enode.disk.durable_mark import read_tide_mark
-from ortoo.enode.log.segment import bases, segment_name
+from ortoo.enode.changes.halves import VerdictOrigin, HalfVerdict
+from ortoo.enode.disk.durable_mark import read_durable_mark
+from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.testing.store.workload import FOLDER
@@ -35,7 +35,7 @@ async def cut_short(one: DeferredStore, position: int) -> None:
     await one.halt()
     await one.store.close()
     one.disk.remove(FOLDER / "clean")
-    *_, last = starts = bases(one.disk.list(FOLDER))
+    *_, last = starts = segment_bases(one.disk.list(FOLDER))
     assert starts == [last]
     assert last < position
     file = one.disk.open(FOLDER / segment_name(last))
@@ -77,16 +77,16 @@ async def test_a_handle_of_what_was_lost_ends_and_recalls_nothing_else(starts: i
     due_ms = one.clock.now_ms() // DUE_MS * DUE_MS + DUE_MS
     for number in lost_halves:
         with pytest.raises(NotFound, match="no such transaction"):
-            await one.transactions.end(TOPIC, number, Verdict.COMMITTED, Source.PRODUCER)
+            await one.transactions.end(TOPIC, number, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     for number in lost_timers:
         with pytest.raises(NotFound, match="no such message"):
             await one.delays.recall(TOPIC, number, due_ms)
-    await one.transactions.end(TOPIC, half, Verdict.COMMITTED, Source.PRODUCER)
+    await one.transactions.end(TOPIC, half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     await one.delays.recall(TOPIC, timer, due_ms)
     one.clock.advance(DUE_MS / 1000)
     await one.clock.pass_time(2)
     assert sorted(body for body, _ in await one.visible()) == [b"half before", *[b"waits"] * starts]
-    assert len(one.store.halves.listed()) == starts
+    assert len(one.store.halves.select()) == starts
     assert not one.store.describe().damages
     await one.halt()
     await one.store.close()
@@ -100,7 +100,7 @@ async def test_a_handle_from_behind_a_missing_end_ends_and_recalls_nothing_else(
     position = one.store.engine.appender.appended_position
     lost_half, lost_timer = await begun(one, b"lost"), await delayed(one, b"lost")
     await one.clock.pass_time(60)
-    assert read_tide_mark(one.disk, FOLDER) > position
+    assert read_durable_mark(one.disk, FOLDER) > position
     opening = one.store.describe().store_open_number
     await cut_short(one, position)
     for seed in range(2):
@@ -109,10 +109,10 @@ async def test_a_handle_from_behind_a_missing_end_ends_and_recalls_nothing_else(
         await begun(one, b"open")
         await delayed(one, b"waits")
     with pytest.raises(NotFound, match="no such transaction"):
-        await one.transactions.end(TOPIC, lost_half, Verdict.COMMITTED, Source.PRODUCER)
+        await one.transactions.end(TOPIC, lost_half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     with pytest.raises(NotFound, match="no such message"):
         await one.delays.recall(TOPIC, lost_timer, one.clock.now_ms() // DUE_MS * DUE_MS + DUE_MS)
     assert one.store.describe().store_open_number > opening + 1_000
-    await one.transactions.end(TOPIC, half, Verdict.COMMITTED, Source.PRODUCER)
+    await one.transactions.end(TOPIC, half, HalfVerdict.COMMITTED, VerdictOrigin.PRODUCER)
     await one.halt()
     await one.store.close()

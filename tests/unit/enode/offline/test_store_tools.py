@@ -15,7 +15,7 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline import inspect, repair
-from ortoo.enode.store.lock_table import Granted, LockRequest
+from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
 SETTINGS = StoreSettings(
@@ -192,9 +192,9 @@ async def test_what_is_given_up_is_nobodys_any_more(folder: Path) -> None:
     assert repair.main([str(folder), "--cut", str(position), "--apply"]) == 0
     store = await opened(folder)
     [after] = await store.locks.take([LockRequest(key, "client", "third session")])
-    assert isinstance(kept, Granted)
-    assert isinstance(lost, Granted)
-    assert isinstance(after, Granted)
+    assert isinstance(kept, LockGranted)
+    assert isinstance(lost, LockGranted)
+    assert isinstance(after, LockGranted)
     assert after.generation > lost.generation > kept.generation
     assert store.describe().store_open_number > opening + 1_000
     await store.close()

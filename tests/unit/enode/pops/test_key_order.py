@@ -45,7 +45,7 @@ def test_of_each_message_group_the_first_unfinished_message_is_free(
             first = max(order.scan - number, 0)
             seen = model.groups[first:]
             model.groups += more
-            freed = order.see(first, [*seen, *more], intervals)
+            freed = order.add(first, [*seen, *more], intervals)
         else:
             intervals.finish(number, number + more)
             model.done |= set(range(number, number + more))
@@ -60,20 +60,20 @@ def test_of_each_message_group_the_first_unfinished_message_is_free(
             assert order.is_free(offset) == (offset in model.free())
             later = range(offset + 1, len(model.groups)) if group is not None and heads[group] == offset else ()
             behind = [one for one in later if model.groups[one] == group and one not in model.done]
-            assert [one for one in order.behind(offset) if one not in model.done] == behind
+            assert [one for one in order.waiting_for(offset) if one not in model.done] == behind
         assert not order.is_free(order.scan)
 
 
 def test_those_that_wait_are_counted_until_they_are_free() -> None:
     """Or skipped, because they were finished before their turn."""
     intervals, order = IntervalMap(0), KeyOrder(0)
-    assert order.see(0, ["a", "a", "a", "b", None], intervals) == [0, 3, 4]
-    assert (order.blocked_count, list(order.behind(0)), order.behind(1), order.behind(3)) == (2, [1, 2], (), ())
+    assert order.add(0, ["a", "a", "a", "b", None], intervals) == [0, 3, 4]
+    assert (order.blocked_count, list(order.waiting_for(0)), order.waiting_for(1), order.waiting_for(3)) == (2, [1, 2], (), ())
     intervals.finish(1, 2)
     assert order.finish(1, 2, intervals) == []
     intervals.finish(0, 1)
     assert order.finish(0, 1, intervals) == [2]
-    assert (order.blocked_count, order.behind(2), order.behind(0)) == (0, (), ())
+    assert (order.blocked_count, order.waiting_for(2), order.waiting_for(0)) == (0, (), ())
     intervals.finish(2, 5)
     assert order.finish(2, 5, intervals) == []
-    assert order.see(5, ["a"], intervals) == [5]
+    assert order.add(5, ["a"], intervals) == [5]

@@ -8,9 +8,9 @@ import pytest
 
 from ortoo.common.groups.pop import PopRules
 from ortoo.enode.changes.kinds import OffsetsCommitted
-from ortoo.enode.changes.groups import GroupGone
+from ortoo.enode.changes.groups import GroupDropped
 from ortoo.enode.pops import lines as module
-from ortoo.enode.pops.lines import Lines
+from ortoo.enode.pops.lines import PopLines
 from ortoo.enode.store.store import Store
 from tests.contract.one_store import TOPIC, OneStore
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, play, texts
@@ -25,9 +25,9 @@ def test_queues_are_looked_at_in_turn_or_the_largest_id_first() -> None:
         assert sorted([(await it.pop(1)).batches[0].queue_id for _ in range(3)]) == [0, 1, 2]
         found = [(await it.pop(1, by_priority=True)).batches[0].queue_id for _ in range(3)]
         assert found == [2, 1, 0]
-        group = Lines(it.store, it.one.clock).of(TOPIC, GROUP)
-        assert list(group.order((), PopRules())) == []
-        assert [list(group.order((0, 1, 2), PopRules())) for _ in range(2)] == [[2, 0, 1], [0, 1, 2]]
+        group = PopLines(it.store, it.one.clock).group(TOPIC, GROUP)
+        assert list(group.queue_order((), PopRules())) == []
+        assert [list(group.queue_order((0, 1, 2), PopRules())) for _ in range(2)] == [[2, 0, 1], [0, 1, 2]]
 
     play(scenario)
 
@@ -43,7 +43,7 @@ def test_a_group_begins_where_it_was_by_offsets_else_as_it_says() -> None:
         assert texts(await it.pop()) == ["c"]
         await it.send("d", queue_id=1)
         assert texts(await it.pop()) == ["d"]
-        await it.store.engine.store([GroupGone(TOPIC, GROUP)])
+        await it.store.engine.store([GroupDropped(TOPIC, GROUP)])
         assert texts(await it.pop(from_last=True)) == []
         await it.send("e")
         assert texts(await it.pop()) == ["e"]
@@ -57,12 +57,12 @@ def test_a_lease_of_messages_with_different_attempts_is_written_down_as_it_is() 
     async def scenario(it: PopStore) -> None:
         it.rules = replace(it.rules, attempts_max=9)
         await it.send("a", "b", "c", "d")
-        await it.give_back(await it.pop(1))
+        await it.nack(await it.pop(1))
         await it.pop(1, invisible_ms=1)
         await it.one.clock.sleep(0.1)
         assert (await it.pop(1)).batches[0].attempts == (3,)
         await it.one.clock.sleep(INVISIBLE_MS / 1000)
-        await it.give_back(await it.pop(1), counts=False)
+        await it.nack(await it.pop(1), counts=False)
         popped = await it.pop()
         assert list(attempts(popped)) == [4, 1, 1, 1]
         await it.restart()
@@ -89,9 +89,9 @@ def test_of_so_many_leases_it_is_known_who_got_them_the_newest(monkeypatch: pyte
 
     async def scenario(it: PopStore) -> None:
         monkeypatch.setattr(module, "CONSUMERS_REMEMBERED", 2)
-        group = Lines(it.store, it.one.clock).of(TOPIC, GROUP)
+        group = PopLines(it.store, it.one.clock).group(TOPIC, GROUP)
         for number in (4, 5, 6):
-            group.leased_to(number, f"c{number}")
+            group.record_lease(number, f"c{number}")
         assert dict(group.consumers) == {5: "c5", 6: "c6"}
 
     play(scenario)
@@ -101,10 +101,10 @@ async def test_a_member_that_leads_again_keeps_nothing_of_its_last_reign() -> No
     """Each term of leadership has lines of its own; earlier ones get no notifications, and are freed."""
     one = OneStore()
     await one.open()
-    last_reign = weakref.ref(Lines(one.store, one.clock))
-    again = Lines(Store(one.store.engine), one.clock)
+    last_reign = weakref.ref(PopLines(one.store, one.clock))
+    again = PopLines(Store(one.store.engine), one.clock)
     gc.collect()
     assert last_reign() is None
-    assert again.messages_stored in one.store.engine.committer.on_stored
-    assert again.change_applied in one.store.engine.committer.on_applied
+    assert again.on_messages_stored in one.store.engine.committer.on_stored
+    assert again.on_change_applied in one.store.engine.committer.on_applied
     await one.store.close()

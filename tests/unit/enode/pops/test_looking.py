@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopWish, Renew
-from ortoo.enode.changes.groups import Mode
+from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopRequest, Renew
+from ortoo.enode.changes.groups import GroupMode
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
-LOOK = PopWish(TOPIC, GROUP, (0, 1), 10, INVISIBLE_MS, 1 << 20, 0)
+LOOK = PopRequest(TOPIC, GROUP, (0, 1), 10, INVISIBLE_MS, 1 << 20, 0)
 
 
 def offsets(popped: Popped) -> list[tuple[int, tuple[int, ...]]]:
@@ -153,21 +153,21 @@ def test_a_mode_is_changed_only_while_nobody_has_messages_or_it_is_forced() -> N
         await it.send("a", "b")
         await it.pop(1)
         with pytest.raises(Conflict) as refused:
-            await change(TOPIC, GROUP, Mode.OFFSETS, force=False)
+            await change(TOPIC, GROUP, GroupMode.OFFSETS, force=False)
         assert (refused.value.field, refused.value.message) == (
             "force",
             "consumers of group billing have 1 messages and 0 queues of orders: stop them first, or use force to "
             "deliver these messages again",
         )
-        assert await change(TOPIC, GROUP, Mode.POP, force=False) is Mode.POP
-        assert await change(TOPIC, GROUP, Mode.POP_IN_ORDER, force=True) is Mode.POP
-        assert it.store.modes.of(TOPIC, GROUP) is Mode.POP_IN_ORDER
+        assert await change(TOPIC, GROUP, GroupMode.POP, force=False) is GroupMode.POP
+        assert await change(TOPIC, GROUP, GroupMode.POP_IN_ORDER, force=True) is GroupMode.POP
+        assert it.store.modes.of(TOPIC, GROUP) is GroupMode.POP_IN_ORDER
         with pytest.raises(Conflict):
             await it.pop()
         assert sorted(texts(await it.pop(in_order=True, invisible_ms=50))) in (["a"], ["b"], ["a", "b"])
         await it.one.clock.sleep(1.0)
-        assert await change(TOPIC, "another", Mode.POP, force=False) is Mode.UNDECIDED
+        assert await change(TOPIC, "another", GroupMode.POP, force=False) is GroupMode.UNDECIDED
         with pytest.raises(NotFound):
-            await change(99, GROUP, Mode.POP, force=False)
+            await change(99, GROUP, GroupMode.POP, force=False)
 
     play(scenario)

@@ -2,7 +2,7 @@
 
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
-from ortoo.enode.state.interval_map import Hold, Phase
+from ortoo.enode.state.interval_map import DeliveryState, Phase
 from ortoo.enode.state.tables.pops import PopQueue
 
 OLD, NEW = 1 << OPENING_SHIFT, 2 << OPENING_SHIFT
@@ -24,7 +24,7 @@ def test_a_lease_that_runs_out_comes_back_with_the_next_attempt() -> None:
     it = line()
     assert taken(it, 0, NEW) == [(0, 4, 1)]
     assert taken(it, 99, NEW + 1, limit=2) == [(4, 2, 1)]
-    assert it.due_ms() == 100
+    assert it.next_due_ms() == 100
     assert taken(it, 100, NEW + 2, limit=6) == [(0, 4, 2), (6, 2, 1)]
 
 
@@ -51,7 +51,7 @@ def test_a_message_given_back_is_not_the_former_consumers_any_more() -> None:
     """Its handle is invalid then; the message is delivered again after the delay."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
-    assert it.give_back([(0, 1)], NEW, 10, 50).rows == [(0, 1, 1)]
+    assert it.redeliver([(0, 1)], NEW, 10, 50).rows == [(0, 1, 1)]
     assert it.finish([(0, 1)], NEW).stale == [0]
     assert taken(it, 59, NEW + 1, end=1) == []
     assert taken(it, 60, NEW + 2, end=1) == [(0, 1, 2)]
@@ -61,7 +61,7 @@ def test_a_release_that_does_not_count_leaves_the_attempt_as_it_was() -> None:
     """A consumer that shuts down releases messages that it never processed."""
     it = line()
     taken(it, 0, NEW, limit=1, end=1)
-    it.give_back([(0, 1)], NEW, 10, 0, counts=False)
+    it.redeliver([(0, 1)], NEW, 10, 0, counts=False)
     assert taken(it, 10, NEW + 1, end=1) == [(0, 1, 1)]
 
 
@@ -85,9 +85,9 @@ def test_all_attempts_used_means_exhausted() -> None:
 def test_a_start_lets_a_lease_run_for_what_was_left_of_it() -> None:
     """By the wall clock, but at most for its full duration, because clocks may be set back."""
     queue = PopQueue(0)
-    queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_060, 100))
-    queue.intervals.hold(1, 2, Hold(Phase.LEASED, 1, OLD, 9_000_000, 100))
-    queue.intervals.hold(2, 3, Hold(Phase.LEASED, 1, OLD, 5, 100))
+    queue.intervals.set_state(0, 1, DeliveryState(Phase.LEASED, 1, OLD, 1_000_060, 100))
+    queue.intervals.set_state(1, 2, DeliveryState(Phase.LEASED, 1, OLD, 9_000_000, 100))
+    queue.intervals.set_state(2, 3, DeliveryState(Phase.LEASED, 1, OLD, 5, 100))
     it = line(queue)
     assert taken(it, 0, NEW, end=3) == [(2, 1, 2)]
     assert taken(it, 60, NEW + 1, end=3) == [(0, 1, 2)]
@@ -105,11 +105,11 @@ def test_an_acknowledgement_whose_lease_a_crash_took_counts_unless_there_is_a_ne
 def test_messages_of_a_message_group_come_one_after_another_and_others_go_on() -> None:
     """G5: the next one is free when the one before is finished, not earlier."""
     it = line(in_order=True)
-    it.see_keys(0, ["a", "a", "b", None, "a", None])
+    it.add_message_groups(0, ["a", "a", "b", None, "a", None])
     assert taken(it, 0, NEW, limit=9, end=6) == [(0, 1, 1), (2, 1, 1), (3, 1, 1), (5, 1, 1)]
     it.finish([(0, 1)], NEW)
     assert taken(it, 0, NEW + 1, limit=9, end=6) == [(1, 1, 1)]
-    it.give_back([(1, 1)], NEW + 1, 0, 10)
+    it.redeliver([(1, 1)], NEW + 1, 0, 10)
     assert taken(it, 9, NEW + 2, limit=9, end=6) == []
     assert taken(it, 10, NEW + 3, limit=9, end=6) == [(1, 1, 2)]
 
@@ -117,9 +117,9 @@ def test_messages_of_a_message_group_come_one_after_another_and_others_go_on() -
 def test_a_start_keeps_message_groups_blocked_that_were() -> None:
     """The message groups of leased messages are read again before any message behind them is free."""
     queue = PopQueue(0)
-    queue.intervals.hold(0, 1, Hold(Phase.LEASED, 1, OLD, 1_000_100, 100))
+    queue.intervals.set_state(0, 1, DeliveryState(Phase.LEASED, 1, OLD, 1_000_100, 100))
     it = line(queue, in_order=True)
-    it.see_keys(0, ["a", "a", "b"])
+    it.add_message_groups(0, ["a", "a", "b"])
     assert taken(it, 0, NEW, end=3) == [(2, 1, 1)]
     assert taken(it, 100, NEW + 1, limit=1, end=3) == [(0, 1, 2)]
 
@@ -138,7 +138,7 @@ def test_too_many_unfinished_messages_stop_new_ones_and_say_why() -> None:
 def test_a_blocked_message_group_is_scanned_past_so_far_and_no_further() -> None:
     """10,000 messages may wait behind it; then the limit is reported."""
     it = line(in_order=True)
-    it.see_keys(0, ["a"] * 10_001)
+    it.add_message_groups(0, ["a"] * 10_001)
     it.take(0, 10, 20_000, number=NEW, duration_ms=100)
-    assert not it.wants_keys(20_000)
+    assert not it.needs_message_groups(20_000)
     assert "message groups" in it.take(0, 10, 20_000, number=NEW, duration_ms=100).blocked

@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.common.groups.pop import GiveBack, PopRules, PopWish, Renew
+from ortoo.common.groups.pop import Redeliver, PopRules, PopRequest, Renew
 from ortoo.enode.changes.kinds import OffsetsCommitted
-from ortoo.enode.pops.lines import Lines
+from ortoo.enode.pops.lines import PopLines
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import GROUP, INVISIBLE_MS, PopStore, attempts, parts, play, texts
 
@@ -28,7 +28,7 @@ def test_a_consumer_parks_a_message_whatever_attempts_it_has_left() -> None:
         await it.send("a", "b")
         popped = await it.pop()
         one = replace(parts(popped)[0], ranges=((1, 1),))
-        assert await it.leasing.settle(TOPIC, GROUP, [one], GiveBack(park=True, error="no", rules=it.rules)) == []
+        assert await it.leasing.settle(TOPIC, GROUP, [one], Redeliver(park=True, error="no", rules=it.rules)) == []
         assert [(body, error) for body, _, _, _, error in await letters(it)] == [(b"b", "no")]
         await it.one.clock.sleep(INVISIBLE_MS / 1000 + 1)
         assert texts(await it.pop()) == ["a"]
@@ -44,7 +44,7 @@ def test_what_a_consumer_said_of_its_last_try_is_in_the_dead_letter(consumer: st
         await it.send("before", "a", "b")
         await it.ack(await it.pop(1))
         popped = await it.pop()
-        how = GiveBack(consumer=consumer, error=error, rules=it.rules)
+        how = Redeliver(consumer=consumer, error=error, rules=it.rules)
         await it.leasing.settle(TOPIC, GROUP, parts(popped), how)
         for _ in range(2):
             assert texts(await it.pop()) == ["a", "b"]
@@ -78,7 +78,7 @@ def test_a_pop_that_was_called_off_hears_why_it_has_nothing() -> None:
     """The error names the attempt id."""
 
     async def scenario(it: PopStore) -> None:
-        wish = PopWish(TOPIC, GROUP, (0,), 1, INVISIBLE_MS, 1 << 20, 0, "me", "a", request_id="r")
+        wish = PopRequest(TOPIC, GROUP, (0,), 1, INVISIBLE_MS, 1 << 20, 0, "me", "a", request_id="r")
         await it.leasing.pop(replace(wish, call_off=True))
         with pytest.raises(Conflict) as refused:
             await it.leasing.pop(wish)
@@ -92,26 +92,26 @@ def test_only_groups_that_hold_nothing_are_put_out_of_memory() -> None:
     """Groups with leases, waiting pops or recent cancellations stay; others are made again at their next use."""
 
     async def scenario(it: PopStore) -> None:
-        lines = Lines(it.store, it.one.clock)
-        group = lines.of(TOPIC, GROUP)
-        line = await group.ready_line(0, PopRules())
+        lines = PopLines(it.store, it.one.clock)
+        group = lines.group(TOPIC, GROUP)
+        line = await group.open_line(0, PopRules())
         line.take(group.now_ms(), 1, 1, number=lines.next_number(), duration_ms=100)
         await lines.forget_idle()
-        assert lines.of(TOPIC, GROUP) is group
+        assert lines.group(TOPIC, GROUP) is group
         line.drop([(0, 1)])
         waiting = it.background.spawn("wait", group.wait(it.one.clock.monotonic_s() + 1.0, ""))
         await it.one.clock.sleep(0.05)
         await lines.forget_idle()
-        assert lines.of(TOPIC, GROUP) is group
+        assert lines.group(TOPIC, GROUP) is group
         await waiting
-        group.attempts.call_off(("a", "r"), it.one.clock.monotonic_s())
+        group.attempts.cancel(("a", "r"), it.one.clock.monotonic_s())
         await lines.forget_idle()
-        assert lines.of(TOPIC, GROUP) is group
+        assert lines.group(TOPIC, GROUP) is group
         await it.one.clock.sleep(200.0)
-        lines.change_applied(OffsetsCommitted(TOPIC, GROUP, 0, ((2, 0), (0, 1))))
-        assert group.line(0) is not line
+        lines.on_change_applied(OffsetsCommitted(TOPIC, GROUP, 0, ((2, 0), (0, 1))))
+        assert group.get_line(0) is not line
         await lines.forget_idle()
-        assert lines.of(TOPIC, GROUP) is not group
+        assert lines.group(TOPIC, GROUP) is not group
         await lines.close()
 
     play(scenario)
@@ -124,11 +124,11 @@ def test_a_group_that_is_not_in_memory_is_seen_as_the_log_has_it() -> None:
         await it.send("a", "b")
         await it.pop(1)
         await it.restart()
-        lines = Lines(it.store, it.one.clock)
-        known = lines.of(TOPIC, GROUP).intervals(0)
+        lines = PopLines(it.store, it.one.clock)
+        known = lines.group(TOPIC, GROUP).intervals(0)
         assert known is not None
-        assert (known.floor, known.held_count) == (0, 1)
-        assert lines.of(TOPIC, "another").intervals(0) is None
+        assert (known.floor, known.delivered_count) == (0, 1)
+        assert lines.group(TOPIC, "another").intervals(0) is None
         await lines.close()
 
     play(scenario)

@@ -11,7 +11,7 @@ from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.enode.store.store import Store, TopicCopy
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.workload import FOLDER
@@ -95,7 +95,7 @@ class Life:
 
     async def kill(self) -> None:
         """End the process without a clean stop."""
-        left = FaultyDisk(self.disk.crashed(Randomness(1), KEEP_EVERYTHING))
+        left = FaultyDisk(self.disk.after_crash(Randomness(1), KEEP_UNSYNCED))
         await self.store.close()
         self.disk = left
 
@@ -166,5 +166,5 @@ async def _grown_old(life: Life) -> None:
     housekeeping = life.store.engine.housekeeping
     await housekeeping.checkpoint()
     await housekeeping.checkpoint()
-    await housekeeping.retain()
+    await housekeeping.apply_retention()
     await life.clock.pass_time(1)

@@ -13,8 +13,8 @@ import pytest
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.log.segment import Segment, bases, segment_name
-from ortoo.enode.recovery.refold import Refold
+from ortoo.enode.log.segment import Segment, segment_bases, segment_name
+from ortoo.enode.recovery.refold import StateRefold
 from ortoo.testing.store.workload import FOLDER
 from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
 from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
@@ -73,7 +73,7 @@ def test_a_lost_file_costs_nothing_that_is_not_named(row: StoreFile, harm: Harm)
 def test_a_segment_of_another_store_changes_no_state() -> None:
     """The fold takes nothing from it, not even the messages before the first frame with the other fingerprint."""
     stored = at_rest(1, "killed").files
-    starts = bases(list(stored))
+    starts = segment_bases(list(stored))
     for base, next_base in pairwise(starts):
         name = segment_name(base)
         disk = disk_of({**stored, name: of_another_log(stored[name], base)})
@@ -83,7 +83,7 @@ def test_a_segment_of_another_store_changes_no_state() -> None:
             one.end = end
         identity = read_identity(disk, FOLDER)
         assert identity is not None
-        fold = Refold(segments, (), starts[-1], without_checkpoint=True, log_mark=identity.log_mark)
+        fold = StateRefold(segments, (), starts[-1], without_checkpoint=True, log_mark=identity.log_mark)
         assert (base, next_base) in [(hole.position, hole.end_position) for hole in fold.holes]
         assert {topic_id for (topic_id, _), _ in fold.state.ends.all()} <= {TOPIC}
 

@@ -14,7 +14,7 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.durable_mark import decode_slots
-from ortoo.enode.log.frame import HEADER_BYTES, Kind, decode_header
+from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 
@@ -233,7 +233,7 @@ async def test_a_checkpoint_whose_body_never_arrived_is_torn_off(tmp_path: Path)
     end = recover(SegmentFiles(RealDisk()), copy, repairs=False).end_position
     known = [place for place in range(0, end - base, 64) if data[place : place + 4] == b"ORTO"]
     newest = decode_header(data[known[-1] : known[-1] + HEADER_BYTES], base + known[-1])
-    head = newest._replace(kind=Kind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1)
+    head = newest._replace(kind=FrameKind.CHECKPOINT, position=end, prefix_length=0, length=500, payload_crc=1)
     damage(last, end - base, head.encoded())
     store = await reopened(copy)
     assert await numbers(store) == list(range(120))

@@ -9,22 +9,22 @@ from ortoo.enode.changes.kinds import encode_changes
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.log_summary_file import KeptOutline
-from ortoo.enode.disk.hard_state_file import KeptReign, read_reign, write_reign
+from ortoo.enode.disk.log_summary_file import StoredLogSummary
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import TideMark
-from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.copies.protocol_frames import members_payload
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind, frame_bytes
+from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.log.checkpoint import CheckpointSlice
+from ortoo.enode.log.copies.protocol_frames import configuration_payload
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Reign, Tail
-from ortoo.enode.replication.protocol.log_summary import EpochStart, History, LogOutline, MembersFrame
-from ortoo.enode.recovery.replica_opening import recover_member, whole_end
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import EpochStart, EpochHistory, LogSummary, ConfigurationFrame
+from ortoo.enode.recovery.replica_opening import recover_replica, last_copy_end
 
-THREE = tuple(MemberId(number, f"disk-{number}") for number in (1, 2, 3))
-FOUR = (*THREE, MemberId(4, "disk-4"))
-KEPT = KeptOutline(LogOutline(placed=(MembersFrame(0, Configuration(THREE)),)))
+THREE = tuple(ReplicaId(number, f"disk-{number}") for number in (1, 2, 3))
+FOUR = (*THREE, ReplicaId(4, "disk-4"))
+KEPT = StoredLogSummary(LogSummary(configurations=(ConfigurationFrame(0, Configuration(THREE)),)))
 """The log summary of the last start, before all frames of the log."""
 
 
@@ -35,7 +35,7 @@ class Written:
         self.content = bytearray()
         self.places: list[int] = []
 
-    def frame(self, kind: Kind, payload: bytes = b"", *, epoch: int) -> None:
+    def frame(self, kind: FrameKind, payload: bytes = b"", *, epoch: int) -> None:
         """Append one more frame."""
         self.places.append(len(self.content))
         header = FrameHeader(
@@ -51,7 +51,7 @@ class Written:
     def checkpoint(self, *, epoch: int) -> None:
         """Append a checkpoint of everything before it."""
         end = len(self.content)
-        self.frame(Kind.CHECKPOINT, Slice(end, 0, 1, end, end, encode_changes(())).encoded(), epoch=epoch)
+        self.frame(FrameKind.CHECKPOINT, CheckpointSlice(end, 0, 1, end, end, encode_changes(())).encoded(), epoch=epoch)
 
     def damage(self, number: int, at: int = 0) -> None:
         """Flip a bit of a frame."""
@@ -65,7 +65,7 @@ class Written:
             _, index = encode_index(0, end, 0, IndexParts())
             (folder / CLEAN_NAME).write_bytes(CleanStop(end, 1, 0, encode_changes(()), index).encoded())
         else:
-            mark = TideMark(RealDisk(), folder)
+            mark = DurableMark(RealDisk(), folder)
             mark.write(end)
             mark.close()
 
@@ -74,12 +74,12 @@ class Written:
 def log() -> Written:
     """Two epochs, a change of the replicas, a checkpoint of all that, and one frame behind it."""
     log = Written()
-    log.frame(Kind.EPOCH, epoch=1)
-    log.frame(Kind.MARK, epoch=1)
-    log.frame(Kind.EPOCH, epoch=2)
-    log.frame(Kind.MEMBERS, members_payload(Configuration(FOUR)), epoch=2)
+    log.frame(FrameKind.EPOCH, epoch=1)
+    log.frame(FrameKind.MARK, epoch=1)
+    log.frame(FrameKind.EPOCH, epoch=2)
+    log.frame(FrameKind.CONFIGURATION, configuration_payload(Configuration(FOUR)), epoch=2)
     log.checkpoint(epoch=2)
-    log.frame(Kind.MARK, epoch=2)
+    log.frame(FrameKind.MARK, epoch=2)
     return log
 
 
@@ -87,9 +87,9 @@ def log() -> Written:
 def test_all_of_a_whole_log_is_known(log: Written, tmp_path: Path, *, is_clean: bool) -> None:
     """Its epochs and its replicas, although the checkpoint lies behind them."""
     log.put(tmp_path, is_clean=is_clean)
-    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT)
-    assert (found.outline.tail, found.lost) == (Tail(2, len(log.content)), 0)
-    assert found.outline.members.voters == FOUR
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT)
+    assert (found.summary.tail, found.former_end) == (Tail(2, len(log.content)), 0)
+    assert found.summary.configuration.voters == FOUR
     assert found.recovered.was_clean == is_clean
 
 
@@ -104,30 +104,30 @@ def test_a_damaged_word_of_the_members_is_not_passed_over(
     """
     log.damage(number, at)
     log.put(tmp_path, is_clean=is_clean)
-    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT)
-    assert (found.outline.appended, found.lost) == (log.places[number], len(log.content))
-    assert found.outline.tail.epoch == number - 1
-    assert found.outline.members.voters == THREE
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT)
+    assert (found.summary.appended, found.former_end) == (log.places[number], len(log.content))
+    assert found.summary.tail.epoch == number - 1
+    assert found.summary.configuration.voters == THREE
 
 
 def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Written, tmp_path: Path) -> None:
     """Readers have damage repaired only in full segments; elsewhere the other replicas must send it again."""
     end = log.places[4]
-    whole = LogOutline(0, end, 0, 0, History((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.outline.placed)
+    whole = LogSummary(0, end, 0, 0, EpochHistory((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.summary.configurations)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(whole))
-    assert (found.outline.tail, found.lost) == (Tail(1, log.places[1]), len(log.content))
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(whole))
+    assert (found.summary.tail, found.former_end) == (Tail(1, log.places[1]), len(log.content))
     assert not found.recovered.holes
 
 
 def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path) -> None:
     """No other replica has it."""
-    end, alone = log.places[4], (MembersFrame(0, Configuration(THREE[:1])),)
+    end, alone = log.places[4], (ConfigurationFrame(0, Configuration(THREE[:1])),)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(LogOutline(0, end, placed=alone)))
-    assert (found.outline.appended, found.lost) == (len(log.content), 0)
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(0, end, configurations=alone)))
+    assert (found.summary.appended, found.former_end) == (len(log.content), 0)
     assert [one.position for one in found.recovered.holes] == [log.places[1]]
 
 
@@ -136,28 +136,28 @@ def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: P
     """Before the first epoch the log has no replicas, so no other one has the damaged data."""
     log = Written()
     for _ in range(3):
-        log.frame(Kind.MARK, epoch=0)
+        log.frame(FrameKind.MARK, epoch=0)
     log.checkpoint(epoch=0)
-    log.frame(Kind.EPOCH, epoch=1)
-    log.frame(Kind.MEMBERS, members_payload(Configuration(THREE)), epoch=1)
+    log.frame(FrameKind.EPOCH, epoch=1)
+    log.frame(FrameKind.CONFIGURATION, configuration_payload(Configuration(THREE)), epoch=1)
     log.damage(1)
     log.put(tmp_path, is_clean=is_clean)
-    alone = LogOutline(placed=(MembersFrame(0, Configuration(THREE[:1])),))
-    found = recover_member(SegmentFiles(RealDisk()), tmp_path, KeptOutline(alone))
-    assert (found.outline.tail, found.lost) == (Tail(1, len(log.content)), 0)
-    assert found.outline.members.voters == THREE
+    alone = LogSummary(configurations=(ConfigurationFrame(0, Configuration(THREE[:1])),))
+    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(alone))
+    assert (found.summary.tail, found.former_end) == (Tail(1, len(log.content)), 0)
+    assert found.summary.configuration.voters == THREE
 
 
 def test_what_is_owed_outlives_a_start_that_does_not_come_far(log: Written, tmp_path: Path) -> None:
     """The log behind damage is truncated only after the position that the disk once had was recorded."""
-    write_reign(RealDisk(), tmp_path, KeptReign(THREE[0], "set", reign=Reign(2)))
+    write_hard_state(RealDisk(), tmp_path, StoredHardState(THREE[0], "set", hard_state=HardState(2)))
     log.damage(5)
     log.put(tmp_path)
-    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT).lost == len(log.content)
-    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT).outline.appended == log.places[5]
-    kept = read_reign(RealDisk(), tmp_path)
+    assert recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT).former_end == len(log.content)
+    assert recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT).summary.appended == log.places[5]
+    kept = read_hard_state(RealDisk(), tmp_path)
     assert kept is not None
-    assert kept.reign.owed == Tail(2, len(log.content))
+    assert kept.hard_state.unsynced_tail == Tail(2, len(log.content))
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
@@ -169,7 +169,7 @@ def test_where_a_log_will_end_is_told_before_anything_is_taken_away(
     log.damage(number)
     log.put(tmp_path, is_clean=is_clean)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    end = whole_end(RealDisk(), tmp_path, KEPT)
+    end = last_copy_end(RealDisk(), tmp_path, KEPT)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
-    assert recover_member(SegmentFiles(RealDisk()), tmp_path, KEPT, is_last=True).outline.appended == end
+    assert recover_replica(SegmentFiles(RealDisk()), tmp_path, KEPT, is_last_copy=True).summary.appended == end
     assert end == (len(log.content) if is_clean or number < 4 else log.places[number])

@@ -8,24 +8,24 @@ import pytest
 from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.enode.replication.driver import Doubts, Driver
-from ortoo.enode.disk.hard_state_file import KeptReign
+from ortoo.enode.replication.driver import StateComparison, Driver
+from ortoo.enode.disk.hard_state_file import StoredHardState
 from ortoo.enode.replication.protocol.events import (
     Action,
     AddLearner,
     Contradicted,
-    HandOver,
-    Proposed,
-    ReignSaved,
-    Remove,
-    Ship,
-    Shipped,
-    Suggest,
-    Write,
+    TransferLeadership,
+    LeaderProposed,
+    HardStateSaved,
+    RemoveReplica,
+    SendFrames,
+    FramesSent,
+    RequestElection,
+    WriteFrames,
 )
-from ortoo.enode.replication.protocol.identity import Configuration, Reign
-from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
-from ortoo.enode.replication.protocol.messages import Ack, HeartbeatAnswer, MatchAsk, Matched, Newer, PromiseAsk
+from ortoo.enode.replication.protocol.identity import Configuration, HardState
+from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.messages import AppendAck, HeartbeatResponse, LogMatchRequest, LogMatched, StaleEpoch, RequestVote
 from tests.unit.enode.replication.protocol.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run, beat
 
 
@@ -39,7 +39,7 @@ class Stopped(SystemClock):
         return self.at_s
 
 
-def whole(ship: Ship) -> list[bytes]:
+def whole(ship: SendFrames) -> list[bytes]:
     """All frames to send are in memory."""
     return [bytes(ship.limit - ship.begin)]
 
@@ -63,36 +63,36 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
-    joining: Any = SimpleNamespace(kept=KeptReign(ONE.member))
+    joining: Any = SimpleNamespace(kept=StoredHardState(ONE.member))
     background = Background("test")
-    return Driver(log, run.member, joining, lambda to, message: None, background, clock, Doubts()), log
+    return Driver(log, run.member, joining, lambda to, message: None, background, clock, StateComparison()), log
 
 
 async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
     """Other appends meanwhile do not admit a second change, which would not include the first."""
     driver, log = leading()
-    driver.asked(AddLearner(FOUR.member))
+    driver.request(AddLearner(FOUR.member))
     log.on_appended(20, ())
     with pytest.raises(Conflict, match="retry in a moment"):
-        driver.asked(Remove(THREE.member))
-    log.on_appended(30, (MembersFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
+        driver.request(RemoveReplica(THREE.member))
+    log.on_appended(30, (ConfigurationFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
     with pytest.raises(Conflict, match="not committed"):
-        driver.asked(Remove(THREE.member))
+        driver.request(RemoveReplica(THREE.member))
 
 
 async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
     """It may have the whole log, but would not get the request to lead, so an answering replica is chosen."""
     clock = Stopped()
     driver, _ = leading(clock)
-    for word in (MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 0, 0), Shipped(THREE, 1, 10), Ack(1, THREE, 1, 10)):
+    for word in (LogMatchRequest(1, THREE, 1, 0), LogMatched(1, THREE, 1, 0, 0), FramesSent(THREE, 1, 10), AppendAck(1, THREE, 1, 10)):
         driver.post(word)
-    assert driver.most_complete() == TWO.member
+    assert driver.most_complete_voter() == TWO.member
     clock.at_s += 1.0
-    driver.post(HeartbeatAnswer(1, THREE, 1, 1, 10))
-    assert driver.most_complete() == THREE.member
+    driver.post(HeartbeatResponse(1, THREE, 1, 1, 10))
+    assert driver.most_complete_voter() == THREE.member
     with pytest.raises(Conflict, match="replica 2 does not answer"):
-        driver.asked(HandOver(TWO.member))
-    assert driver.member.may_append()
+        driver.request(TransferLeadership(TWO.member))
+    assert driver.replica.may_append()
 
 
 async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> None:
@@ -100,38 +100,38 @@ async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> 
     clock = Stopped()
     driver = following(clock)
     clock.at_s += 2.0
-    for event in (Proposed(4, ONE.member), ReignSaved(Reign(4, ONE)), Newer(9)):
+    for event in (LeaderProposed(4, ONE.member), HardStateSaved(HardState(4, ONE)), StaleEpoch(9)):
         driver.post(event)
-    assert driver.asked_for() == Suggest(ONE.member, 9)
-    driver.post(PromiseAsk(9, TWO))
-    assert driver.asked_for() == Suggest(ONE.member, 9), "the other one may not win"
+    assert driver.current_election_request() == RequestElection(ONE.member, 9)
+    driver.post(RequestVote(9, TWO))
+    assert driver.current_election_request() == RequestElection(ONE.member, 9), "the other one may not win"
     driver.post(beat(TWO, 9))
-    assert driver.asked_for() is None
-    assert driver.suggestion is None
+    assert driver.current_election_request() is None
+    assert driver.election_request is None
 
 
 async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
     """In a set of two no other replica can vote for the successor, and an opening replica does not vote for long."""
-    to_come: list[Any] = [PromiseAsk(2, TWO), ReignSaved(Reign(2, TWO)), beat(TWO, 2)]
+    to_come: list[Any] = [RequestVote(2, TWO), HardStateSaved(HardState(2, TWO)), beat(TWO, 2)]
 
     class Passing(Stopped):
         async def sleep(self, seconds: float) -> None:
-            if driver.leads is None:
+            if driver.leading_epoch is None:
                 driver.post(to_come.pop(0))
 
     async def flushed() -> None:
         pass
 
     driver, log = leading(Passing())
-    driver.leads = 1
+    driver.leading_epoch = 1
     log.hold_back = log.follow = lambda reason: None
     log.engine.appender.flush = flushed
-    await driver._fold_again()
+    await driver._refold()
     assert not to_come
-    assert driver.over.done()
+    assert driver.ended.done()
 
 
-@pytest.mark.parametrize("action", [Contradicted(THREE, 10, 20), Write(10, 10, ())])
+@pytest.mark.parametrize("action", [Contradicted(THREE, 10, 20), WriteFrames(10, 10, ())])
 async def test_no_action_is_executed_after_the_log_has_ended(action: Action) -> None:
     """The driver waits for an action, the disk fails, and an action arrives. It has no effect."""
     driver, log = leading()
@@ -140,12 +140,12 @@ async def test_no_action_is_executed_after_the_log_has_ended(action: Action) -> 
     async def write(begin: int, frames: object) -> None:
         written.append(begin)
 
-    async def next_action() -> tuple[Action, LogOutline]:
+    async def next_action() -> tuple[Action, LogSummary]:
         log.engine.appender.on_failed("the disk failed")
-        return action, driver.member.log
+        return action, driver.replica.log
 
     log.write = write
-    driver._log_work.get = next_action  # type: ignore[method-assign]
-    await driver._work()
-    assert driver.over.result() == "the disk failed"
+    driver._log_actions.get = next_action  # type: ignore[method-assign]
+    await driver._run_log_actions()
+    assert driver.ended.result() == "the disk failed"
     assert not written

@@ -8,13 +8,13 @@ from typing import cast
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.flushing.flush_group import Entry, Group, Part
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup, SegmentPart
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.segment import Segment, segment_name
-from ortoo.enode.replication.protocol.events import Ship
-from ortoo.enode.replication.protocol.identity import MemberId, Process
+from ortoo.enode.replication.protocol.events import SendFrames
+from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation
 from ortoo.enode.store.engine import Engine
 
 
@@ -25,11 +25,11 @@ async def test_repair_syncs_through_a_descriptor_of_its_own(tmp_path: Path) -> N
     segment, synced = Segment(files, tmp_path, 0, 256), []
     own = segment.writer
     own.sync_data = lambda: synced.append("own")  # type: ignore[method-assign]
-    catalog = Catalog(files)
+    catalog = LogCatalog(files)
     catalog.segments.append(segment)
     work, appender = DiskWork(asyncio.get_running_loop()), SimpleNamespace(next_segments=[])
     engine = SimpleNamespace(catalog=catalog, work=work, appender=appender)
-    await LogBytes(cast(Engine, engine)).write_again(64, b"x" * 64)
+    await LogBytes(cast(Engine, engine)).rewrite_frame(64, b"x" * 64)
     assert not synced
     assert segment.read(0, 256) == bytes(64) + b"x" * 64 + bytes(128)
     catalog.close()
@@ -40,16 +40,16 @@ def test_what_goes_to_the_disk_is_sent_in_pieces_and_not_copied() -> None:
     payload = bytes(600 << 10)
     log, position, frame = LogBytes(cast(Engine, None)), 0, FrameHeader(length=len(payload)).frame_bytes
     for _ in range(3):
-        group = Group(parts=[Part(cast(Segment, None), position)])
+        group = FlushGroup(parts=[SegmentPart(cast(Segment, None), position)])
         for _ in range(3):
-            header = FrameHeader(kind=Kind.MESSAGES, position=position, length=len(payload))
-            group.entries.append(Entry(header))
+            header = FrameHeader(kind=FrameKind.MESSAGES, position=position, length=len(payload))
+            group.entries.append(FlushEntry(header))
             group.parts[0].buffers += [header.encoded(), payload]
             position += frame
         group.bytes, group.end_position = 3 * frame, position
-        assert log.add_newest(group) == ()
-    to, at, sent = Process(MemberId(2, "d"), 1), 0, 0
-    while content := log.newest(Ship(to, 1, at, position)):
+        assert log.cache_group(group) == ()
+    to, at, sent = Incarnation(ReplicaId(2, "d"), 1), 0, 0
+    while content := log.cached_frames(SendFrames(to, 1, at, position)):
         assert all(one is payload for one in content[1::2])
         length = sum(map(len, content))
         assert length % frame == 0
@@ -57,6 +57,6 @@ def test_what_goes_to_the_disk_is_sent_in_pieces_and_not_copied() -> None:
         at, sent = at + length, sent + 1
     assert at == position
     assert 3 < sent <= 6
-    assert not log.newest(Ship(to, 1, frame, position))
-    log.forget_newest()
-    assert not log.newest(Ship(to, 1, 0, position))
+    assert not log.cached_frames(SendFrames(to, 1, frame, position))
+    log.clear_cache()
+    assert not log.cached_frames(SendFrames(to, 1, 0, position))

@@ -7,16 +7,16 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import Joining, next_incarnation
-from ortoo.enode.replication.replicated_log import open_shared_log
-from ortoo.enode.disk.identity import Identity, claim, read_identity, write_identity
-from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.replication.protocol.events import Cut, DeleteBelow, Restart, Tick
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId
-from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
-from ortoo.enode.replication.protocol.replica import Member
+from ortoo.enode.replication.membership import ReplicaMembership, next_incarnation
+from ortoo.enode.replication.replicated_log import open_replicated_log
+from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity, write_identity
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.replication.protocol.events import Truncate, DeleteBelow, Reset, Tick
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.step import step
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.workload import FOLDER
@@ -31,12 +31,12 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
     """The enode's folder continues as replica 1; the same log as another replica would lead, too, so it is refused."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
+    claim_folder(disk, FOLDER, StoreIdentity("default", "enode-0", "the-store", 1), [])
     with pytest.raises(Conflict, match="start it as member 1, or empty it") as refused:
-        Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2)
+        ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1), number=2)
     assert refused.value.field == "member"
-    kept = Joining(disk, FOLDER, SystemClock(), Randomness(1)).kept
-    assert (kept.made_from, kept.member.number) == ("the-store", 1)
+    kept = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1)).stored
+    assert (kept.made_from, kept.replica.number) == ("the-store", 1)
 
 
 def test_two_sets_made_of_copies_of_one_store_have_different_ids() -> None:
@@ -45,12 +45,12 @@ def test_two_sets_made_of_copies_of_one_store_have_different_ids() -> None:
     for seed in (1, 2):
         disk = MemoryDisk()
         disk.make_folder(FOLDER)
-        store = claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
-        kept = Joining(disk, FOLDER, SystemClock(), Randomness(seed)).kept
+        store = claim_folder(disk, FOLDER, StoreIdentity("default", "enode-0", "the-store", 1), [])
+        kept = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(seed)).stored
         identity = read_identity(disk, FOLDER)
         assert identity is not None
         assert (identity.store_id, identity.made_from) == (kept.set_id, "the-store")
-        assert (identity.disk, identity.tag, identity.log_mark) == (kept.member.disk, store.tag, store.log_mark)
+        assert (identity.disk, identity.tag, identity.log_mark) == (kept.replica.disk, store.tag, store.log_mark)
         ids.add(kept.set_id)
     assert len(ids | {"the-store"}) == 3
 
@@ -59,13 +59,13 @@ def test_a_disk_that_is_put_back_from_an_image_never_repeats_a_start() -> None:
     """Its counter repeats, but the number of the start differs; it is above those before the image."""
     disk = MemoryDisk(record=True)
     disk.make_folder(FOLDER)
-    Joining(disk, FOLDER, SystemClock(), Randomness(1)).started()
+    ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1)).next_incarnation()
     seen = []
     for seed in (2, 3, 4):
         image = MemoryDisk.replayed(disk.operations)
-        joining = Joining(image, FOLDER, SystemClock(), Randomness(seed))
-        before = joining.kept.incarnation
-        seen += [joining.started()[0].incarnation, joining.started()[0].incarnation]
+        joining = ReplicaMembership(image, FOLDER, SystemClock(), Randomness(seed))
+        before = joining.stored.incarnation
+        seen += [joining.next_incarnation()[0].incarnation, joining.next_incarnation()[0].incarnation]
         assert before < seen[-2] < seen[-1]
     assert len(set(seen)) == len(seen)
     assert next_incarnation(7, Randomness(1)) > 7, "an older version counted so"
@@ -75,18 +75,18 @@ def test_a_store_that_becomes_a_set_may_be_interrupted_anywhere() -> None:
     """After a kill at any point the next start makes one set, and refuses nothing."""
     disk = MemoryDisk(record=True)
     disk.make_folder(FOLDER)
-    claim(disk, FOLDER, Identity("default", "enode-0", "the-store", 1), [])
+    claim_folder(disk, FOLDER, StoreIdentity("default", "enode-0", "the-store", 1), [])
     first = len(disk.operations)
-    Joining(disk, FOLDER, SystemClock(), Randomness(1))
+    ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1))
     for count in range(first, len(disk.operations) + 1):
         left = MemoryDisk.replayed(disk.operations[:count])
-        kept = Joining(left, FOLDER, SystemClock(), Randomness(2)).kept
-        identity, outline = read_identity(left, FOLDER), read_outline(left, FOLDER)
+        kept = ReplicaMembership(left, FOLDER, SystemClock(), Randomness(2)).stored
+        identity, outline = read_identity(left, FOLDER), read_log_summary(left, FOLDER)
         assert identity is not None
         assert outline is not None
-        assert (identity.store_id, identity.disk) == (kept.set_id, kept.member.disk)
-        assert outline.outline.members.voters == (kept.member,)
-        Joining(left, FOLDER, SystemClock(), Randomness(3))
+        assert (identity.store_id, identity.disk) == (kept.set_id, kept.replica.disk)
+        assert outline.summary.configuration.voters == (kept.replica,)
+        ReplicaMembership(left, FOLDER, SystemClock(), Randomness(3))
 
 
 @pytest.mark.parametrize("trace", ["identity", "outline", "cut-2-640", "serials", "frames", "last frame"])
@@ -105,12 +105,12 @@ async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, ope
     if trace == "last frame":
         disk.remove(FOLDER / "clean")
     if trace in ("identity", "serials"):
-        Joining(disk, FOLDER, SystemClock(), Randomness(1))
+        ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1))
         for name in ("reign", "outline", *(("serials",) if trace == "identity" else ())):
             disk.remove(FOLDER / name)
         if trace == "serials":
             disk.remove(FOLDER / "identity")
-            write_identity(disk, FOLDER, Identity("default", "enode-0", one.store.describe().store_id, 1))
+            write_identity(disk, FOLDER, StoreIdentity("default", "enode-0", one.store.describe().store_id, 1))
     elif not trace.endswith(("frames", "frame")):
         disk.open(FOLDER / trace, create=True).close()
     before = contents(disk)
@@ -119,7 +119,7 @@ async def test_a_disk_of_a_set_without_its_hard_state_is_refused(trace: str, ope
             if opened_as == "enode without replicas":
                 await one.open()
             else:
-                Joining(disk, FOLDER, SystemClock(), Randomness(1), number=int(opened_as[-1]))
+                ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1), number=int(opened_as[-1]))
         assert contents(disk) == before
 
 
@@ -144,10 +144,10 @@ async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -
     """A joined replica would be lost to an older set of another one; only the last request is written."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    others, is_refused = {str(number): MemberId(number, f"disk-{number}") for number in (2, 3)}, True
+    others, is_refused = {str(number): ReplicaId(number, f"disk-{number}") for number in (2, 3)}, True
     asked: list[tuple[str, bool]] = []
 
-    async def ask(address: str, set_id: str, created_at_ms: int, asks_only: bool) -> MemberId:
+    async def ask(address: str, set_id: str, created_at_ms: int, asks_only: bool) -> ReplicaId:
         nonlocal is_refused
         asked.append((address, asks_only))
         if is_refused and address == "3":
@@ -155,7 +155,7 @@ async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -
             raise Conflict("it is of another set")
         return others[address]
 
-    await Joining(disk, FOLDER, Hasty(), Randomness(1), members=3, addresses=("1", "2", "3")).begin(ask)
+    await ReplicaMembership(disk, FOLDER, Hasty(), Randomness(1), initial_voters=3, addresses=("1", "2", "3")).join_or_found(ask)
     assert asked == [("2", True), ("3", True), ("2", True), ("3", True), ("2", False), ("3", False)]
 
 
@@ -163,11 +163,11 @@ async def test_who_is_only_asked_stays_free() -> None:
     """It may join any set afterwards. When it belongs to one, it refuses requests for another."""
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
-    joining = Joining(disk, FOLDER, SystemClock(), Randomness(1), number=2, members=3)
-    assert await joining.join("first", 1, asks_only=True) == joining.kept.member
+    joining = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1), number=2, initial_voters=3)
+    assert await joining.join("first", 1, dry_run=True) == joining.stored.replica
     await joining.join("second", 2)
     with pytest.raises(Conflict, match="to set second"):
-        await joining.join("first", 1, asks_only=True)
+        await joining.join("first", 1, dry_run=True)
 
 
 def _segments(disk: FaultyDisk) -> dict[str, bytes]:
@@ -181,26 +181,26 @@ async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: in
     await one.open()
     for number in range(40):
         await one.append(b"%03d " % number + bytes(1_000))
-    disk = FaultyDisk(one.disk.crashed(Randomness(1), KEEP_EVERYTHING))
+    disk = FaultyDisk(one.disk.after_crash(Randomness(1), KEEP_UNSYNCED))
     texts, end = await one.texts(), one.store.engine.appender.durable_position
     await one.store.close()
     before = _segments(disk)
     assert len(before) > 3
     clock, identity = VirtualClock(), read_identity(disk, FOLDER)
     assert identity is not None
-    joining = Joining(disk, FOLDER, clock, Randomness(1))
+    joining = ReplicaMembership(disk, FOLDER, clock, Randomness(1))
     if others:
-        voters = (joining.kept.member, *(MemberId(number, f"disk-{number}") for number in range(2, 2 + others)))
-        placed = (MembersFrame(0, Configuration(voters)),)
-        write_outline(disk, FOLDER, KeptOutline(LogOutline(placed=placed)))
+        voters = (joining.stored.replica, *(ReplicaId(number, f"disk-{number}") for number in range(2, 2 + others)))
+        placed = (ConfigurationFrame(0, Configuration(voters)),)
+        write_log_summary(disk, FOLDER, StoredLogSummary(LogSummary(configurations=placed)))
     for _ in range(2):
-        kept, outline = joining.started()
-        log = await open_shared_log(FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, kept=outline)
+        kept, outline = joining.next_incarnation()
+        log = await open_replicated_log(FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, stored=outline)
         assert log.engine.appender.appended_position == end
-        member = Member.started(kept.process, log.outline, kept.reign, now_s=0.0)
+        member = Replica.initial(kept.identity, log.summary, kept.hard_state, now_s=0.0)
         for second in range(60):
             member, actions = step(member, Tick(), float(second))
-            assert not any(isinstance(action, Cut | Restart | DeleteBelow) for action in actions)
+            assert not any(isinstance(action, Truncate | Reset | DeleteBelow) for action in actions)
         await log.close()
     after = _segments(disk)
     assert {name: after.get(name) for name in before} == before

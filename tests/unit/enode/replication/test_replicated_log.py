@@ -9,24 +9,24 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import Joining
-from ortoo.enode.replication.replicated_log import SharedLog, open_shared_log
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.disk.disk import NoDescriptor
-from ortoo.enode.disk.identity import Identity
-from ortoo.enode.log.copies.frame_copies import entry_of, frames_in
-from ortoo.enode.log.frame import Flag, Kind
+from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.log.copies.frame_copies import make_entry, frames_in
+from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.store.store import Store
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
 
 
-async def opened_log(one: OneStore, joining: Joining) -> SharedLog:
+async def opened_log(one: OneStore, joining: ReplicaMembership) -> ReplicatedLog:
     """The log of a replica in the store's folder."""
-    kept, outline = joining.started()
-    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
-    return await open_shared_log(
-        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, kept=outline
+    kept, outline = joining.next_incarnation()
+    identity = StoreIdentity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    return await open_replicated_log(
+        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, stored=outline
     )
 
 
@@ -35,27 +35,27 @@ async def test_who_leads_no_more_keeps_the_copies_that_did_not_go_to_the_disk_ye
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
-    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
+    log = await opened_log(one, ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1)))
     log.engine.appender.commit_limit = 1 << 62
-    log.begin_reign(1)
+    log.start_epoch(1)
     begin = log.engine.appender.appended_position
-    await log.append_word(Kind.EPOCH)
+    await log.append_protocol_frame(FrameKind.EPOCH)
     await log.engine.appender.flush()
-    data = await log.bytes.from_disk(begin, 1 << 20)
+    data = await log.bytes.read_disk(begin, 1 << 20)
     at = log.engine.appender.appended_position
     [frame] = frames_in(data, begin)
     copy = replace(frame, header=frame.header._replace(position=at))
     log.follow()
-    log.engine.appender.append_copy(entry_of(copy.header, copy.body), copy.data)
+    log.engine.appender.append_copy(make_entry(copy.header, copy.body), copy.data)
     copied = log.engine.appender.appended_position
     assert copied > at
-    log.begin_reign(2)
-    await log.append_word(Kind.EPOCH)
+    log.start_epoch(2)
+    await log.append_protocol_frame(FrameKind.EPOCH)
     assert log.engine.appender.appended_position > copied
     log.follow()
     assert log.engine.appender.appended_position == copied
-    log.engine.appender.want_flush()
-    await log.engine.appender.quiet()
+    log.engine.appender.request_flush()
+    await log.engine.appender.wait_idle()
     assert log.engine.appender.durable_position == copied
     await log.close()
 
@@ -65,16 +65,16 @@ async def test_a_log_is_closed_with_copies_that_no_caller_has_flushed(monkeypatc
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
-    log = await opened_log(one, Joining(one.disk, FOLDER, one.clock, Randomness(1)))
+    log = await opened_log(one, ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1)))
     appender = log.engine.appender
     appender.commit_limit = 1 << 62
-    log.begin_reign(1)
+    log.start_epoch(1)
     begin = appender.appended_position
-    await log.append_word(Kind.EPOCH)
+    await log.append_protocol_frame(FrameKind.EPOCH)
     await appender.flush()
-    [frame] = frames_in(await log.bytes.from_disk(begin, 1 << 20), begin)
+    [frame] = frames_in(await log.bytes.read_disk(begin, 1 << 20), begin)
     copy = replace(frame, header=frame.header._replace(position=appender.appended_position))
-    last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=Flag.SEGMENT_END))
+    last = replace(copy, header=copy.header._replace(position=copy.header.end_position, flags=FrameFlag.SEGMENT_END))
     log.follow()
 
     async def take(frame_bytes: int, *, is_state: bool) -> Segment:
@@ -94,9 +94,9 @@ async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pyt
     one = OneStore(settings=SETTINGS)
     await one.open()
     await one.store.close()
-    disk, joining = one.disk, Joining(one.disk, FOLDER, one.clock, Randomness(1))
-    kept, outline = joining.started()
-    identity = Identity("default", "enode-0", kept.set_id, kept.created_at_ms)
+    disk, joining = one.disk, ReplicaMembership(one.disk, FOLDER, one.clock, Randomness(1))
+    kept, outline = joining.next_incarnation()
+    identity = StoreIdentity("default", "enode-0", kept.set_id, kept.created_at_ms)
     needs_descriptor, left = disk._need_descriptor, 0
 
     def opened_or_refused(path: Path) -> None:
@@ -105,11 +105,11 @@ async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pyt
         disk.open_error = errno.EMFILE if left < 0 else 0
         needs_descriptor(path)
 
-    async def opened(operations: int) -> SharedLog:
+    async def opened(operations: int) -> ReplicatedLog:
         nonlocal left
         left = operations
-        return await open_shared_log(
-            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, kept=outline
+        return await open_replicated_log(
+            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, stored=outline
         )
 
     monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)
@@ -131,17 +131,17 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     await one.open()
     await one.store.close()
     disk = one.disk
-    joining = Joining(disk, FOLDER, one.clock, Randomness(1))
+    joining = ReplicaMembership(disk, FOLDER, one.clock, Randomness(1))
     log = await opened_log(one, joining)
     await log.engine.housekeeping.stop()  # so that no index is written meanwhile
     log.engine.appender.commit_limit = 1 << 62
-    log.begin_reign(1)
-    log.serve()
+    log.start_epoch(1)
+    log.start_serving()
     one.store = Store(log.engine)
     while len(log.engine.catalog.segments) < 3:
         await one.append(b"x" * 1_000)
     end = log.engine.appender.appended_position
-    assert await log.restart(replace(log.outline, begin=2 * end, appended=2 * end, flushed=2 * end))
+    assert await log.reset(replace(log.summary, begin=2 * end, appended=2 * end, flushed=2 * end))
     await log.close()
     assert set(disk.list(FOLDER)) == {"begin", "identity", "outline", "reign", "serials"}
     log = await opened_log(one, joining)

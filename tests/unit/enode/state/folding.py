@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from ortoo.enode.changes.kinds import Change, TopicGone
-from ortoo.enode.state.table import Table
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted
+from ortoo.enode.state.table import StateTable
 
 
-def fold(table: Table[Any], change: Change) -> None:
+def fold(table: StateTable[Any], change: StateChange) -> None:
     """Fold one change; one that does not concern the table has no effect."""
     if (method := table.FOLDS.get(type(change))) is not None:
         method(table, change)
-    elif isinstance(change, TopicGone):
+    elif isinstance(change, TopicDeleted):
         table.drop_topic(change.topic_id)

@@ -4,16 +4,16 @@ import struct
 
 from ortoo.enode.changes.kinds import (
     IdsRemembered,
-    LocksPut,
+    LocksChanged,
     OffsetsCommitted,
     OffsetsSkipped,
     ProducerWindow,
-    QueueEnds,
-    TopicGone,
+    QueueEndSnapshot,
+    TopicDeleted,
     TopicPut,
     WindowBatch,
 )
-from ortoo.enode.changes.groups import Mode, ModeSet, SentBack
+from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
 from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.changes.pops import PopLeased, PopNote
 from ortoo.enode.changes.timers import TimersSet
@@ -43,14 +43,14 @@ def fill(state: State, topic_id: int) -> None:
         [
             TopicPut(topic_id, 1, 4, f"t{topic_id}"),
             OffsetsCommitted(topic_id, "g", 2, ((0, 10), (1, 11))),
-            LocksPut(topic_id, "g", "c", "s", "i", ((0, 1),)),
+            LocksChanged(topic_id, "g", "c", "s", "i", ((0, 1),)),
             ProducerWindow(topic_id, 0, 7, 3, 1, (WindowBatch(0, 3, 0, 1, 5),)),
-            QueueEnds(topic_id, 0, 3, 1),
+            QueueEndSnapshot(topic_id, 0, 3, 1),
             OffsetsSkipped(topic_id, 1, 5, 9),
             PopLeased(topic_id, "p", 0, 1, 10, 10, ((0, 2, 1),)),
             PopNote(topic_id, "p", 0, 0, "c", "e"),
-            SentBack(topic_id, "g", 0, ((12, 0),)),
-            ModeSet(topic_id, "g", Mode.OFFSETS),
+            RetryCopiesStored(topic_id, "g", 0, ((12, 0),)),
+            ModeSet(topic_id, "g", GroupMode.OFFSETS),
             IdsRemembered(topic_id, 0, 0, False, 1, 2, (b"a" * 16,)),
             HalfOpen(topic_id, topic_id, 0, topic_id, 1, 1, 1, 0, False, topic_id, "p"),
             TimersSet(topic_id, 0, topic_id, 8, 0, 1, 5, struct.pack("<q", 1_000)),
@@ -66,7 +66,7 @@ def test_a_drop_looks_at_no_other_topic() -> None:
         fill(state, CountedId(number))
     before = sum(1 for _ in state.checkpoint())
     looked_at = 0
-    state.apply(TopicGone(CountedId(777)))
+    state.apply(TopicDeleted(CountedId(777)))
     assert 0 < looked_at < 100
     empty = State()
     fill(empty, 777)

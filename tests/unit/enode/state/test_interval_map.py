@@ -5,15 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
+from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase
 
 LENGTH = 40
 RANGES = st.tuples(st.integers(0, LENGTH), st.integers(0, 12), st.one_of(st.none(), st.integers(1, 4)))
 
 
-def hold(number: int) -> Hold:
+def hold(number: int) -> DeliveryState:
     """A distinguishable hold."""
-    return Hold(Phase.LEASED, 1, number, 100, 10)
+    return DeliveryState(Phase.LEASED, 1, number, 100, 10)
 
 
 @given(st.integers(0, 5), st.lists(RANGES, max_size=40))
@@ -45,24 +45,24 @@ def compare(floor: int, steps: list[tuple[int, int, int | None]]) -> None:
         if number is None:
             intervals.finish(first, first + count)
         else:
-            intervals.hold(first, first + count, hold(number))
+            intervals.set_state(first, first + count, hold(number))
         seen: list[object] = ["finished"] * len(cells)
         for piece in intervals.unfinished(0, len(cells)):
-            seen[piece.first : piece.end] = [piece.hold] * (piece.end - piece.first)
+            seen[piece.first : piece.end] = [piece.state] * (piece.end - piece.first)
         assert seen == cells
         assert [intervals.is_finished(offset) for offset in range(len(cells))] == [one == "finished" for one in cells]
         first_open = next((at for at, one in enumerate(cells) if one != "finished"), len(cells))
         assert intervals.floor == first_open
         above = cells[intervals.floor :]
-        finished = [piece for piece in intervals.rows(intervals.floor, len(cells)) if piece.hold is None]
+        finished = [piece for piece in intervals.rows(intervals.floor, len(cells)) if piece.state is None]
         assert sum(piece.end - piece.first for piece in finished) == above.count("finished")
-        assert intervals.held_count == sum(isinstance(one, Hold) for one in above)
+        assert intervals.delivered_count == sum(isinstance(one, DeliveryState) for one in above)
 
 
 def test_finished_neighbours_become_one_span() -> None:
     """Acknowledging messages one by one behind an unfinished one costs a single interval."""
     intervals = IntervalMap(0)
-    intervals.hold(0, 1000, hold(1))
+    intervals.set_state(0, 1000, hold(1))
     for offset in range(999, 0, -1):
         intervals.finish(offset, offset + 1)
     assert len(intervals) == 2

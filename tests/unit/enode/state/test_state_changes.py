@@ -6,23 +6,23 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.changes.kinds import (
-    Change,
-    LocksPut,
+    StateChange,
+    LocksChanged,
     OffsetRows,
     OffsetsCommitted,
     OffsetsSkipped,
     ProducerWindow,
-    QueueEnds,
-    TopicGone,
-    TopicOf,
+    QueueEndSnapshot,
+    TopicDeleted,
+    DirectoryTopicPut,
     TopicPut,
     WindowBatch,
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.log.checkpoint import Slice, complete_checkpoints, cut_slices, decode_slice
-from ortoo.enode.log.frame import FrameHeader, Kind
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.checkpoint import CheckpointSlice, complete_checkpoints, split_slices, decode_slice
+from ortoo.enode.log.frame import FrameHeader, FrameKind
+from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.state.fold import State
 
 u64 = st.integers(0, 2**64 - 1)
@@ -32,28 +32,28 @@ text = st.text(max_size=20)
 window_batches = st.builds(WindowBatch, u64, u32, i64, i64, u32)
 changes = st.one_of(
     st.builds(TopicPut, u64, u64, u32, text),
-    st.builds(TopicOf, u64, u64, u32, text, text),
-    st.builds(TopicGone, u64),
+    st.builds(DirectoryTopicPut, u64, u64, u32, text, text),
+    st.builds(TopicDeleted, u64),
     st.builds(OffsetsCommitted, u64, text, u64, st.lists(st.tuples(u32, i64), max_size=4).map(tuple)),
     st.builds(OffsetRows, u64, text, st.lists(st.tuples(u32, i64, u64), max_size=4).map(tuple)),
     st.builds(ProducerWindow, u64, u32, u64, u64, i64, st.lists(window_batches, max_size=5).map(tuple)),
-    st.builds(QueueEnds, u64, u32, i64, i64),
+    st.builds(QueueEndSnapshot, u64, u32, i64, i64),
     st.builds(OffsetsSkipped, u64, u32, i64, i64),
-    st.builds(LocksPut, u64, text, text, text, text, st.lists(st.tuples(u32, u64), max_size=4).map(tuple)),
+    st.builds(LocksChanged, u64, text, text, text, text, st.lists(st.tuples(u32, u64), max_size=4).map(tuple)),
 )
 
 
 @given(st.lists(changes, max_size=10))
-def test_every_change_survives_its_bytes(some: list[Change]) -> None:
+def test_every_change_survives_its_bytes(some: list[StateChange]) -> None:
     """Decoding returns the encoded changes in order."""
     assert list(decode_changes(encode_changes([one.encoded() for one in some]))) == some
 
 
 def test_unknown_changes_are_refused_unless_they_may_be_skipped() -> None:
     """Unknown kinds from 128 on are skipped; smaller ones require an upgrade."""
-    known = TopicGone(5).encoded()
+    known = TopicDeleted(5).encoded()
     skippable = bytes([200]) + (3).to_bytes(4, "little") + b"abc"
-    assert list(decode_changes(encode_changes([skippable, known]))) == [TopicGone(5)]
+    assert list(decode_changes(encode_changes([skippable, known]))) == [TopicDeleted(5)]
     with pytest.raises(Unsupported):
         list(decode_changes(encode_changes([bytes([100]) + bytes(4)])))
     with pytest.raises(Unsupported):
@@ -66,12 +66,12 @@ def filled() -> State:
     for topic in (3, 4):
         state.apply(TopicPut(topic, 1, 4, f"t{topic}"))
         state.apply(OffsetsCommitted(topic, "g", 2, tuple((queue, queue * 10) for queue in range(4))))
-        state.apply(LocksPut(topic, "g", "c", "s", "i", ((0, 1), (1, 2))))
-        state.apply(LocksPut(topic, "g", "", "", "", ((1, 2),)))
+        state.apply(LocksChanged(topic, "g", "c", "s", "i", ((0, 1), (1, 2))))
+        state.apply(LocksChanged(topic, "g", "", "", "", ((1, 2),)))
     for position in range(20):
         state.apply_messages(
             FrameHeader(
-                kind=Kind.MESSAGES,
+                kind=FrameKind.MESSAGES,
                 position=position * 192,
                 durable_below=0,
                 store_open=1,
@@ -97,11 +97,11 @@ def test_a_checkpoint_carries_the_whole_state() -> None:
     """Folding the slices of a checkpoint into an empty state gives the same state."""
     state = filled()
     again = State()
-    parts = list(cut_slices(state.checkpoint(), 200))
+    parts = list(split_slices(state.checkpoint(), 200))
     assert len(parts) > 3
     assert [is_last for _, is_last in parts] == [False] * (len(parts) - 1) + [True]
     for number, (part, _) in enumerate(parts):
-        one = Slice(640, number, 0, 10, 20, part)
+        one = CheckpointSlice(640, number, 0, 10, 20, part)
         assert decode_slice(one.encoded()) == one
         again.apply_all(decode_changes(part))
     assert content(again) == content(state)
@@ -114,7 +114,7 @@ def test_folding_a_stretch_again_changes_nothing() -> None:
     for position in range(12, 20):
         again.apply_messages(
             FrameHeader(
-                kind=Kind.MESSAGES,
+                kind=FrameKind.MESSAGES,
                 position=position * 192,
                 durable_below=0,
                 store_open=1,
@@ -133,7 +133,7 @@ def test_folding_a_stretch_again_changes_nothing() -> None:
 def test_a_deleted_topic_takes_everything_with_it() -> None:
     """Offsets, windows and ends are deleted with their topic."""
     state = filled()
-    state.apply(TopicGone(3))
+    state.apply(TopicDeleted(3))
     assert state.offsets.groups(3) == []
     assert list(state.ends.all()) == []
     assert len(state.windows) == 0
@@ -142,7 +142,7 @@ def test_a_deleted_topic_takes_everything_with_it() -> None:
 
 def test_only_a_whole_checkpoint_counts() -> None:
     """The newest checkpoint with all slices is used."""
-    old = [SliceAt(10, 1, 0, 0, 5), SliceAt(20, 1, 1, 2, 5)]
-    torn = [SliceAt(30, 2, 0, 0, 25), SliceAt(50, 2, 2, 3, 25)]
+    old = [SliceLocation(10, 1, 0, 0, 5), SliceLocation(20, 1, 1, 2, 5)]
+    torn = [SliceLocation(30, 2, 0, 0, 25), SliceLocation(50, 2, 2, 3, 25)]
     assert complete_checkpoints([*old, *torn]) == [tuple(old)]
     assert complete_checkpoints(torn) == []

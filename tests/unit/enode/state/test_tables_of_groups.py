@@ -3,21 +3,21 @@
 import pytest
 
 from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, WindowBatch
-from ortoo.enode.changes.groups import GroupGone, Mode, ModeSet
+from ortoo.enode.changes.groups import GroupDropped, GroupMode, ModeSet
 from ortoo.enode.changes.halves import HalfEnded
 from ortoo.enode.changes.pops import PopIntervals, PopLeased
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.state.fold import State
-from ortoo.enode.state.interval_map import Hold, Phase, Piece
+from ortoo.enode.state.interval_map import DeliveryState, Phase, Piece
 from ortoo.enode.state.tables import halves
-from ortoo.enode.state.tables.halves import Halves
-from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIds
-from ortoo.enode.state.tables.modes import Modes
-from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.state.tables.pops import Pops
+from ortoo.enode.state.tables.halves import HalfMessageTable
+from ortoo.enode.state.tables.message_ids import IDS_PER_CHANGE, MessageIdTable
+from ortoo.enode.state.tables.modes import ModeTable
+from ortoo.enode.state.tables.offsets import GroupOffsetTable
+from ortoo.enode.state.tables.pops import PopTable
 from tests.unit.enode.state.folding import fold
 
-HOLD = Hold(Phase.LEASED, 1, 7, 100, 10)
+HOLD = DeliveryState(Phase.LEASED, 1, 7, 100, 10)
 
 
 def leased(group: str, queue_id: int, first: int, count: int = 1) -> PopLeased:
@@ -25,7 +25,7 @@ def leased(group: str, queue_id: int, first: int, count: int = 1) -> PopLeased:
     return PopLeased(1, group, queue_id, HOLD.number, HOLD.until_ms, HOLD.duration_ms, ((first, count, 1),))
 
 
-def held(pops: Pops, group: str, queue_id: int) -> list[Piece]:
+def held(pops: PopTable, group: str, queue_id: int) -> list[Piece]:
     """The intervals above the floor."""
     queue = pops.get((1, group, queue_id))
     assert queue is not None
@@ -34,7 +34,7 @@ def held(pops: Pops, group: str, queue_id: int) -> list[Piece]:
 
 def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
     """All of its queues are dropped, only in this topic."""
-    pops = Pops(Offsets())
+    pops = PopTable(GroupOffsetTable())
     for change in (leased("g", 0, 5), leased("g", 1, 6), leased("h", 0, 7)):
         fold(pops, change)
     pops.drop_group(2, "g")
@@ -42,14 +42,14 @@ def test_a_group_that_is_gone_takes_nothing_of_others_with_it() -> None:
     pops.drop_group(1, "g")
     assert [key for key, _ in pops.all()] == [(1, "h", 0)]
     state = State()
-    state.apply_all([leased("g", 0, 5), leased("h", 0, 7), GroupGone(1, "g")])
+    state.apply_all([leased("g", 0, 5), leased("h", 0, 7), GroupDropped(1, "g")])
     assert [key for key, _ in state.pops.all()] == [(1, "h", 0)]
 
 
 def test_a_group_that_pops_begins_where_its_offset_is() -> None:
     """From then on it has an offset, although it never committed one."""
-    offsets = Offsets()
-    pops = Pops(offsets)
+    offsets = GroupOffsetTable()
+    pops = PopTable(offsets)
     fold(offsets, OffsetsCommitted(1, "g", 0, ((2, 40), (3, 50))))
     fold(pops, leased("g", 2, 38, 5))
     assert held(pops, "g", 2) == [Piece(40, 43, HOLD)]
@@ -59,7 +59,7 @@ def test_a_group_that_pops_begins_where_its_offset_is() -> None:
 
 def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -> None:
     """Later rows are added; an unknown queue begins with whichever rows come first."""
-    pops = Pops(Offsets())
+    pops = PopTable(GroupOffsetTable())
     fold(pops, leased("g", 0, 90))
     row = (int(HOLD.phase), HOLD.attempt, HOLD.number, HOLD.until_ms, HOLD.duration_ms)
     fold(pops, PopIntervals(1, "g", 0, 10, True, ((12, 2, *row),)))
@@ -71,7 +71,7 @@ def test_rows_of_a_checkpoint_replace_what_was_known_when_they_are_the_first() -
 
 def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
     """A gap, another queue or the limit begins the next change; all ids are restored."""
-    ids = MessageIds()
+    ids = MessageIdTable()
     several = tuple(number.to_bytes(16, "big") for number in range(2 * IDS_PER_CHANGE + 3))
     fold(ids, IdsRemembered(1, 2, 0, False, 5, 100, several))
     fold(ids, IdsRemembered(1, 2, 9_000, False, 5, 100, (b"after a gap.....",)))
@@ -84,7 +84,7 @@ def test_ids_in_a_row_share_changes_of_a_checkpoint() -> None:
 def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first verdict is final."""
     monkeypatch.setattr(halves, "ENDED_MAX", 2)
-    known = Halves()
+    known = HalfMessageTable()
     for number, verdict in ((1, 1), (2, 1), (2, 2), (3, 1)):
         fold(known, HalfEnded(number, 1, verdict, 1, 5))
     assert list(known.ended) == [2, 3]
@@ -95,18 +95,18 @@ def test_the_longest_ended_transactions_are_forgotten_first(monkeypatch: pytest.
 
 def test_a_mode_that_is_undecided_again_is_none() -> None:
     """The modes of other groups stay."""
-    modes = Modes()
+    modes = ModeTable()
     for group in ("g", "h"):
-        fold(modes, ModeSet(1, group, Mode.POP))
-    fold(modes, ModeSet(1, "g", Mode.UNDECIDED))
-    fold(modes, ModeSet(2, "g", Mode.UNDECIDED))
-    assert (modes.of(1, "g"), modes.of(1, "h")) == (Mode.UNDECIDED, Mode.POP)
-    assert (modes.of_group("g"), modes.of_group("h")) == ([], [(1, Mode.POP)])
+        fold(modes, ModeSet(1, group, GroupMode.POP))
+    fold(modes, ModeSet(1, "g", GroupMode.UNDECIDED))
+    fold(modes, ModeSet(2, "g", GroupMode.UNDECIDED))
+    assert (modes.of(1, "g"), modes.of(1, "h")) == (GroupMode.UNDECIDED, GroupMode.POP)
+    assert (modes.of_group("g"), modes.of_group("h")) == ([], [(1, GroupMode.POP)])
 
 
 def test_a_commit_without_a_generation_has_none_unless_there_was_one() -> None:
     """Generations belong to locks: a group without locks is never fenced."""
-    offsets = Offsets()
+    offsets = GroupOffsetTable()
     fold(offsets, OffsetsCommitted(1, "g", 0, ((0, 5),)))
     assert offsets.generation(1, "g", 0) == 0
 
@@ -115,7 +115,7 @@ def test_a_frame_of_messages_says_where_its_queue_ends_and_when_it_was_stored() 
     """If the frame has a producer id, that producer's window is updated."""
     state = State()
     header = FrameHeader(
-        kind=Kind.MESSAGES,
+        kind=FrameKind.MESSAGES,
         topic_id=1,
         queue_id=2,
         first_offset=10,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ortoo.enode.state.timer_bucket import ROW, Hold, TimerArray, TimerBucket
+from ortoo.enode.state.timer_bucket import ROW, TimerStatus, TimerArray, TimerBucket
 
 NO_MORE = 255
 
@@ -38,10 +38,10 @@ def int64s(*numbers: int) -> "np.ndarray":
 def test_a_new_bucket_has_nothing() -> None:
     """All its queries work."""
     bucket = TimerBucket()
-    assert (bucket.rows, bucket.live) == (0, 0)
+    assert (bucket.rows, bucket.live_count) == (0, 0)
     assert ids_of(bucket.live_rows()) == []
     assert bucket.end(int64s(0, 3)) == 0
-    assert bucket.holds(int64s(0, 3)).tolist() == [NO_MORE, NO_MORE]
+    assert bucket.statuses(int64s(0, 3)).tolist() == [NO_MORE, NO_MORE]
     assert bucket.destination(0) is None
     assert ids_of(bucket.due(1 << 62, 10)) == []
 
@@ -51,7 +51,7 @@ def test_what_was_put_is_there_with_all_its_columns() -> None:
     bucket = bucket_of([0])
     assert bucket.live_rows().tolist() == timers([0]).tolist()
     bucket.put(timers([2, 5], place=100, destination=9))
-    assert (bucket.rows, bucket.live) == (3, 3)
+    assert (bucket.rows, bucket.live_count) == (3, 3)
     assert bucket.live_rows().tolist() == [*timers([0]).tolist(), *timers([2, 5], place=100, destination=9).tolist()]
     assert bucket.destination(0) == 7
     assert bucket.destination(5) == 9
@@ -71,12 +71,12 @@ def test_rows_are_given_from_one_to_another() -> None:
 def test_a_timer_that_is_there_gets_its_new_place_and_nothing_else() -> None:
     """It is not counted twice, and keeps its hold."""
     bucket = bucket_of([1, 2, 3])
-    bucket.hold(int64s(2), Hold.STAGED)
+    bucket.set_status(int64s(2), TimerStatus.STAGED)
     bucket.put(timers([2, 3], place=50, destination=1))
-    assert (bucket.rows, bucket.live) == (3, 3)
+    assert (bucket.rows, bucket.live_count) == (3, 3)
     assert bucket.live_rows()["place"].tolist() == [1, 52, 53]
     assert bucket.live_rows()["destination"].tolist() == [7, 7, 7]
-    assert bucket.holds(int64s(1, 2, 3)).tolist() == [Hold.FREE, Hold.STAGED, Hold.FREE]
+    assert bucket.statuses(int64s(1, 2, 3)).tolist() == [TimerStatus.FREE, TimerStatus.STAGED, TimerStatus.FREE]
 
 
 def test_timers_that_come_out_of_order_are_put_between_the_others() -> None:
@@ -84,11 +84,11 @@ def test_timers_that_come_out_of_order_are_put_between_the_others() -> None:
     bucket = bucket_of([10, 20, 30])
     assert bucket.end(int64s(10)) == 1
     bucket.put(timers([5, 20, 25, 40], place=1000))
-    assert (bucket.rows, bucket.live) == (6, 5)
+    assert (bucket.rows, bucket.live_count) == (6, 5)
     assert ids_of(bucket.live_rows()) == [5, 20, 25, 30, 40]
     assert bucket.live_rows()["place"].tolist() == [1005, 1020, 1025, 30, 1040]
     assert bucket.live_rows()["deliver_at_ms"].tolist() == [50, 200, 250, 300, 400]
-    assert bucket.holds(int64s(10, 40)).tolist() == [NO_MORE, Hold.FREE]
+    assert bucket.statuses(int64s(10, 40)).tolist() == [NO_MORE, TimerStatus.FREE]
     bucket.put(timers([41]))
     assert ids_of(bucket.live_rows()) == [5, 20, 25, 30, 40, 41]
 
@@ -101,7 +101,7 @@ def test_the_newest_id_is_remembered_by_whichever_way_timers_came() -> None:
     bucket.put(timers([30]))
     bucket.put(timers([20, 25]))
     assert ids_of(bucket.live_rows()) == [5, 10, 15, 20, 25, 30]
-    assert bucket.holds(int64s(5, 10, 15, 20, 25, 30)).tolist() == [Hold.FREE] * 6
+    assert bucket.statuses(int64s(5, 10, 15, 20, 25, 30)).tolist() == [TimerStatus.FREE] * 6
 
 
 def test_a_timer_ends_once() -> None:
@@ -109,34 +109,34 @@ def test_a_timer_ends_once() -> None:
     bucket = bucket_of([1, 3, 5])
     assert bucket.end(int64s(0, 1, 2, 3, 9)) == 2
     assert bucket.end(int64s(1, 3)) == 0
-    assert (bucket.rows, bucket.live) == (3, 1)
+    assert (bucket.rows, bucket.live_count) == (3, 1)
     assert ids_of(bucket.live_rows()) == [5]
-    assert bucket.holds(int64s(0, 1, 3, 5, 9)).tolist() == [NO_MORE, NO_MORE, NO_MORE, Hold.FREE, NO_MORE]
+    assert bucket.statuses(int64s(0, 1, 3, 5, 9)).tolist() == [NO_MORE, NO_MORE, NO_MORE, TimerStatus.FREE, NO_MORE]
 
 
 def test_the_dead_go_when_they_are_more_than_half_of_many() -> None:
     """A small table keeps them, and so does a large one of which half exists."""
     small = bucket_of(range(64))
     small.end(int64s(*range(60)))
-    assert (small.rows, small.live) == (64, 4)
+    assert (small.rows, small.live_count) == (64, 4)
     large = bucket_of(range(66))
     large.end(int64s(*range(33)))
-    assert (large.rows, large.live) == (66, 33)
-    large.hold(int64s(40), Hold.FIRING)
+    assert (large.rows, large.live_count) == (66, 33)
+    large.set_status(int64s(40), TimerStatus.FIRING)
     large.end(int64s(33))
-    assert (large.rows, large.live) == (32, 32)
+    assert (large.rows, large.live_count) == (32, 32)
     assert ids_of(large.live_rows()) == list(range(34, 66))
-    assert large.holds(int64s(33, 40, 41)).tolist() == [NO_MORE, Hold.FIRING, Hold.FREE]
+    assert large.statuses(int64s(33, 40, 41)).tolist() == [NO_MORE, TimerStatus.FIRING, TimerStatus.FREE]
     odd = bucket_of(range(65))
     odd.end(int64s(*range(34)))
-    assert (odd.rows, odd.live) == (31, 31)
+    assert (odd.rows, odd.live_count) == (31, 31)
 
 
 def test_due_are_those_that_are_free_up_to_a_time_and_no_more_than_asked_for() -> None:
     """Deleted timers are never due."""
     bucket = bucket_of(range(6))
     bucket.end(int64s(1))
-    bucket.hold(int64s(2), Hold.MOVING)
+    bucket.set_status(int64s(2), TimerStatus.MOVING)
     assert ids_of(bucket.due(40, 10)) == [0, 3, 4]
     assert ids_of(bucket.due(39, 10)) == [0, 3]
     assert ids_of(bucket.due(40, 2)) == [0, 3]
@@ -146,11 +146,11 @@ def test_due_are_those_that_are_free_up_to_a_time_and_no_more_than_asked_for() -
 def test_whoever_begins_finds_every_timer_free() -> None:
     """Whatever their holds were; unknown timers are not touched."""
     bucket = bucket_of([1, 2, 3])
-    bucket.hold(int64s(0, 1, 3, 8), Hold.RECALLING)
-    assert bucket.holds(int64s(1, 2, 3)).tolist() == [Hold.RECALLING, Hold.FREE, Hold.RECALLING]
-    assert bucket.live_rows()["hold"].tolist() == [Hold.RECALLING, Hold.FREE, Hold.RECALLING]
-    bucket.free()
-    assert bucket.holds(int64s(1, 2, 3)).tolist() == [Hold.FREE] * 3
+    bucket.set_status(int64s(0, 1, 3, 8), TimerStatus.RECALLING)
+    assert bucket.statuses(int64s(1, 2, 3)).tolist() == [TimerStatus.RECALLING, TimerStatus.FREE, TimerStatus.RECALLING]
+    assert bucket.live_rows()["hold"].tolist() == [TimerStatus.RECALLING, TimerStatus.FREE, TimerStatus.RECALLING]
+    bucket.reset_statuses()
+    assert bucket.statuses(int64s(1, 2, 3)).tolist() == [TimerStatus.FREE] * 3
 
 
 def test_drawing_goes_on_where_it_was_while_timers_come_and_go() -> None:

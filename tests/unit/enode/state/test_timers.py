@@ -6,11 +6,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from ortoo.enode.changes.kinds import TopicGone, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import TopicDeleted, decode_changes, encode_changes
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables import timers as timers_module
-from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, Timers
-from ortoo.enode.state.timer_bucket import Hold, TimerArray, times_and_ids
+from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, TimerTable
+from ortoo.enode.state.timer_bucket import TimerStatus, TimerArray, times_and_ids
 from tests.unit.enode.state.folding import fold
 
 NOW_MS = 3_000 * FAR_MS
@@ -28,12 +28,12 @@ def int64s(*numbers: int) -> "np.ndarray":
     return np.array(numbers, "<i8")
 
 
-def put(timers: Timers, topic_id: int, queue_id: int, first: int, *due_ms: int, ids: tuple[int, ...] = ()) -> None:
+def put(timers: TimerTable, topic_id: int, queue_id: int, first: int, *due_ms: int, ids: tuple[int, ...] = ()) -> None:
     """Set timers at the places from `first` on; their ids are the places unless `ids` are given."""
     fold(timers, TimersSet(topic_id, queue_id, first, 0, 0, 5, 6, column(*due_ms), column(*ids)))
 
 
-def end(timers: Timers, *several: tuple[int, int]) -> None:
+def end(timers: TimerTable, *several: tuple[int, int]) -> None:
     """End timers: (due ms, id)."""
     due_ms, ids = zip(*several, strict=True)
     fold(timers, TimersDone(TimerEnd.DELIVERED, column(*due_ms), column(*ids)))
@@ -45,9 +45,9 @@ def ids_of(rows: TimerArray) -> list[int]:
     return found
 
 
-def some() -> Timers:
+def some() -> TimerTable:
     """Six timers of two topics: one due now and two far ones of topic 1, three near ones of topic 2."""
-    timers = Timers()
+    timers = TimerTable()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
     put(timers, 2, 3, 20, SOON_MS, SOON_MS + NEAR_MS, SOON_MS)
@@ -57,31 +57,31 @@ def some() -> Timers:
 def test_where_a_timer_lies_is_told_by_topic_and_time() -> None:
     """From both kinds of buckets; equal times are ordered by id."""
     timers = some()
-    assert timers.live == 6
-    assert timers.listed(1, 0, 10) == [(NOW_MS, 10, 10, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 12, 0)]
-    assert timers.listed(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
-    assert timers.listed(2, 0, 2) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3)]
-    assert timers.listed(1, NOW_MS + 1, 1) == [(LATER_MS, 11, 11, 0)]
-    assert timers.listed(1, NOW_MS, 1) == [(NOW_MS, 10, 10, 0)]
-    assert timers.listed(1, TOMORROW_MS, 5) == [(TOMORROW_MS, 12, 12, 0)]
-    assert timers.listed(1, TOMORROW_MS + 1, 5) == []
-    assert timers.listed(3, 0, 10) == []
+    assert timers.live_count == 6
+    assert timers.select(1, 0, 10) == [(NOW_MS, 10, 10, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 12, 0)]
+    assert timers.select(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
+    assert timers.select(2, 0, 2) == [(SOON_MS, 20, 20, 3), (SOON_MS, 22, 22, 3)]
+    assert timers.select(1, NOW_MS + 1, 1) == [(LATER_MS, 11, 11, 0)]
+    assert timers.select(1, NOW_MS, 1) == [(NOW_MS, 10, 10, 0)]
+    assert timers.select(1, TOMORROW_MS, 5) == [(TOMORROW_MS, 12, 12, 0)]
+    assert timers.select(1, TOMORROW_MS + 1, 5) == []
+    assert timers.select(3, 0, 10) == []
 
 
 def test_a_list_begins_in_the_middle_of_a_bucket() -> None:
     """The last millisecond of a bucket belongs to it, the next one does not."""
-    timers = Timers()
+    timers = TimerTable()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 0, NOW_MS + NEAR_MS - 1, NOW_MS + NEAR_MS, TOMORROW_MS + FAR_MS - 1, TOMORROW_MS + FAR_MS)
-    listed = [(at, one) for at, one, _, _ in timers.listed(1, NOW_MS + NEAR_MS - 1, 10)]
+    listed = [(at, one) for at, one, _, _ in timers.select(1, NOW_MS + NEAR_MS - 1, 10)]
     assert listed == [
         (NOW_MS + NEAR_MS - 1, 0),
         (NOW_MS + NEAR_MS, 1),
         (TOMORROW_MS + FAR_MS - 1, 2),
         (TOMORROW_MS + FAR_MS, 3),
     ]
-    assert [one for _, one, _, _ in timers.listed(1, TOMORROW_MS + FAR_MS - 1, 10)] == [2, 3]
-    assert [one for _, one, _, _ in timers.listed(1, TOMORROW_MS + FAR_MS, 10)] == [3]
+    assert [one for _, one, _, _ in timers.select(1, TOMORROW_MS + FAR_MS - 1, 10)] == [2, 3]
+    assert [one for _, one, _, _ in timers.select(1, TOMORROW_MS + FAR_MS, 10)] == [3]
 
 
 def test_taken_is_what_is_due_the_earliest_seconds_first_and_once() -> None:
@@ -89,16 +89,16 @@ def test_taken_is_what_is_due_the_earliest_seconds_first_and_once() -> None:
     timers = some()
     assert ids_of(timers.take(NOW_MS - 1, 10)) == []
     assert ids_of(timers.take(SOON_MS + NEAR_MS, 2)) == [10, 20]
-    assert timers.holds(int64s(NOW_MS, SOON_MS, SOON_MS), int64s(10, 20, 22)).tolist() == [
-        Hold.STAGED,
-        Hold.STAGED,
-        Hold.FREE,
+    assert timers.statuses(int64s(NOW_MS, SOON_MS, SOON_MS), int64s(10, 20, 22)).tolist() == [
+        TimerStatus.STAGED,
+        TimerStatus.STAGED,
+        TimerStatus.FREE,
     ]
     assert ids_of(timers.take(SOON_MS + NEAR_MS, 10)) == [22, 21]
     assert ids_of(timers.take(SOON_MS + NEAR_MS, 10)) == []
-    timers.hold(int64s(SOON_MS), int64s(22), Hold.FREE)
+    timers.set_status(int64s(SOON_MS), int64s(22), TimerStatus.FREE)
     assert ids_of(timers.take(SOON_MS, 10)) == [22]
-    timers.free()
+    timers.reset_statuses()
     assert sorted(ids_of(timers.take(SOON_MS, 10))) == [10, 20, 22]
 
 
@@ -113,33 +113,33 @@ def test_one_is_taken_when_one_is_asked_for() -> None:
 
 def test_far_timers_come_near_before_their_time() -> None:
     """At least ten minutes before; they have no holds until then."""
-    timers = Timers()
+    timers = TimerTable()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 0, NOW_MS + 2 * FAR_MS - 1, NOW_MS + 2 * FAR_MS, NOW_MS + 3 * FAR_MS)
     assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [0]
     timers.advance(NOW_MS + FAR_MS - 1)
     assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == []
     timers.advance(NOW_MS + FAR_MS)
-    assert timers.live == 3
+    assert timers.live_count == 3
     assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [1]
     timers.advance(NOW_MS)
     assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == []
     timers.advance(NOW_MS + 20 * FAR_MS)
     assert ids_of(timers.take(NOW_MS + 9 * FAR_MS, 10)) == [2]
-    assert timers.live == 3
-    assert [one for _, one, _, _ in timers.listed(1, 0, 10)] == [0, 1, 2]
+    assert timers.live_count == 3
+    assert [one for _, one, _, _ in timers.select(1, 0, 10)] == [0, 1, 2]
 
 
 def test_a_far_bucket_is_taken_apart_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Timers that ended do not reappear, and none is counted twice."""
     monkeypatch.setattr(timers_module, "ROWS_AT_ONCE", 4)
-    timers = Timers()
+    timers = TimerTable()
     timers.advance(NOW_MS)
     put(timers, 1, 0, 0, *(TOMORROW_MS + number for number in range(13)))
     end(timers, *((TOMORROW_MS + number, number) for number in (0, 4, 5, 6, 7, 12)))
-    assert timers.live == 7
+    assert timers.live_count == 7
     timers.advance(TOMORROW_MS)
-    assert timers.live == 7
+    assert timers.live_count == 7
     assert ids_of(timers.take(TOMORROW_MS + 13, 100)) == [1, 2, 3, 8, 9, 10, 11]
 
 
@@ -147,33 +147,33 @@ def test_timers_end_once_wherever_they_lie() -> None:
     """Unknown ones are skipped; a change may end timers of several buckets."""
     timers = some()
     end(timers, (TOMORROW_MS, 12), (NOW_MS, 10), (SOON_MS, 22), (SOON_MS, 99), (NOW_MS + 5 * FAR_MS, 4))
-    assert timers.live == 3
+    assert timers.live_count == 3
     end(timers, (TOMORROW_MS, 12), (NOW_MS, 10), (SOON_MS, 22))
-    assert timers.live == 3
-    assert timers.listed(1, 0, 10) == [(LATER_MS, 11, 11, 0)]
-    assert timers.listed(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
+    assert timers.live_count == 3
+    assert timers.select(1, 0, 10) == [(LATER_MS, 11, 11, 0)]
+    assert timers.select(2, 0, 10) == [(SOON_MS, 20, 20, 3), (SOON_MS + NEAR_MS, 21, 21, 3)]
     due_ms, ids = int64s(NOW_MS, SOON_MS, SOON_MS, TOMORROW_MS, LATER_MS), int64s(10, 20, 22, 12, 11)
-    assert timers.holds(due_ms, ids).tolist() == [NO_MORE, Hold.FREE, NO_MORE, NO_MORE, Hold.FREE]
+    assert timers.statuses(due_ms, ids).tolist() == [NO_MORE, TimerStatus.FREE, NO_MORE, NO_MORE, TimerStatus.FREE]
 
 
 def test_what_is_done_with_timers_is_noted_in_several_buckets_at_once() -> None:
     """Unknown timers are skipped."""
     timers = some()
     due_ms, ids = int64s(SOON_MS, NOW_MS, TOMORROW_MS, 17, SOON_MS), int64s(20, 10, 12, 1, 98)
-    timers.hold(due_ms, ids, Hold.MOVING)
-    assert timers.holds(due_ms, ids).tolist() == [Hold.MOVING, Hold.MOVING, Hold.MOVING, NO_MORE, NO_MORE]
-    assert timers.holds(int64s(SOON_MS, LATER_MS), int64s(22, 11)).tolist() == [Hold.FREE, Hold.FREE]
-    assert timers.holds(int64s(), int64s()).tolist() == []
-    timers.free()
-    assert timers.holds(due_ms, ids).tolist() == [Hold.FREE, Hold.FREE, Hold.FREE, NO_MORE, NO_MORE]
+    timers.set_status(due_ms, ids, TimerStatus.MOVING)
+    assert timers.statuses(due_ms, ids).tolist() == [TimerStatus.MOVING, TimerStatus.MOVING, TimerStatus.MOVING, NO_MORE, NO_MORE]
+    assert timers.statuses(int64s(SOON_MS, LATER_MS), int64s(22, 11)).tolist() == [TimerStatus.FREE, TimerStatus.FREE]
+    assert timers.statuses(int64s(), int64s()).tolist() == []
+    timers.reset_statuses()
+    assert timers.statuses(due_ms, ids).tolist() == [TimerStatus.FREE, TimerStatus.FREE, TimerStatus.FREE, NO_MORE, NO_MORE]
 
 
 def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> None:
     """The range of places includes its begin and excludes its end."""
     timers = some()
     put(timers, 1, 0, 30, TOMORROW_MS, NOW_MS, ids=(12, 10))
-    assert timers.live == 6
-    assert timers.listed(1, 0, 10) == [(NOW_MS, 10, 31, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 30, 0)]
+    assert timers.live_count == 6
+    assert timers.select(1, 0, 10) == [(NOW_MS, 10, 31, 0), (LATER_MS, 11, 11, 0), (TOMORROW_MS, 12, 30, 0)]
     assert ids_of(timers.in_places(11, 31)) == [11, 20, 21, 22, 12]
     assert ids_of(timers.in_places(31, 32)) == [10]
     assert ids_of(timers.in_places(12, 20)) == []
@@ -182,36 +182,36 @@ def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> N
 def test_a_timer_leads_to_its_topic_alone() -> None:
     """An unknown timer has no destination, and neither has one of a deleted topic."""
     timers = some()
-    assert timers.leads_to(1, TOMORROW_MS, 12)
-    assert timers.leads_to(2, SOON_MS, 20)
-    assert not timers.leads_to(2, TOMORROW_MS, 12)
-    assert not timers.leads_to(1, TOMORROW_MS, 20)
-    assert not timers.leads_to(1, TOMORROW_MS + FAR_MS, 12)
-    fold(timers, TopicGone(1))
-    assert not timers.leads_to(1, TOMORROW_MS, 12)
-    assert timers.leads_to(2, SOON_MS, 20)
+    assert timers.belongs_to_topic(1, TOMORROW_MS, 12)
+    assert timers.belongs_to_topic(2, SOON_MS, 20)
+    assert not timers.belongs_to_topic(2, TOMORROW_MS, 12)
+    assert not timers.belongs_to_topic(1, TOMORROW_MS, 20)
+    assert not timers.belongs_to_topic(1, TOMORROW_MS + FAR_MS, 12)
+    fold(timers, TopicDeleted(1))
+    assert not timers.belongs_to_topic(1, TOMORROW_MS, 12)
+    assert timers.belongs_to_topic(2, SOON_MS, 20)
 
 
 def test_timers_of_a_topic_that_is_gone_come_due_and_lead_nowhere() -> None:
     """They are neither listed nor written; others keep their destination, and the topic's queues may return."""
     timers = some()
-    fold(timers, TopicGone(1))
-    fold(timers, TopicGone(9))
-    assert timers.live == 6
-    assert timers.listed(1, 0, 10) == []
+    fold(timers, TopicDeleted(1))
+    fold(timers, TopicDeleted(9))
+    assert timers.live_count == 6
+    assert timers.select(1, 0, 10) == []
     rows = timers.take(SOON_MS, 10)
     assert [timers.destination_of(number) for number in rows["destination"].tolist()] == [None, (2, 3), (2, 3)]
     put(timers, 1, 0, 40, SOON_MS)
-    assert timers.listed(1, 0, 10) == [(SOON_MS, 40, 40, 0)]
+    assert timers.select(1, 0, 10) == [(SOON_MS, 40, 40, 0)]
     folded = folded_again(timers)
-    assert folded.live == 4
-    assert folded.listed(2, 0, 10) == timers.listed(2, 0, 10)
+    assert folded.live_count == 4
+    assert folded.select(2, 0, 10) == timers.select(2, 0, 10)
     assert folded.digest() == timers.digest()
 
 
-def folded_again(timers: Timers) -> Timers:
+def folded_again(timers: TimerTable) -> TimerTable:
     """The rows of its checkpoint."""
-    folded = Timers()
+    folded = TimerTable()
     for change in decode_changes(encode_changes(list(timers.checkpoint()))):
         fold(folded, change)
     return folded
@@ -225,10 +225,10 @@ def test_a_checkpoint_says_all_of_it_in_changes_that_are_not_too_long(monkeypatc
     assert len(list(timers.checkpoint())) == 6
     folded = folded_again(timers)
     folded.advance(NOW_MS)
-    assert folded.live == timers.live == 8
+    assert folded.live_count == timers.live_count == 8
     for topic_id in (1, 2):
-        assert folded.listed(topic_id, 0, 10) == timers.listed(topic_id, 0, 10)
-    assert timers.listed(1, TOMORROW_MS, 10) == [
+        assert folded.select(topic_id, 0, 10) == timers.select(topic_id, 0, 10)
+    assert timers.select(1, TOMORROW_MS, 10) == [
         (TOMORROW_MS, 12, 12, 0),
         (TOMORROW_MS, 50, 50, 5),
         (TOMORROW_MS, 51, 51, 5),
@@ -244,28 +244,28 @@ def test_what_comes_near_while_a_checkpoint_is_drawn_is_in_it(monkeypatch: pytes
         drawing = timers.checkpoint()
         drawn = list(islice(drawing, drawn_before))
         timers.advance(NOW_MS + 200 * FAR_MS)
-        folded = Timers()
+        folded = TimerTable()
         for change in decode_changes(encode_changes([*drawn, *drawing])):
             fold(folded, change)
-        assert (folded.live, folded.digest()) == (8, timers.digest()), f"after {drawn_before} changes"
+        assert (folded.live_count, folded.digest()) == (8, timers.digest()), f"after {drawn_before} changes"
 
 
 def test_timers_that_were_moved_out_of_order_end_also_where_their_move_is_folded_first() -> None:
     """G6: a checkpoint written after their end has none of them, and the move is folded after it."""
-    folded = Timers()
+    folded = TimerTable()
     put(folded, 1, 0, 30, SOON_MS, SOON_MS, SOON_MS, ids=(12, 11, 10))
     put(folded, 1, 0, 33, SOON_MS, ids=(13,))
     put(folded, 1, 0, 34, SOON_MS, SOON_MS, SOON_MS, ids=(16, 15, 14))
     put(folded, 1, 0, 37, SOON_MS, SOON_MS, ids=(18, 17))
-    assert [one for _, one, _, _ in folded.listed(1, 0, 10)] == list(range(10, 19))
-    assert [place for _, _, place, _ in folded.listed(1, 0, 10)] == [32, 31, 30, 33, 36, 35, 34, 38, 37]
+    assert [one for _, one, _, _ in folded.select(1, 0, 10)] == list(range(10, 19))
+    assert [place for _, _, place, _ in folded.select(1, 0, 10)] == [32, 31, 30, 33, 36, 35, 34, 38, 37]
     end(folded, *((SOON_MS, number) for number in range(10, 19)))
-    assert folded.live == 0
+    assert folded.live_count == 0
 
 
 def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_lies() -> None:
     """Leaders have split buckets and staged timers that followers have not."""
-    timers, followers = some(), Timers()
+    timers, followers = some(), TimerTable()
     put(followers, 2, 3, 20, SOON_MS, SOON_MS + NEAR_MS, SOON_MS)
     put(followers, 1, 0, 10, NOW_MS, LATER_MS, TOMORROW_MS)
     timers.take(SOON_MS, 1)
@@ -284,12 +284,12 @@ def test_a_digest_tells_any_difference_and_nothing_of_what_is_done_or_where_it_l
         put(other, topic_id, queue_id, place, due_ms, ids=ids)
         told.add(other.digest())
     assert len(told) == 7
-    assert Timers().digest() == 0
+    assert TimerTable().digest() == 0
 
 
 def test_a_sixteenth_of_the_timers_counts_as_rows() -> None:
     """Because their digest is cheap."""
-    timers = Timers()
+    timers = TimerTable()
     put(timers, 1, 0, 0, *range(NOW_MS, NOW_MS + 48))
     assert timers.rows == 3
 
@@ -300,4 +300,4 @@ def test_the_change_that_ends_timers_names_them() -> None:
     change = TimersDone(TimerEnd.LOST, *(one.tobytes() for one in times_and_ids(timers.take(SOON_MS, 2))))
     assert change == TimersDone(TimerEnd.LOST, column(NOW_MS, SOON_MS), column(10, 20))
     fold(timers, change)
-    assert timers.live == 4
+    assert timers.live_count == 4

@@ -9,28 +9,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.enode.changes.kinds import (
-    Change,
+    StateChange,
     IdsRemembered,
-    LocksPut,
+    LocksChanged,
     OffsetsCommitted,
     OffsetsSkipped,
-    TopicGone,
-    TopicOf,
+    TopicDeleted,
+    DirectoryTopicPut,
     TopicPut,
     decode_changes,
     encode_changes,
 )
 from ortoo.enode.changes.groups import (
     GroupDeclared,
-    GroupGone,
-    GroupSeen,
-    GroupsEnded,
-    Mode,
+    GroupDropped,
+    GroupUsed,
+    GroupDeletionsDone,
+    GroupMode,
     ModeSet,
-    SentBack,
-    SentBackForgotten,
+    RetryCopiesStored,
+    RetryMarksDropped,
 )
-from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, VerdictOrigin, HalfVerdict
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopNote, PopReturned
 from ortoo.enode.state.fold import State
 
@@ -44,25 +44,25 @@ NUMBER = st.integers(1, 4)
 ID = st.sampled_from([bytes([number]) * 16 for number in range(4)])
 CHANGES = st.one_of(
     st.builds(TopicPut, TOPIC, SMALL, COUNT, GROUP),
-    st.builds(TopicOf, TOPIC, SMALL, COUNT, GROUP, GROUP),
+    st.builds(DirectoryTopicPut, TOPIC, SMALL, COUNT, GROUP, GROUP),
     st.builds(OffsetsCommitted, TOPIC, GROUP, SMALL, st.lists(st.tuples(SMALL, SMALL), max_size=2).map(tuple)),
-    st.builds(LocksPut, TOPIC, GROUP, GROUP, GROUP, GROUP, st.lists(st.tuples(SMALL, SMALL), max_size=2).map(tuple)),
+    st.builds(LocksChanged, TOPIC, GROUP, GROUP, GROUP, GROUP, st.lists(st.tuples(SMALL, SMALL), max_size=2).map(tuple)),
     st.builds(OffsetsSkipped, st.integers(0, 2), SMALL, SMALL, SMALL),
-    st.builds(ModeSet, TOPIC, GROUP, st.sampled_from(Mode)),
-    st.builds(SentBack, TOPIC, GROUP, SMALL, st.lists(st.tuples(SMALL, st.integers(0, 1)), max_size=2).map(tuple)),
-    st.builds(SentBackForgotten, TOPIC, GROUP, st.lists(SMALL, max_size=2).map(tuple)),
+    st.builds(ModeSet, TOPIC, GROUP, st.sampled_from(GroupMode)),
+    st.builds(RetryCopiesStored, TOPIC, GROUP, SMALL, st.lists(st.tuples(SMALL, st.integers(0, 1)), max_size=2).map(tuple)),
+    st.builds(RetryMarksDropped, TOPIC, GROUP, st.lists(SMALL, max_size=2).map(tuple)),
     st.builds(IdsRemembered, TOPIC, SMALL, SMALL, st.booleans(), SMALL, NUMBER, st.lists(ID, unique=True).map(tuple)),
-    st.builds(GroupSeen, TOPIC, GROUP, SMALL),
+    st.builds(GroupUsed, TOPIC, GROUP, SMALL),
     st.builds(GroupDeclared, st.booleans(), GROUP),
-    st.builds(GroupsEnded, SMALL, GROUP),
+    st.builds(GroupDeletionsDone, SMALL, GROUP),
     st.builds(PopLeased, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
     st.builds(PopReturned, *PLACE, NUMBER, SMALL, SMALL, DELIVERED),
     st.builds(PopFinished, *PLACE, st.just(1), st.lists(st.tuples(SMALL, COUNT), max_size=2).map(tuple)),
     st.builds(PopNote, *PLACE, SMALL, GROUP, GROUP),
     st.builds(HalfOpen, SMALL, TOPIC, SMALL, SMALL, COUNT, SMALL, SMALL, SMALL, st.booleans(), SMALL, GROUP),
-    st.builds(HalfEnded, SMALL, TOPIC, st.just(int(Verdict.COMMITTED)), st.just(int(Source.CHECK)), SMALL),
-    st.builds(TopicGone, TOPIC),
-    st.builds(GroupGone, TOPIC, GROUP),
+    st.builds(HalfEnded, SMALL, TOPIC, st.just(int(HalfVerdict.COMMITTED)), st.just(int(VerdictOrigin.CHECK)), SMALL),
+    st.builds(TopicDeleted, TOPIC),
+    st.builds(GroupDropped, TOPIC, GROUP),
 )
 
 
@@ -95,7 +95,7 @@ def loaded(state: State) -> State:
 
 
 @given(st.lists(CHANGES, max_size=25), st.integers(0, 25), st.integers(0, 25))
-def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[Change], begin: int, end: int) -> None:
+def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[StateChange], begin: int, end: int) -> None:
     """Also if the checkpoint includes a part of the later changes."""
     state, middle = State(), State()
     state.apply_all(changes)
@@ -109,20 +109,20 @@ def test_a_checkpoint_and_what_came_since_say_what_the_log_says(changes: list[Ch
 
 
 @given(st.lists(CHANGES, max_size=25), TOPIC, GROUP)
-def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[Change], topic_id: int, group: str) -> None:
+def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[StateChange], topic_id: int, group: str) -> None:
     """And all other rows stay."""
     state, others = State(), State()
     state.apply_all(changes)
-    state.apply(GroupGone(topic_id, group))
+    state.apply(GroupDropped(topic_id, group))
     assert group not in state.offsets.groups(topic_id)
-    assert state.groups.seen_at_ms(topic_id, group) is None
-    assert state.modes.of(topic_id, group) is Mode.UNDECIDED
+    assert state.groups.last_used_ms(topic_id, group) is None
+    assert state.modes.of(topic_id, group) is GroupMode.UNDECIDED
     assert not [key for key, _ in state.pops.all() if key[:2] == (topic_id, group)]
     assert not [key for key, _ in state.locks.all() if key[:2] == (topic_id, group)]
     assert not [queue for queue in range(4) if state.sent_back.count((topic_id, group, queue))]
-    state.apply(TopicGone(topic_id))
+    state.apply(TopicDeleted(topic_id))
     others.apply_all(changes)
-    others.apply(TopicGone(topic_id))
+    others.apply(TopicDeleted(topic_id))
     assert knows(state) == knows(others)
     assert state.topics.get(topic_id) is None
     assert not [half for half in state.halves.open.values() if half.topic_id == topic_id]
@@ -130,7 +130,7 @@ def test_nothing_of_a_group_or_a_topic_that_is_gone_is_left(changes: list[Change
 
 
 @given(st.lists(CHANGES, max_size=25))
-def test_rows_are_counted_as_a_checkpoint_has_them(changes: list[Change]) -> None:
+def test_rows_are_counted_as_a_checkpoint_has_them(changes: list[StateChange]) -> None:
     """An empty table has none."""
     state = State()
     state.apply_all(changes)

@@ -10,14 +10,14 @@ from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.index.catalog import Sealed
+from ortoo.enode.index.catalog import SealedSegment
 from ortoo.enode.log.checkpoint import complete_checkpoints
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.checkpoints import CONTENT_PER_SLICE_MAX, Checkpoints, is_due, is_worth_it
 from ortoo.enode.store.housekeeping import Housekeeping
 from ortoo.enode.store.store import StoreSettings
-from ortoo.testing.disks.disk_image import Write
+from ortoo.testing.disks.disk_image import WriteFile
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.workload import FOLDER
@@ -32,7 +32,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 def stored(disk: MemoryDisk) -> int:
     """The number of bytes written to all files."""
-    return sum(len(one.data) for one in disk.operations if isinstance(one, Write))
+    return sum(len(one.data) for one in disk.operations if isinstance(one, WriteFile))
 
 
 def state_bytes(one: OneStore) -> int:
@@ -67,7 +67,7 @@ async def closed(one: DeferredStore) -> None:
 def checkpoint_ends(one: OneStore) -> list[int]:
     """The positions from which the complete checkpoints of the log fold, the newest first."""
     found = recover(SegmentFiles(one.disk), FOLDER, repairs=False).catalog
-    slices: list[SliceAt] = [part for contents in found.contents.values() for part in contents.slices]
+    slices: list[SliceLocation] = [part for contents in found.contents.values() for part in contents.slices]
     return [parts[-1].fold_from for parts in complete_checkpoints([*slices, *found.active_parts.slices])]
 
 
@@ -121,9 +121,9 @@ async def test_an_idle_store_whose_state_is_larger_than_segments_writes_nothing(
 
 def due_with_each_segment(patch: pytest.MonkeyPatch) -> None:
     """A checkpoint is due when a segment is sealed, also one that a checkpoint has filled."""
-    honest = Housekeeping.sealed
+    honest = Housekeeping.on_segment_sealed
 
-    def sealed(keeping: Housekeeping, one: Sealed) -> None:
+    def sealed(keeping: Housekeeping, one: SealedSegment) -> None:
         honest(keeping, one)
         keeping.checkpoints.due.set()
 
@@ -235,7 +235,7 @@ async def test_a_log_that_is_too_long_by_its_checkpoints_alone_stays_so() -> Non
     before = stored(memory)
     await one.clock.pass_time(600)
     assert stored(memory) == before
-    assert one.store.timers.live
+    assert one.store.timers.live_count
     await closed(one)
 
 

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from ortoo.common.process.background import Background
-from ortoo.enode.store.batch_write import Write
+from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import FlushMode, TopicCopy
 from tests.contract.one_store import SETTINGS, OneStore, batch
 
@@ -17,14 +17,14 @@ async def test_what_is_stored_behind_a_deletion_that_was_called_off_ends_no_stor
     store = await one.open()
     await store.put_topics([TopicCopy(GOING, "going", 1, 1)])
     handed_over = asyncio.Event()
-    store.engine.appender.on_handed_over = lambda group: handed_over.set()
+    store.engine.appender.on_submitted = lambda group: handed_over.set()
     one.disk.gate.clear()
     async with Background("test") as background:
         deleting = background.spawn("delete", store.delete_topics([GOING]))
         await handed_over.wait()
         deleting.cancel()
         await asyncio.wait([deleting])
-    late = store.begin(Write(GOING, 0, batch(b"late")), FlushMode.SYNC)
+    late = store.begin(BatchWrite(GOING, 0, batch(b"late")), FlushMode.SYNC)
     one.disk.gate.set()
     assert late is not None
     await late

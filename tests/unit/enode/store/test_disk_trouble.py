@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Overloaded, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
@@ -216,7 +216,7 @@ async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) ->
         for _ in range(100):
             await store.append(1, 0, batch())
             stored += 1
-    assert (refused.value.field, refused.value.retry_after_ms > 0) == (NOT_TAKEN_FIELD, True)
+    assert (refused.value.field, refused.value.retry_after_ms > 0) == (NOT_ACCEPTED_FIELD, True)
     assert store.describe_queues(1)[0].end_offset == stored
     assert not store.engine.appender.failure
     assert "cannot be opened" in store.describe().reason
@@ -242,7 +242,7 @@ async def test_a_disk_that_makes_no_file_is_told_of_and_waited_out(tmp_path: Pat
         for _ in range(100):
             await store.append(1, 0, batch())
             stored += 1
-    assert refused.value.field == NOT_TAKEN_FIELD
+    assert refused.value.field == NOT_ACCEPTED_FIELD
     description = store.describe()
     assert (description.writable, os.strerror(error) in description.reason) == (False, True)
     (found,) = EnodeFindings(store, SystemClock()).disk()
@@ -268,7 +268,7 @@ async def test_accepted_appends_wait_for_a_descriptor(tmp_path: Path, error: int
             assert not (await store.fetch(1, 0, 0, wait_ms=1)).batches
     with pytest.raises(Overloaded, match="cannot be opened") as refused:
         await store.append(1, 0, batch())
-    assert refused.value.field == NOT_TAKEN_FIELD
+    assert refused.value.field == NOT_ACCEPTED_FIELD
     disk.open_error = 0
     assert (await waiting).first_offset == 0
     assert (await store.append(1, 0, batch())).first_offset == 1
@@ -281,7 +281,7 @@ async def test_a_name_that_could_not_be_synced_is_not_given_twice(tmp_path: Path
     disk = TroubledDisk()
     store = await opened(tmp_path, disk)
     spare = await store.engine.spares.take(1, is_state=True)
-    spare.begin_at(1 << 20)
+    spare.place_at(1 << 20)
     disk.folder_error = errno.ENFILE
     with pytest.raises(Overloaded, match="cannot be opened"):
         spare.install()

@@ -33,7 +33,7 @@ async def test_the_index_is_counted_as_it_grows_and_shrinks() -> None:
     await one.open()
     for _ in range(3):
         await fill(one, SEGMENTS)
-        await one.store.engine.housekeeping.retain()
+        await one.store.engine.housekeeping.apply_retention()
         assert one.store.engine.catalog.run_count == counted(one) > 0
     await one.restart()
     assert one.store.engine.catalog.run_count == counted(one) > 0

@@ -11,7 +11,7 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.retention import Ageing, Expired
+from ortoo.enode.store.retention import RetentionClock, Expired
 from ortoo.enode.store.retention import expired as expired_segments
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -83,7 +83,7 @@ def test_a_clock_that_was_set_forward_is_believed_after_a_day_and_set_right_at_o
     """Small steps count, as those of a clock that is kept in time."""
     clock = VirtualClock()
     begun_ms = clock.now_ms()
-    ageing = Ageing()
+    ageing = RetentionClock()
     assert ageing.now_ms(begun_ms, clock.monotonic_s()) == begun_ms
 
     def now_ms() -> int:
@@ -119,7 +119,7 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
     for _ in range(12):
         await store.append(1, 0, batch)
     assert store.describe().log_begin_position == 0
-    store.engine.housekeeping.retain_as(replace(settings, retention_bytes=1, segment_bytes=1 << 20))
+    store.engine.housekeeping.use_retention_settings(replace(settings, retention_bytes=1, segment_bytes=1 << 20))
     async with asyncio.timeout(60):
         while store.describe().log_begin_position == 0:
             await store.append(1, 0, batch)

@@ -2,7 +2,7 @@
 
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.transactions.checks import Ask, CheckWatchers, DueCheck
+from ortoo.enode.transactions.checks import RequestCheck, CheckListeners, DueCheck
 
 BATCH = encode([Message(b"x")], now_ms=1)
 
@@ -11,7 +11,7 @@ Asked = list[tuple[str, str]]
 """(group, snode that asked)."""
 
 
-def watcher(name: str, asked: Asked) -> Ask:
+def watcher(name: str, asked: Asked) -> RequestCheck:
     """A snode that records its checks."""
 
     def ask(it: DueCheck) -> None:
@@ -27,11 +27,11 @@ def check(group: str) -> DueCheck:
 
 def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> None:
     """G7: checks of each group alternate between two snodes, so that a silent producer costs every second turn."""
-    watchers, asked = CheckWatchers(), Asked()
+    watchers, asked = CheckListeners(), Asked()
     watchers.add(set("pq"), watcher("one", asked))
     watchers.add(set("pqr"), watcher("two", asked))
     for group in "pqpqpqrr":
-        assert watchers.ask(check(group))
+        assert watchers.request_check(check(group))
     assert [name for group, name in asked if group == "p"] == ["one", "two", "one"]
     assert [name for group, name in asked if group == "q"] == ["one", "two", "one"]
     assert [name for group, name in asked if group == "r"] == ["two", "two"]
@@ -39,15 +39,15 @@ def test_the_watchers_of_each_group_take_turns_whatever_others_are_asked() -> No
 
 def test_a_watcher_that_went_is_asked_no_more() -> None:
     """After the last watcher of a group is removed, no check can be made."""
-    watchers, asked = CheckWatchers(), Asked()
+    watchers, asked = CheckListeners(), Asked()
     one, two = watcher("one", asked), watcher("two", asked)
-    assert not watchers.ask(check("p"))
+    assert not watchers.request_check(check("p"))
     watchers.add({"p"}, one)
     watchers.add({"p"}, two)
     watchers.remove({"p"}, one)
-    assert watchers.ask(check("p"))
-    assert watchers.has("p")
+    assert watchers.request_check(check("p"))
+    assert watchers.has_listener("p")
     watchers.remove({"p"}, two)
-    assert not watchers.has("p")
-    assert not watchers.ask(check("p"))
+    assert not watchers.has_listener("p")
+    assert not watchers.request_check(check("p"))
     assert asked == [("p", "two")]

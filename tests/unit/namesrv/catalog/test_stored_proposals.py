@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.stored_proposals import Proposals
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.decisions.replicas import Proposal
 from tests.unit.namesrv.decisions.replicas_of_one import ids
 from tests.unit.namesrv.proposal_row import ProposalRow
@@ -13,14 +13,14 @@ from tests.unit.namesrv.proposal_row import ProposalRow
 FIRST, SECOND = ids(1, 2)
 
 
-async def check(stored: Proposals | ProposalRow) -> None:
+async def check(stored: StoredProposals | ProposalRow) -> None:
     """Only a caller that has read the last one replaces it, and only with a larger epoch."""
-    assert await stored.propose("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), "the first replaces nothing"
-    assert await stored.propose("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "an old epoch replaces nothing"
-    assert await stored.propose("e", 3, Proposal(3, SECOND)) == Proposal(3, FIRST)
-    assert await stored.propose("e", 3, Proposal(2, SECOND)) == Proposal(3, FIRST)
-    assert await stored.propose("e", 3, Proposal(9, SECOND)) == Proposal(9, SECOND)
-    assert await stored.propose("e", 3, Proposal(10, FIRST)) == Proposal(9, SECOND)
+    assert await stored.compare_and_store("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), "the first replaces nothing"
+    assert await stored.compare_and_store("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "an old epoch replaces nothing"
+    assert await stored.compare_and_store("e", 3, Proposal(3, SECOND)) == Proposal(3, FIRST)
+    assert await stored.compare_and_store("e", 3, Proposal(2, SECOND)) == Proposal(3, FIRST)
+    assert await stored.compare_and_store("e", 3, Proposal(9, SECOND)) == Proposal(9, SECOND)
+    assert await stored.compare_and_store("e", 3, Proposal(10, FIRST)) == Proposal(9, SECOND)
 
 
 @pytest.mark.parametrize("kind", ["table", "row"])

@@ -2,23 +2,23 @@
 
 from typing import Any
 
-from ortoo.namesrv.decisions.replicas import LogTail, MemberId, MemberReport, Members, MemberSet
+from ortoo.namesrv.decisions.replicas import LogTail, ReplicaId, ReplicaReport, ReplicaSets, ReplicaSet
 
 
-def ids(*numbers: int) -> tuple[MemberId, ...]:
+def ids(*numbers: int) -> tuple[ReplicaId, ...]:
     """Replicas with one disk each."""
-    return tuple(MemberId(number, f"disk-{number}") for number in numbers)
+    return tuple(ReplicaId(number, f"disk-{number}") for number in numbers)
 
 
 def report(
-    number: int, *, voters: int | tuple[MemberId, ...] = 3, end: int = 100, tail_epoch: int = 1, **said: Any
-) -> MemberReport:
+    number: int, *, voters: int | tuple[ReplicaId, ...] = 3, end: int = 100, tail_epoch: int = 1, **said: Any
+) -> ReplicaReport:
     """A report of a replica that can become leader."""
-    return MemberReport(
+    return ReplicaReport(
         **{
             "enode": "e",
             "set_id": "set",
-            "member": MemberId(number, f"disk-{number}"),
+            "member": ReplicaId(number, f"disk-{number}"),
             "incarnation": 1,
             "address": f"h{number}:1",
             "member_address": f"h{number}:2",
@@ -31,9 +31,9 @@ def report(
     )
 
 
-def said(*reports: MemberReport, now_s: float = 0.0, members: Members | None = None) -> MemberSet:
+def said(*reports: ReplicaReport, now_s: float = 0.0, members: ReplicaSets | None = None) -> ReplicaSet:
     """The set after these reports, all received at one time."""
-    members = members or Members(lease_s=3.0)
+    members = members or ReplicaSets(lease_s=3.0)
     for one in reports:
-        members.put(one, now_s)
+        members.update(one, now_s)
     return members.sets["e"]

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound, Overloaded
-from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, Meant, changed, completed, found, put
-from ortoo.namesrv.rpc.wire import group_of, meant_by
+from ortoo.namesrv.decisions.groups import GROUPS_MAX, Group, FieldSelection, merge_request, with_defaults, require_group, put
+from ortoo.namesrv.rpc.wire import group_of, selection_of
 from ortoo.v1 import namesrv_pb2, topic_pb2
 
 ASKED = Group("g", 0, True, 0, 0, 0)
@@ -14,7 +14,7 @@ ASKED = Group("g", 0, True, 0, 0, 0)
 
 def stored(asked: Group = ASKED, existing: Group | None = None, *, create_only: bool = False, count: int = 0) -> Group:
     """The group that a request creates."""
-    return put(completed(asked), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
+    return put(with_defaults(asked), existing, create_only=create_only, group_count=count, version=3, now_ms=7)
 
 
 def test_defaults_are_those_of_the_slow_consumer_rule() -> None:
@@ -35,16 +35,16 @@ def test_change_keeps_the_time_of_creation_and_takes_a_version() -> None:
 def test_what_a_request_does_not_mean_stays_as_it_was() -> None:
     """{"name": "g"} disables nothing. A list of fields changes only those, and the error names a wrong one."""
     bare = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g"))
-    assert completed(changed(group_of(bare.group), None, meant_by(bare))).consume_enabled
+    assert with_defaults(merge_request(group_of(bare.group), None, selection_of(bare))).consume_enabled
     before = dataclasses.replace(stored(), consume_enabled=False, broadcast_enabled=False, slow_consumer_grace_ms=5)
-    after = completed(changed(group_of(bare.group), before, meant_by(bare)))
+    after = with_defaults(merge_request(group_of(bare.group), before, selection_of(bare)))
     assert (after.consume_enabled, after.broadcast_enabled, after.slow_consumer_grace_ms) == (False, False, 5)
     named = namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g", attempts_max=3), fields=["attempts_max"])
     asked = dataclasses.replace(before, in_flight_max=7)
-    once = completed(changed(group_of(named.group), asked, meant_by(named)))
+    once = with_defaults(merge_request(group_of(named.group), asked, selection_of(named)))
     assert dataclasses.replace(once, version=3, created_at_ms=7) == dataclasses.replace(asked, attempts_max=3)
     with pytest.raises(Invalid, match="attempts_max") as caught:
-        changed(asked, before, Meant(("attempts",)))
+        merge_request(asked, before, FieldSelection(("attempts",)))
     assert caught.value.field == "fields"
 
 
@@ -69,7 +69,7 @@ def test_create_only_refuses_an_existing_group() -> None:
 def test_wrong_group_is_invalid_by_field(asked: Group, field: str) -> None:
     """Each wrong value is refused with its field."""
     with pytest.raises(Invalid) as caught:
-        completed(asked)
+        with_defaults(asked)
     assert caught.value.field == field
 
 
@@ -78,4 +78,4 @@ def test_number_of_groups_is_limited_and_unknown_ones_are_named() -> None:
     with pytest.raises(Overloaded, match="delete"):
         stored(count=GROUPS_MAX)
     with pytest.raises(NotFound, match="PutGroup"):
-        found("g", None)
+        require_group("g", None)

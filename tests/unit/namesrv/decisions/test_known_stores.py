@@ -4,15 +4,15 @@ import pytest
 
 from ortoo.common.errors import Conflict
 from ortoo.namesrv.decisions.process_leases import KnownStore, check_lineage, check_store
-from ortoo.namesrv.decisions.replicas import MemberId, MemberReport
+from ortoo.namesrv.decisions.replicas import ReplicaId, ReplicaReport
 
-ONE, TWO, THREE, FOUR, FIVE = (MemberId(number, f"disk-{number}") for number in range(1, 6))
+ONE, TWO, THREE, FOUR, FIVE = (ReplicaId(number, f"disk-{number}") for number in range(1, 6))
 KNOWN = KnownStore("e", "the-set", (ONE, TWO, THREE), 1)
 
 
-def report(member: MemberId, voters: tuple[MemberId, ...], *, set_id: str = "the-set") -> MemberReport:
+def report(member: ReplicaId, voters: tuple[ReplicaId, ...], *, set_id: str = "the-set") -> ReplicaReport:
     """A replica's report."""
-    return MemberReport("e", set_id, member, 1, "h:1", "h:2", epoch=9, is_leading=True, voters=voters)
+    return ReplicaReport("e", set_id, member, 1, "h:1", "h:2", epoch=9, is_leading=True, voters=voters)
 
 
 @pytest.mark.parametrize(("known", "made_from"), [(None, ""), (KNOWN, "the-set")])
@@ -32,7 +32,7 @@ def test_another_store_is_refused_with_the_command_that_accepts_it(made_from: st
 
 def test_a_set_of_strangers_with_a_known_id_is_refused() -> None:
     """A replica that lost its hard state created it; its epoch rises with each start, so that it would win finally."""
-    rival = MemberId(1, "made-again")
+    rival = ReplicaId(1, "made-again")
     with pytest.raises(Conflict, match=r"disk made-again.* is none of them") as refused:
         check_lineage(KNOWN, report(rival, (rival,)))
     assert refused.value.field == "set_id"
@@ -43,7 +43,7 @@ def test_a_set_of_strangers_with_a_known_id_is_refused() -> None:
     [(ONE, (ONE, TWO, THREE)), (FOUR, (TWO, THREE, FOUR)), (FOUR, ()), (ONE, (ONE, FOUR, FIVE)), (FIVE, (THREE, FIVE))],
 )
 def test_a_set_that_changes_its_replicas_one_at_a_time_stays_the_same(
-    member: MemberId, voters: tuple[MemberId, ...]
+    member: ReplicaId, voters: tuple[ReplicaId, ...]
 ) -> None:
     """A registered replica, one whose log names a registered one, and an empty disk that waits."""
     check_lineage(KNOWN, report(member, voters))

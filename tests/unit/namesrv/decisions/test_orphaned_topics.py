@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.namesrv.decisions.orphaned_topics import HeldTopic, Offers, adopted, wanted
+from ortoo.namesrv.decisions.orphaned_topics import StoredTopic, OrphanedTopics, adopted_topic, select_named
 from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 
@@ -11,13 +11,13 @@ def test_queues_are_taken_in_and_producers_stay_away_where_they_were_kept_away(w
     """Of a topic on two enodes, one has more queues than in the directory; the other one stays unchanged."""
     placements = Placement("a", 4, write), Placement("b", 4, write)
     known = {"t": Topic("t", 7, 3, Permission.READ_ONLY, placements, 1)}
-    offers = Offers()
+    offers = OrphanedTopics()
     for enode, held in (("a", 8), ("b", 4)):
-        offers.put(enode, [HeldTopic(7, "t", held)], 0)
-    offered = offers.all(known, {})
+        offers.update(enode, [StoredTopic(7, "t", held)], 0)
+    offered = offers.list_orphaned(known, {})
     assert [(one.name, [placement.enode for placement in one.placements]) for one in offered] == [("t", ["a"])]
-    [chosen] = wanted(["t"], offered)
-    taken = adopted(chosen, known["t"], version=4, now_ms=9)
+    [chosen] = select_named(["t"], offered)
+    taken = adopted_topic(chosen, known["t"], version=4, now_ms=9)
     assert taken.placements == (Placement("a", 8, expected), placements[1])
     assert (taken.permission, taken.version, taken.created_at_ms) == (Permission.READ_ONLY, 4, 1)
-    assert offers.all({"t": taken}, {}) == []
+    assert offers.list_orphaned({"t": taken}, {}) == []

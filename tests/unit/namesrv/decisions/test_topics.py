@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.namesrv.decisions.publish_order import PublishPlace, order_of_text, order_to_text
+from ortoo.namesrv.decisions.publish_order import PublishPlace, parse_order, format_order
 from ortoo.namesrv.decisions.topics import (
     TOPICS_MAX,
     NewTopic,
@@ -14,9 +14,9 @@ from ortoo.namesrv.decisions.topics import (
     Placement,
     Topic,
     TopicChange,
-    change,
-    completed,
-    create,
+    change_topic,
+    with_defaults,
+    create_topic,
 )
 
 ALIVE = {"b": True, "a": True}
@@ -26,8 +26,8 @@ def made(
     asked: NewTopic, existing: Topic | None = None, enodes: dict[str, bool] | None = None, count: int = 0
 ) -> Topic:
     """The topic that a request creates."""
-    return create(
-        completed(asked),
+    return create_topic(
+        with_defaults(asked),
         existing,
         ALIVE if enodes is None else enodes,
         topic_count=count,
@@ -66,7 +66,7 @@ def test_wrong_wish_is_invalid_by_field(what: str) -> None:
     """Each wrong value is refused with its field and the expected values."""
     fields, field = WRONG[what]
     with pytest.raises(Invalid) as caught:
-        completed(NewTopic(**{"name": "t", **fields}))
+        with_defaults(NewTopic(**{"name": "t", **fields}))
     assert caught.value.field == field
     assert "; " in caught.value.message
 
@@ -121,7 +121,7 @@ def test_number_of_topics_is_limited() -> None:
 def test_change_adds_queues_and_enodes() -> None:
     """All enodes get more queues, an added enode gets as many, and the version is new."""
     topic = made(NewTopic("t", 4, enodes=("a",)))
-    changed = change(TopicChange("t", 8, add_enodes=("a", "b")), topic, ALIVE, version=5)
+    changed = change_topic(TopicChange("t", 8, add_enodes=("a", "b")), topic, ALIVE, version=5)
     assert changed.placements == (Placement("a", 8, 4), Placement("b", 8, 4))
     assert (changed.version, changed.topic_id) == (5, topic.topic_id)
 
@@ -129,24 +129,24 @@ def test_change_adds_queues_and_enodes() -> None:
 def test_change_to_what_is_there_changes_nothing() -> None:
     """The same topic is returned, with its version."""
     topic = made(NewTopic("t", 4))
-    assert change(TopicChange("t", 4, permission=Permission.READ_WRITE), topic, ALIVE, version=5) is topic
+    assert change_topic(TopicChange("t", 4, permission=Permission.READ_WRITE), topic, ALIVE, version=5) is topic
 
 
 def test_write_queues_may_shrink_and_read_queues_may_not() -> None:
     """Write queues can be drained; read queues hold messages."""
     topic = made(NewTopic("t", 4))
-    assert change(TopicChange("t", 0, 2), topic, ALIVE, version=5).write_queue_count == 2
+    assert change_topic(TopicChange("t", 0, 2), topic, ALIVE, version=5).write_queue_count == 2
     with pytest.raises(Invalid, match="Instead lower write_queue_count") as caught:
-        change(TopicChange("t", 3), topic, ALIVE, version=5)
+        change_topic(TopicChange("t", 3), topic, ALIVE, version=5)
     assert caught.value.field == "read_queue_count"
 
 
 def test_change_of_an_unknown_topic_or_enode_is_not_found() -> None:
     """The error names both."""
     with pytest.raises(NotFound, match="create it"):
-        change(TopicChange("t"), None, ALIVE, version=1)
+        change_topic(TopicChange("t"), None, ALIVE, version=1)
     with pytest.raises(NotFound) as caught:
-        change(TopicChange("t", add_enodes=("c",)), made(NewTopic("t")), ALIVE, version=5)
+        change_topic(TopicChange("t", add_enodes=("c",)), made(NewTopic("t")), ALIVE, version=5)
     assert caught.value.field == "add_enodes"
 
 
@@ -155,12 +155,12 @@ def test_the_order_for_producers_is_checked_against_the_queues_after_the_change(
     topic = made(NewTopic("t", 2))
     order = (PublishPlace("b", 4), PublishPlace("a", 1))
     with pytest.raises(Invalid, match="1 to 2"):
-        change(TopicChange("t", publish_order=order), topic, ALIVE, version=4)
-    changed = change(TopicChange("t", 4, 4, publish_order=order), topic, ALIVE, version=4)
+        change_topic(TopicChange("t", publish_order=order), topic, ALIVE, version=4)
+    changed = change_topic(TopicChange("t", 4, 4, publish_order=order), topic, ALIVE, version=4)
     assert changed.publish_order == order
-    assert change(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order == order
-    assert change(TopicChange("t", publish_order=()), changed, ALIVE, version=5).publish_order == ()
-    assert order_of_text(order_to_text(order)) == order
+    assert change_topic(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order == order
+    assert change_topic(TopicChange("t", publish_order=()), changed, ALIVE, version=5).publish_order == ()
+    assert parse_order(format_order(order)) == order
 
 
 def test_values_cannot_be_changed_in_place() -> None:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ortoo.namesrv.decisions.replicas import MemberSet, Proposal
+from ortoo.namesrv.decisions.replicas import ReplicaSet, Proposal
 from ortoo.namesrv.directory.elections import Elections
 from ortoo.testing.time.virtual_clock import VirtualClock
 from tests.unit.namesrv.decisions.replicas_of_one import ids, report
@@ -16,19 +16,19 @@ async def test_a_proposal_is_offered_only_while_it_may_win() -> None:
     clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]
 
-    async def said(**more: Any) -> MemberSet:
+    async def said(**more: Any) -> ReplicaSet:
         await elections.report(report(1, is_leading=True))
         await elections.report(report(2, **more))
         return await elections.report(report(3, **more))
 
     members = await said()
-    assert elections.offered(members) is None
+    assert elections.current_proposal(members) is None
     members = await said(is_leader_silent=True)
-    assert elections.offered(members) == Proposal(2, SECOND)
+    assert elections.current_proposal(members) == Proposal(2, SECOND)
     clock.advance(1.0)
-    assert elections.offered(await said()) == Proposal(2, SECOND)
+    assert elections.current_proposal(await said()) == Proposal(2, SECOND)
     clock.advance(1.0)
-    assert elections.offered(await said()) is None
+    assert elections.current_proposal(await said()) is None
     assert elections.proposal("e") == Proposal(2, SECOND)
 
 
@@ -38,13 +38,13 @@ async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
     for number in (1, 3):
         await elections.report(report(number, epoch=1, is_leader_silent=True))
     members = await elections.report(report(2, epoch=1, is_leader_silent=True))
-    proposal = elections.offered(members)
+    proposal = elections.current_proposal(members)
     assert proposal is not None
     leads: dict[str, Any] = {"epoch": proposal.epoch, "is_leading": True}
     await elections.report(report(proposal.leader.number, **leads))
     let_go = await elections.report(report(proposal.leader.number, epoch=proposal.epoch))
     assert elections.proposal("e") == proposal
-    assert elections.offered(let_go) is None
+    assert elections.current_proposal(let_go) is None
 
 
 async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
@@ -58,9 +58,9 @@ async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
         patience_s = []
         for _ in range(4):
             proposal, since_s = await elections.elect("e", 1, ""), clock.monotonic_s()
-            while elections.offered(members) == proposal:
+            while elections.current_proposal(members) == proposal:
                 clock.advance(0.5)
             patience_s.append(clock.monotonic_s() - since_s)
         assert patience_s == [1.5, 1.5, 3.0, 6.0]
         clock.advance(3.0)
-        await elections.look()
+        await elections.refresh()

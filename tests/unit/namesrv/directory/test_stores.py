@@ -32,8 +32,8 @@ async def test_each_outage_of_the_database_is_logged_once(caplog: pytest.LogCapt
     with caplog.at_level(logging.ERROR):
         for _ in range(2):
             stored.error = None
-            await stores.look()
+            await stores.refresh()
             stored.error = Unavailable("the database does not answer")
-            await stores.look()
-            await stores.look()
+            await stores.refresh()
+            await stores.refresh()
     assert caplog.text.count(log_events.STORES_NOT_KEPT.name) == 2

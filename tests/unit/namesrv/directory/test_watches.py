@@ -6,8 +6,8 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.route_changes import Contents, RouteChange, Routes
-from ortoo.namesrv.directory.watches import Watches
+from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
+from ortoo.namesrv.directory.watches import RouteWatchers
 
 
 def news(name: str) -> RouteChange:
@@ -17,8 +17,8 @@ def news(name: str) -> RouteChange:
 
 async def test_slow_watcher_gets_everything_anew() -> None:
     """A watcher that fell behind the kept changes gets a snapshot instead."""
-    watches = Watches(Routes(Contents(0), changes_kept=2), watchers_max=10)
-    slow = watches.follow()
+    watches = RouteWatchers(Routes(StoredDirectory(0), changes_max=2), watchers_max=10)
+    slow = watches.watch()
     assert (await anext(slow)).snapshot
     for name in "abc":
         watches.publish(news(name))
@@ -32,23 +32,23 @@ async def test_slow_watcher_gets_everything_anew() -> None:
 
 async def test_number_of_watchers_is_limited_and_given_back() -> None:
     """A watcher above the limit is refused until another one ends."""
-    watches = Watches(Routes(Contents(0)), watchers_max=1)
-    first = watches.follow()
+    watches = RouteWatchers(Routes(StoredDirectory(0)), watchers_max=1)
+    first = watches.watch()
     await anext(first)
     with pytest.raises(Overloaded, match="watchers_max"):
-        await anext(watches.follow())
+        await anext(watches.watch())
     await first.aclose()
-    assert (await anext(watches.follow())).snapshot
+    assert (await anext(watches.watch())).snapshot
 
 
 async def test_end_lets_waiting_watchers_finish() -> None:
     """A shutdown does not wait for idle watchers."""
-    watches = Watches(Routes(Contents(0)), watchers_max=1)
-    watcher = watches.follow()
+    watches = RouteWatchers(Routes(StoredDirectory(0)), watchers_max=1)
+    watcher = watches.watch()
     await anext(watcher)
     async with asyncio.timeout(5), asyncio.TaskGroup() as group:
         rest = group.create_task(_all(watcher))
-        watches.end()
+        watches.close()
     assert rest.result() == 0
 
 

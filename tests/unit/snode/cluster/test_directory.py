@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from ortoo.common.errors import Invalid, NotFound
-from ortoo.snode.cluster.directory import Directory, check_readable, check_writable
-from ortoo.snode.cluster.routes import EnodeEntry, Group, Permission, Placement, Queue, RouteChange, Topic
+from ortoo.snode.cluster.directory import DirectoryCache, check_readable, check_writable
+from ortoo.snode.cluster.routes import EnodeEntry, Group, Permission, Placement, Queue, DirectoryUpdate, Topic
 
 
 def topic(name: str, version: int = 1, permission: Permission = Permission.READ_WRITE) -> Topic:
@@ -16,28 +16,28 @@ def topic(name: str, version: int = 1, permission: Permission = Permission.READ_
 
 def test_a_snapshot_replaces_and_a_change_adds() -> None:
     """Each change names the changed topics."""
-    directory = Directory()
-    assert directory.apply(RouteChange(5, True, (topic("a"), topic("b")), groups=(Group("g"),))) == {"a", "b"}
-    assert directory.apply(RouteChange(6, False, (topic("c"),), deleted_topics=("a",))) == {"a", "c"}
+    directory = DirectoryCache()
+    assert directory.apply(DirectoryUpdate(5, True, (topic("a"), topic("b")), groups=(Group("g"),))) == {"a", "b"}
+    assert directory.apply(DirectoryUpdate(6, False, (topic("c"),), deleted_topics=("a",))) == {"a", "c"}
     assert [t.name for t in directory.topics()] == ["b", "c"]
-    assert directory.apply(RouteChange(7, True, (topic("c"),))) == {"b"}
+    assert directory.apply(DirectoryUpdate(7, True, (topic("c"),))) == {"b"}
     assert directory.version == 7
     assert directory.group("g") is None
 
 
 def test_a_name_server_that_is_behind_takes_nothing_away() -> None:
     """A snapshot older than a topic does not affect it (E-026)."""
-    directory = Directory()
-    directory.apply(RouteChange(9, True, (topic("old", 3), topic("changed", 8), topic("new", 9))))
-    assert directory.apply(RouteChange(7, True, (topic("changed", 2),))) == {"old"}
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(9, True, (topic("old", 3), topic("changed", 8), topic("new", 9))))
+    assert directory.apply(DirectoryUpdate(7, True, (topic("changed", 2),))) == {"old"}
     assert [(t.name, t.version) for t in directory.topics()] == [("changed", 8), ("new", 9)]
 
 
 def test_enodes_outlive_a_snapshot_without_them() -> None:
     """A restarted name server has no leases yet; addresses are kept, as not alive."""
-    directory = Directory()
-    directory.apply(RouteChange(1, True, enodes=(EnodeEntry("e1", "h:1", "s", alive=True),)))
-    directory.apply(RouteChange(2, True))
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(1, True, enodes=(EnodeEntry("e1", "h:1", "s", alive=True),)))
+    directory.apply(DirectoryUpdate(2, True))
     entry = directory.enode("e1")
     assert entry is not None
     assert (entry.address, entry.alive) == ("h:1", False)
@@ -45,17 +45,17 @@ def test_enodes_outlive_a_snapshot_without_them() -> None:
 
 def test_a_topic_that_was_asked_for_does_not_go_back() -> None:
     """Later data of the watch wins over an older answer."""
-    directory = Directory()
-    directory.apply(RouteChange(5, True, (topic("a", 5),)))
-    assert not directory.learn_topic(topic("a", 4))
-    assert directory.learn_topic(topic("a", 6))
+    directory = DirectoryCache()
+    directory.apply(DirectoryUpdate(5, True, (topic("a", 5),)))
+    assert not directory.update_topic(topic("a", 4))
+    assert directory.update_topic(topic("a", 6))
     assert directory.topic("a").version == 6
 
 
 def test_unknown_topic_says_what_to_do() -> None:
     """The error names the topic and how to create it."""
     with pytest.raises(NotFound, match="ortoo topic create nope"):
-        Directory().topic("nope")
+        DirectoryCache().topic("nope")
 
 
 def test_queues_are_sorted_by_enode_and_id() -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.errors import Moved, Unavailable
-from ortoo.common.groups.pop import Finish, LeasePart, PopWish
+from ortoo.common.errors import NotLeader, Unavailable
+from ortoo.common.groups.pop import Finish, LeasePart, PopRequest
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.background import Background
@@ -26,7 +26,7 @@ class Member(EnodeServiceServicer):
 
     def __init__(self) -> None:
         self.address = ""
-        self.moved: Moved | None = None
+        self.moved: NotLeader | None = None
         self.pops = 0
         self.settled = 0
         self.settles = True
@@ -93,7 +93,7 @@ async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[
 
 def popping(link: GrpcEnodeLink, wait_ms: int = 30_000) -> "asyncio.Future[list[Any]]":
     """A pop in progress."""
-    return asyncio.gather(*[link.pop(PopWish(1, "g", (0,), 1, 60_000, 0, wait_ms))])
+    return asyncio.gather(*[link.pop(PopRequest(1, "g", (0,), 1, 60_000, 0, wait_ms))])
 
 
 def settling(link: GrpcEnodeLink) -> "asyncio.Future[list[Any]]":
@@ -112,7 +112,7 @@ async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_ther
     first, second = Member(), Member()
     async with served(first, second) as (links, _):
         link = links.to("e", first.address, 1)
-        first.moved = Moved(leader_address=second.address, epoch=2)
+        first.moved = NotLeader(leader_address=second.address, epoch=2)
         await asyncio.gather(*(settling(link) for _ in range(500)))
         assert second.settled == 500
 
@@ -143,7 +143,7 @@ async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
         waiting = popping(link)
         await until(lambda: member.pops)
         async with asyncio.timeout(5):
-            await channels.to(member.address).close()
+            await channels.channel_to(member.address).close()
             with pytest.raises(Unavailable):
                 await waiting
 
@@ -165,7 +165,7 @@ async def test_a_link_that_is_broken_off_takes_no_request() -> None:
         link = links.to("e", member.address)
         await settling(link)
         link.close()
-        link.break_off()
+        link.close_leases()
         async with asyncio.timeout(5):
             with pytest.raises(Unavailable, match="disconnected before"):
                 await settling(link)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotLeader, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
@@ -21,7 +21,7 @@ from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServicer_to_server
 
 BATCH = encode([Message(b"body")], now_ms=0)
-Verdict = Callable[[int], Moved | None]
+Verdict = Callable[[int], NotLeader | None]
 
 
 class Member(EnodeServiceServicer):
@@ -32,7 +32,7 @@ class Member(EnodeServiceServicer):
         self.taken: list[int] = []
         """Queue ids, for each append that was stored."""
         self.asked = 0
-        self.moved: Moved | None = None
+        self.moved: NotLeader | None = None
         self.answers = asyncio.Event()
         self.answers.set()
 
@@ -106,7 +106,7 @@ async def test_what_was_not_taken_is_stored_by_the_next_leader_in_order() -> Non
         first.answers.clear()
         sent = [link.append(1, number, BATCH) for number in range(1, 9)]
         await until(lambda: first.asked == 2)
-        first.moved = Moved(leader_address=second.address, epoch=2)
+        first.moved = NotLeader(leader_address=second.address, epoch=2)
         first.answers.set()
         await until(lambda: second.asked > 0)
         sent += [links.to("e", first.address, 1).append(1, number, BATCH) for number in range(9, 13)]
@@ -126,9 +126,9 @@ async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_lea
 ) -> None:
     """Otherwise the next leader would assume the snode is gone, and free its locks, until the connection breaks."""
     async with two_members() as (links, first, second), Background("staying") as background:
-        staying = background.asked("stay", stay(links.to("e", first.address, 1)))
+        staying = background.start_future("stay", stay(links.to("e", first.address, 1)))
         await until(lambda: first.asked > 0)
-        again = background.asked("stay", stay(links.to("e", second.address, 2)))
+        again = background.start_future("stay", stay(links.to("e", second.address, 2)))
         with pytest.raises(Unavailable, match="the link to enode e was closed"):
             await staying
         await until(lambda: second.asked > 0)
@@ -139,9 +139,9 @@ async def test_later_appends_wait_behind_what_is_held() -> None:
     """While no leader is known, a new append does not overtake; a known leader releases all."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
-        first.moved = Moved(epoch=2)
+        first.moved = NotLeader(epoch=2)
         sent = [link.append(1, 1, BATCH)]
-        await until(lambda: links.held("e").is_holding)
+        await until(lambda: links.held_appends("e").is_holding)
         sent += [links.to("e", first.address, 1).append(1, number, BATCH) for number in (2, 3)]
         assert not any(one.done() for one in sent)
         links.to("e", second.address, 2)
@@ -160,7 +160,7 @@ async def test_a_newer_epoch_makes_what_is_on_its_way_unknown_at_once() -> None:
         for waiting in (sent, asked):
             with pytest.raises(Unavailable, match="the outcome is unknown") as caught:
                 await waiting
-            assert caught.value.field != NOT_TAKEN_FIELD
+            assert caught.value.field != NOT_ACCEPTED_FIELD
         first.answers.set()
         await newer.append(1, 2, BATCH)
         assert second.taken == [2]
@@ -192,24 +192,24 @@ async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
     """By the address that the former leader gives, or that another request learns meanwhile."""
     async with two_members() as (links, first, second):
         link = links.to("e", first.address, 1)
-        first.moved = Moved(leader_address=second.address, epoch=2)
+        first.moved = NotLeader(leader_address=second.address, epoch=2)
         assert [one.queue_id for one in await link.describe_queues(1)] == [7]
-        second.moved, first.moved = Moved(epoch=3), None
+        second.moved, first.moved = NotLeader(epoch=3), None
         asked = asyncio.gather(links.to("e", second.address, 2).describe_queues(1))
         await until(lambda: second.asked > 1)
-        links.learn("e", Moved(leader_address=first.address, epoch=3))
+        links.redirect("e", NotLeader(leader_address=first.address, epoch=3))
         assert [one.queue_id for one in (await asked)[0]] == [7]
 
 
 async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
     """Their error says that nothing was stored, so a client may send the same elsewhere."""
     async with two_members(timeout_s=0.3) as (links, first, _):
-        first.moved = Moved("nobody leads", epoch=2)
+        first.moved = NotLeader("nobody leads", epoch=2)
         link = links.to("e", first.address, 1)
         for asked in (link.append(1, 1, BATCH), link.describe_queues(1)):
-            with pytest.raises(Moved, match="nobody leads") as caught:
+            with pytest.raises(NotLeader, match="nobody leads") as caught:
                 await asked
-            assert caught.value.field == NOT_TAKEN_FIELD
+            assert caught.value.field == NOT_ACCEPTED_FIELD
 
 
 async def test_what_never_reached_a_dead_leader_waits_for_the_next_one() -> None:
@@ -217,7 +217,7 @@ async def test_what_never_reached_a_dead_leader_waits_for_the_next_one() -> None
     async with two_members() as (links, _, second):
         link = links.to("e", "127.0.0.1:1", 1)
         sent = [link.append(1, number, BATCH) for number in range(3)]
-        await until(lambda: links.held("e").is_holding)
+        await until(lambda: links.held_appends("e").is_holding)
         sent.append(links.to("e", "127.0.0.1:1", 1).append(1, 3, BATCH))
         links.to("e", second.address, 2)
         await asyncio.gather(*sent)

@@ -16,9 +16,9 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import LockAnswer, LockRequest
-from ortoo.snode.enodes.queue_locks import QueueLocks
-from ortoo.snode.settings import Settings
+from ortoo.snode.enodes.link import LockResult, LockRequest
+from ortoo.snode.enodes.queue_locks import SessionQueueLocks
+from ortoo.snode.settings import SnodeSettings
 from tests.unit.snode.fake_enode import FakeEnode
 
 
@@ -33,7 +33,7 @@ class CountingEnode(FakeEnode):
         """Number of releases that are not answered."""
         self.is_away = False
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockResult]:
         self.asked.append(len(wishes))
         if self.is_away:
             raise Unavailable("away")
@@ -53,20 +53,20 @@ def wish(queue_id: int, owner: str, session: str = "", *, resume: bool = False) 
 
 
 @contextlib.asynccontextmanager
-async def locks() -> AsyncIterator[tuple[QueueLocks, CountingEnode, Background]]:
+async def locks() -> AsyncIterator[tuple[SessionQueueLocks, CountingEnode, Background]]:
     """Locks over a reachable enode."""
     enode = CountingEnode()
     async with asyncio.timeout(20), Background("test") as background:
         shared: Any = (Metrics(), SystemClock(), Randomness(1), MemoryBudget())
-        runtime = Runtime(Settings(), "i", background, Channels(), *shared)
-        made = QueueLocks(runtime, enode.directory(), enode.links())
+        runtime = Runtime(SnodeSettings(), "i", background, Channels(), *shared)
+        made = SessionQueueLocks(runtime, enode.directory(), enode.links())
         yield made, enode, background
 
 
 async def test_wishes_of_one_moment_go_in_one_request() -> None:
     """A hundred sessions that get their queues together cost one call."""
     async with locks() as (them, enode, _):
-        generations = await asyncio.gather(*(them.hold("e", wish(number, f"c{number}")) for number in range(100)))
+        generations = await asyncio.gather(*(them.acquire("e", wish(number, f"c{number}")) for number in range(100)))
         assert generations == [1] * 100
         assert enode.asked == [100]
 
@@ -74,38 +74,38 @@ async def test_wishes_of_one_moment_go_in_one_request() -> None:
 async def test_who_waits_goes_on_when_the_lock_is_free() -> None:
     """The report of a free lock wakes its waiters; reports of others do not."""
     async with locks() as (them, enode, background):
-        assert await them.hold("e", wish(0, "a")) == 1
-        waiting = background.spawn("hold", them.hold("e", wish(0, "b")))
+        assert await them.acquire("e", wish(0, "a")) == 1
+        waiting = background.spawn("hold", them.acquire("e", wish(0, "b")))
         while len(enode.asked) < 2:
             await SystemClock().sleep(0)
-        them.freed("e", [("g", 77, 1)])
+        them.on_freed("e", [("g", 77, 1)])
         assert not waiting.done()
-        them.give_back("e", wish(0, "a"))
+        them.release("e", wish(0, "a"))
         while not enode.given_back:
             await SystemClock().sleep(0)
-        them.freed("e", [("g", 77, 0)])
+        them.on_freed("e", [("g", 77, 0)])
         assert await waiting == 2
 
 
 async def test_what_is_given_back_is_given_back_however_long_the_enode_is_away() -> None:
     """A release is retried until it is answered, and goes before later requests."""
     async with locks() as (them, enode, _):
-        await them.hold("e", wish(0, "a"))
+        await them.acquire("e", wish(0, "a"))
         enode.away = 2
-        them.give_back("e", wish(0, "a"))
-        assert await them.hold("e", wish(1, "a")) == 1
+        them.release("e", wish(0, "a"))
+        assert await them.acquire("e", wish(1, "a")) == 1
         while not enode.given_back:
             await SystemClock().sleep(0.01)
-        assert await them.hold("e", wish(0, "b")) == 2
+        assert await them.acquire("e", wish(0, "b")) == 2
 
 
 async def test_a_lock_that_is_taken_again_while_its_release_is_tried_on_stays_with_its_session() -> None:
     """Otherwise the release would free it later, and another session could get it beside its owner."""
     async with locks() as (them, enode, _):
-        assert await them.hold("e", wish(0, "a")) == 1
+        assert await them.acquire("e", wish(0, "a")) == 1
         enode.away = 2
-        them.give_back("e", wish(0, "a"))
-        assert await them.hold("e", wish(0, "a")) == 2
+        them.release("e", wish(0, "a"))
+        assert await them.acquire("e", wish(0, "a")) == 2
         assert enode.given_back == [0]
         assert (await enode.take_locks("i", [wish(0, "b")]))[0].owner == "a"
 
@@ -117,25 +117,25 @@ async def test_who_asks_waits_for_no_release_but_of_the_same_lock() -> None:
 
         async def again(wishes: Sequence[LockRequest]) -> list[bool]:
             await SystemClock().sleep(0.001)
-            them.give_back("e", wish(next(numbers), "others"))
+            them.release("e", wish(next(numbers), "others"))
             return await given_back(wishes)
 
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(enode, "release_locks", again)
-            them.give_back("e", wish(0, "others"))
+            them.release("e", wish(0, "others"))
             async with asyncio.timeout(5):
-                assert await them.hold("e", wish(0, "a")) == 1
+                assert await them.acquire("e", wish(0, "a")) == 1
         enode.away = 1 << 30
-        them.give_back("e", wish(0, "others"))
+        them.release("e", wish(0, "others"))
         enode.is_away = True
         with pytest.raises(Unavailable):
-            await them.hold("e", wish(0, "a"))
+            await them.acquire("e", wish(0, "a"))
 
 
 async def test_a_session_does_not_take_its_lock_back_from_its_successor() -> None:
     """A fenced session is told that a newer session of the same client has the lock."""
     async with locks() as (them, _, _background):
-        assert await them.hold("e", wish(0, "a", "old")) == 1
-        assert await them.hold("e", wish(0, "a", "new")) == 2
+        assert await them.acquire("e", wish(0, "a", "old")) == 1
+        assert await them.acquire("e", wish(0, "a", "new")) == 2
         with pytest.raises(Fenced):
-            await them.hold("e", wish(0, "a", "old", resume=True))
+            await them.acquire("e", wish(0, "a", "old", resume=True))

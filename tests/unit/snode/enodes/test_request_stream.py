@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, Overloaded, Unavailable
 from ortoo.common.errors.status import error_of, failure_of
 from ortoo.common.process.background import Background
 from ortoo.snode.enodes.request_stream import RequestStream
@@ -91,7 +91,7 @@ def stream_to(far: Far, clock: VirtualClock, bytes_max: int = 100, *, answers_al
         clock=clock,
         timeout_s=3.0,
         in_flight_bytes_max=bytes_max,
-        answers_all_it_took=answers_all_it_took,
+        answers_all_accepted=answers_all_it_took,
     )
 
 
@@ -161,7 +161,7 @@ async def test_what_a_peer_has_not_taken_is_told_apart(in_good_order: bool) -> N
         for future in (unanswered, late):
             with pytest.raises(Unavailable) as raised:
                 await future
-            assert (raised.value.field == NOT_TAKEN_FIELD) is in_good_order
+            assert (raised.value.field == NOT_ACCEPTED_FIELD) is in_good_order
 
 
 async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> None:
@@ -173,7 +173,7 @@ async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> N
         background.spawn("run", stream.run())
         with pytest.raises(Unavailable) as raised:
             await stream.send(enode_pb2.AppendRequest())
-        assert raised.value.field == NOT_TAKEN_FIELD
+        assert raised.value.field == NOT_ACCEPTED_FIELD
 
 
 async def test_silence_is_an_error_after_the_limit() -> None:

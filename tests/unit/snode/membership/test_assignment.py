@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.group_members import Member, Subscription
+from ortoo.snode.membership.group_members import GroupMember, Subscription
 
 
 def queues(count: int, topic: str = "t") -> list[Queue]:
@@ -16,10 +16,10 @@ def queues(count: int, topic: str = "t") -> list[Queue]:
     return [Queue(topic, "e", number) for number in range(count)]
 
 
-def wanting(wanted: dict[str, set[str]], **how: Any) -> dict[str, Member]:
+def wanting(wanted: dict[str, set[str]], **how: Any) -> dict[str, GroupMember]:
     """Members by client id."""
     return {
-        name: Member(name, name, subscriptions=tuple(map(Subscription, sorted(topics))), **how)
+        name: GroupMember(name, name, subscriptions=tuple(map(Subscription, sorted(topics))), **how)
         for name, topics in wanted.items()
     }
 

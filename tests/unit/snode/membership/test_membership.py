@@ -3,13 +3,13 @@
 import dataclasses
 
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.snode.membership.group_members import Member, Subscription
+from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
 
-def member(name: str, *topics: str) -> Member:
+def member(name: str, *topics: str) -> GroupMember:
     """A member."""
-    return Member(name, f"session of {name}", subscriptions=tuple(map(Subscription, topics or ("t",))))
+    return GroupMember(name, f"session of {name}", subscriptions=tuple(map(Subscription, topics or ("t",))))
 
 
 async def test_generations_grow_even_within_a_millisecond() -> None:

@@ -2,14 +2,14 @@
 
 import dataclasses
 
-from ortoo.snode.membership.group_membership import Placed, SharedMembership
-from ortoo.snode.membership.group_members import Member, Subscription, decoded
+from ortoo.snode.membership.group_membership import StoredMember, SharedMembership
+from ortoo.snode.membership.group_members import GroupMember, Subscription, decode_member
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
-def member(name: str, incarnation: str, session: str = "") -> Member:
+def member(name: str, incarnation: str, session: str = "") -> GroupMember:
     """A member of one snode."""
-    return Member(
+    return GroupMember(
         name, session or f"{name} at {incarnation}", incarnation=incarnation, subscriptions=(Subscription("t"),)
     )
 
@@ -23,10 +23,10 @@ def test_own_members_count_at_once_and_others_as_they_are_heard() -> None:
     """E-060: a view has the own members and the others' by the store."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    assert here.unsaid == {("g", "a"): member("a", "here")}
-    here.heard(("g", "b"), 7, member("b", "there"))
+    assert here.unpublished == {("g", "a"): member("a", "here")}
+    here.apply_stored(("g", "b"), 7, member("b", "there"))
     assert list(names(here)) == ["a", "b"]
-    here.heard(("g", "b"), 8, None)
+    here.apply_stored(("g", "b"), 8, None)
     assert list(names(here)) == ["a"]
 
 
@@ -34,12 +34,12 @@ def test_the_last_word_about_a_client_counts_and_late_news_does_not() -> None:
     """A session elsewhere replaces the one here if the store got it later, and only then."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    here.heard(("g", "a"), 3, member("a", "there"))
+    here.apply_stored(("g", "a"), 3, member("a", "there"))
     assert names(here) == {"a": "a at here"}
-    here.said(("g", "a"), member("a", "here"), 5)
-    here.heard(("g", "a"), 4, member("a", "there"))
+    here.on_published(("g", "a"), member("a", "here"), 5)
+    here.apply_stored(("g", "a"), 4, member("a", "there"))
     assert names(here) == {"a": "a at here"}
-    here.heard(("g", "a"), 6, member("a", "there"))
+    here.apply_stored(("g", "a"), 6, member("a", "there"))
     assert names(here) == {"a": "a at there"}
     here.leave("g", "a", "a at here")
     assert names(here) == {"a": "a at there"}
@@ -49,22 +49,22 @@ def test_who_was_taken_for_dead_says_itself_again() -> None:
     """If others removed this snode's members from the store, they are written again; those that left are not."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    here.said(("g", "a"), member("a", "here"), 1)
-    here.heard(("g", "a"), 2, None)
-    assert here.unsaid == {("g", "a"): member("a", "here")}
-    here.said(("g", "a"), member("a", "here"), 3)
-    here.heard(("g", "b"), 4, member("b", "here"))
-    assert here.unsaid == {("g", "b"): "b at here"}
+    here.on_published(("g", "a"), member("a", "here"), 1)
+    here.apply_stored(("g", "a"), 2, None)
+    assert here.unpublished == {("g", "a"): member("a", "here")}
+    here.on_published(("g", "a"), member("a", "here"), 3)
+    here.apply_stored(("g", "b"), 4, member("b", "here"))
+    assert here.unpublished == {("g", "b"): "b at here"}
 
 
 def test_members_of_a_dead_snode_are_found_and_dropped() -> None:
     """Only those of incarnations without heartbeats."""
     here = SharedMembership("here", VirtualClock())
     for name, incarnation in (("a", "there"), ("b", "gone")):
-        here.heard(("g", name), 1, member(name, incarnation))
-    assert [key for key, _ in here.of_snodes_not_in({"there", "here"})] == [("g", "b")]
-    here.drop(("g", "b"), "another session")
-    here.drop(("g", "b"), "b at gone")
+        here.apply_stored(("g", name), 1, member(name, incarnation))
+    assert [key for key, _ in here.members_of_dead_snodes({"there", "here"})] == [("g", "b")]
+    here.remove_dead(("g", "b"), "another session")
+    here.remove_dead(("g", "b"), "b at gone")
     assert list(names(here)) == ["a"]
 
 
@@ -72,8 +72,8 @@ def test_a_full_reading_takes_away_what_is_not_in_it() -> None:
     """Members of others that it lacks are removed; own ones stay."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    here.heard(("g", "b"), 1, member("b", "there"))
-    here.reconcile({("g", "c"): Placed(2, member("c", "there"))}, here.numbers())
+    here.apply_stored(("g", "b"), 1, member("b", "there"))
+    here.reconcile({("g", "c"): StoredMember(2, member("c", "there"))}, here.numbers())
     assert sorted(names(here)) == ["a", "c"]
     assert list(here.groups()) == ["g"]
 
@@ -82,19 +82,19 @@ def test_a_reading_without_our_own_has_them_said_again() -> None:
     """A store that was emptied and counts from 0 gets our members again, and counts for the others'."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    here.said(("g", "a"), member("a", "here"), 900)
-    here.heard(("g", "b"), 901, member("b", "there"))
-    here.drop(("g", "b"), member("b", "there").session_id)
-    here.reconcile({("g", "b"): Placed(3, member("b", "there"))}, here.numbers())
+    here.on_published(("g", "a"), member("a", "here"), 900)
+    here.apply_stored(("g", "b"), 901, member("b", "there"))
+    here.remove_dead(("g", "b"), member("b", "there").session_id)
+    here.reconcile({("g", "b"): StoredMember(3, member("b", "there"))}, here.numbers())
     assert sorted(names(here)) == ["a", "b"]
-    assert here.unsaid == {("g", "a"): member("a", "here")}
+    assert here.unpublished == {("g", "a"): member("a", "here")}
 
 
 def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
     """A read that began before a member joined does not remove it."""
     here = SharedMembership("here", VirtualClock())
     before = here.numbers()
-    here.heard(("g", "b"), 5, member("b", "there"))
+    here.apply_stored(("g", "b"), 5, member("b", "there"))
     here.reconcile({}, before)
     assert list(names(here)) == ["b"]
 
@@ -102,15 +102,15 @@ def test_what_was_heard_during_a_reading_is_newer_than_it() -> None:
 def test_a_member_survives_its_text() -> None:
     """The text for other snodes is decoded to an equal member."""
     one = dataclasses.replace(member("a", "here"), room="r", rooms=("x", "y"), since_ms=5, broadcast=True)
-    assert decoded(one.encoded()) == one
+    assert decode_member(one.encode()) == one
 
 
 def test_a_group_without_members_is_forgotten() -> None:
     """Groups come and go with ever new names. Nothing of an empty one stays, not even its number."""
     here = SharedMembership("here", VirtualClock())
     here.join("g", member("a", "here"))
-    here.heard(("g", "b"), 1, member("b", "there"))
+    here.apply_stored(("g", "b"), 1, member("b", "there"))
     here.leave("g", "a", "a at here")
     assert here.generation("g") > 0
-    here.heard(("g", "b"), 2, None)
+    here.apply_stored(("g", "b"), 2, None)
     assert here.generation("g") == 0

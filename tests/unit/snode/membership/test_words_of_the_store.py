@@ -7,8 +7,8 @@ import pytest
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.group_membership import Membership, Placed, SharedMembership
-from ortoo.snode.membership.group_members import Member, SlowRule, Subscription, decoded, merged, sharing
+from ortoo.snode.membership.group_membership import Membership, StoredMember, SharedMembership
+from ortoo.snode.membership.group_members import GroupMember, SlowConsumerRule, Subscription, decode_member, merge_subscriptions, assignable_client_ids
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 A, B = ("g", "a"), ("g", "b")
@@ -22,15 +22,15 @@ class Watched(SharedMembership):
         self.told: list[str] = []
         self.wakes = 0
         self.on_change = self.told.append
-        self.on_unsaid = self._woken
+        self.on_unpublished = self._woken
 
     def _woken(self) -> None:
         self.wakes += 1
 
 
-def member(name: str, incarnation: str = "here", session: str = "") -> Member:
+def member(name: str, incarnation: str = "here", session: str = "") -> GroupMember:
     """A member of one snode."""
-    return Member(name, session or f"{name} at {incarnation}", incarnation=incarnation)
+    return GroupMember(name, session or f"{name} at {incarnation}", incarnation=incarnation)
 
 
 def test_a_join_is_told_and_said_once() -> None:
@@ -39,7 +39,7 @@ def test_a_join_is_told_and_said_once() -> None:
     assert here.generation("g") == 0
     here.join("g", member("a"))
     here.join("g", member("a"))
-    assert (here.told, here.wakes, here.unsaid) == (["g"], 1, {A: member("a")})
+    assert (here.told, here.wakes, here.unpublished) == (["g"], 1, {A: member("a")})
     here.join("g", dataclasses.replace(member("a"), room="another"))
     assert here.members("g")["a"].room == "another"
     assert here.told == ["g", "g"]
@@ -48,8 +48,8 @@ def test_a_join_is_told_and_said_once() -> None:
 def test_a_join_takes_the_place_that_another_snode_had() -> None:
     """A client that comes here from another snode is here alone, also when it leaves again."""
     here = Watched()
-    here.heard(A, 5, member("a", "there"))
-    here.heard(("other", "a"), 6, member("a", "there"))
+    here.apply_stored(A, 5, member("a", "there"))
+    here.apply_stored(("other", "a"), 6, member("a", "there"))
     here.join("g", member("a"))
     assert here.members("g")["a"].incarnation == "here"
     here.leave("g", "a", "a at here")
@@ -62,18 +62,18 @@ def test_a_departure_names_its_session_and_leaves_the_others() -> None:
     here = Watched()
     for name in ("a", "b"):
         here.join("g", member(name))
-        here.said(("g", name), member(name), 3)
+        here.on_published(("g", name), member(name), 3)
     here.told.clear()
     here.leave("g", "a", "another session")
     here.leave("g", "nobody", "a at here")
     here.leave("nowhere", "a", "a at here")
-    assert (here.told, here.unsaid) == ([], {})
+    assert (here.told, here.unpublished) == ([], {})
     here.leave("g", "a", "a at here")
-    assert (here.told, here.unsaid) == (["g"], {A: "a at here"})
+    assert (here.told, here.unpublished) == (["g"], {A: "a at here"})
     assert list(here.members("g")) == ["b"]
-    assert set(here.own()) == {B}
-    here.said(A, "a at here", 4)
-    assert (here.unsaid, A in here.numbers()) == ({}, False)
+    assert set(here.own_members()) == {B}
+    here.on_published(A, "a at here", 4)
+    assert (here.unpublished, A in here.numbers()) == ({}, False)
     here.leave("g", "b", "b at here")
     assert list(here.groups()) == []
 
@@ -83,7 +83,7 @@ def test_all_snodes_list_the_groups_of_a_client_alike() -> None:
     here, there = Watched(), SharedMembership("there", VirtualClock())
     for number, group in enumerate("bca", 1):
         here.join(group, member("x"))
-        there.heard(("cab"[number - 1], "x"), number, member("x"))
+        there.apply_stored(("cab"[number - 1], "x"), number, member("x"))
     assert list(here.groups()) == list(there.groups()) == ["a", "b", "c"]
 
 
@@ -99,26 +99,26 @@ def test_an_older_answer_does_not_end_a_newer_word() -> None:
     here = Watched()
     here.join("g", member("a"))
     here.join("g", member("a", session="newer"))
-    here.said(A, member("a"), 9)
-    assert here.unsaid == {A: member("a", session="newer")}
-    here.said(A, member("a", session="newer"), 4)
-    assert (here.unsaid, here.numbers()) == ({}, {A: 9})
-    here.said(B, member("b"), 1)
+    here.on_published(A, member("a"), 9)
+    assert here.unpublished == {A: member("a", session="newer")}
+    here.on_published(A, member("a", session="newer"), 4)
+    assert (here.unpublished, here.numbers()) == ({}, {A: 9})
+    here.on_published(B, member("b"), 1)
     assert here.numbers()[B] == 1
-    assert here.unsaid == {}
+    assert here.unpublished == {}
 
 
 def test_a_number_that_is_known_is_no_news() -> None:
     """The same record twice changes nothing, and notifies no listener."""
     here = Watched()
-    here.heard(A, 5, member("a", "there"))
-    here.heard(A, 5, member("a", "elsewhere"))
+    here.apply_stored(A, 5, member("a", "there"))
+    here.apply_stored(A, 5, member("a", "elsewhere"))
     assert here.members("g")["a"].incarnation == "there"
-    here.heard(A, 6, member("a", "there"))
+    here.apply_stored(A, 6, member("a", "there"))
     assert (here.told, here.numbers()) == (["g"], {A: 6})
-    here.heard(A, 7, None)
+    here.apply_stored(A, 7, None)
     assert (here.told, here.numbers()) == (["g", "g"], {})
-    here.heard(A, 8, None)
+    here.apply_stored(A, 8, None)
     assert here.told == ["g", "g"]
 
 
@@ -126,11 +126,11 @@ def test_our_own_word_comes_back_and_means_nothing() -> None:
     """An own member in the store stays ours while it is here, and is removed from the store when it is not."""
     here = Watched()
     here.join("g", member("a"))
-    here.said(A, member("a"), 1)
-    here.heard(A, 2, member("a"))
-    assert (here.unsaid, list(here.members("g"))) == ({}, ["a"])
-    here.heard(("never", "a"), 3, member("a"))
-    assert here.unsaid == {("never", "a"): "a at here"}
+    here.on_published(A, member("a"), 1)
+    here.apply_stored(A, 2, member("a"))
+    assert (here.unpublished, list(here.members("g"))) == ({}, ["a"])
+    here.apply_stored(("never", "a"), 3, member("a"))
+    assert here.unpublished == {("never", "a"): "a at here"}
 
 
 def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
@@ -139,50 +139,50 @@ def test_a_reading_says_what_the_store_has_lost_and_no_more() -> None:
     for name in ("same", "lost", "other", "newer", "saying"):
         here.join("g", member(name))
         if name != "saying":
-            here.said(("g", name), member(name), 10)
+            here.on_published(("g", name), member(name), 10)
     before = here.numbers()
-    here.said(("g", "newer"), member("newer"), 11)
-    changed = Placed(10, dataclasses.replace(member("other"), room="another"))
-    saying = here.unsaid[("g", "saying")]
+    here.on_published(("g", "newer"), member("newer"), 11)
+    changed = StoredMember(10, dataclasses.replace(member("other"), room="another"))
+    saying = here.unpublished[("g", "saying")]
     here.wakes = 0
-    here.reconcile({("g", "same"): Placed(10, member("same")), ("g", "other"): changed}, before)
-    assert set(here.unsaid) == {("g", "lost"), ("g", "other"), ("g", "saying")}
-    assert here.unsaid[("g", "saying")] is saying
+    here.reconcile({("g", "same"): StoredMember(10, member("same")), ("g", "other"): changed}, before)
+    assert set(here.unpublished) == {("g", "lost"), ("g", "other"), ("g", "saying")}
+    assert here.unpublished[("g", "saying")] is saying
     assert here.wakes == 2
 
 
 def test_a_reading_takes_others_away_by_name_and_tells_their_group() -> None:
     """Members that it lacks are removed, with their numbers, so that their next record counts with any number."""
     here = Watched()
-    here.heard(A, 7, member("a", "there"))
+    here.apply_stored(A, 7, member("a", "there"))
     here.told.clear()
     here.reconcile({}, here.numbers())
     assert (here.told, here.numbers(), dict(here.members("g"))) == (["g"], {}, {})
-    here.heard(A, 1, member("a", "there"))
+    here.apply_stored(A, 1, member("a", "there"))
     assert list(here.members("g")) == ["a"]
 
 
 def test_a_reading_is_older_than_what_was_heard_meanwhile() -> None:
     """A record received since the read began counts more."""
     here = Watched()
-    here.heard(A, 1, member("a", "there"))
+    here.apply_stored(A, 1, member("a", "there"))
     before = here.numbers()
-    here.heard(A, 5, member("a", "elsewhere"))
-    here.reconcile({A: Placed(1, member("a", "there"))}, before)
+    here.apply_stored(A, 5, member("a", "elsewhere"))
+    here.reconcile({A: StoredMember(1, member("a", "there"))}, before)
     assert here.members("g")["a"].incarnation == "elsewhere"
-    here.reconcile({A: Placed(2, member("a", "there"))}, here.numbers())
+    here.reconcile({A: StoredMember(2, member("a", "there"))}, here.numbers())
     assert here.members("g")["a"].incarnation == "there"
 
 
 def test_a_dead_snodes_member_is_dropped_by_its_session() -> None:
     """Another session of the same client stays; an unknown group is no error."""
     here = Watched()
-    here.heard(A, 1, member("a", "gone"))
+    here.apply_stored(A, 1, member("a", "gone"))
     here.told.clear()
-    here.drop(A, "another session")
-    here.drop(("nowhere", "a"), "a at gone")
+    here.remove_dead(A, "another session")
+    here.remove_dead(("nowhere", "a"), "a at gone")
     assert here.told == []
-    here.drop(A, "a at gone")
+    here.remove_dead(A, "a at gone")
     assert (here.told, dict(here.members("g"))) == (["g"], {})
 
 
@@ -205,32 +205,32 @@ def test_generations_follow_the_clock_and_never_stand_still() -> None:
 
 def test_the_text_of_a_member_is_read_by_all_snodes() -> None:
     """Without a user older snodes read it too; a newer format is refused by name. It is as short as possible."""
-    assert '"user"' not in member("a").encoded()
+    assert '"user"' not in member("a").encode()
     one = dataclasses.replace(member("a"), user="u", strategy=AllocationStrategy.CONFIG)
-    assert '"user":"u"' in one.encoded()
-    assert " " not in member("a", session="s").encoded()
-    assert decoded(one.encoded()) == one
-    for text in ('{"client_id":"a"}', one.encoded().replace('"format":1', '"format":2')):
+    assert '"user":"u"' in one.encode()
+    assert " " not in member("a", session="s").encode()
+    assert decode_member(one.encode()) == one
+    for text in ('{"client_id":"a"}', one.encode().replace('"format":1', '"format":2')):
         with pytest.raises(Unsupported, match=r"^a member of a group was written by a newer snode; upgrade this one$"):
-            decoded(text)
+            decode_member(text)
 
 
 def test_an_older_word_about_a_topic_is_passed_over() -> None:
     """Versions are compared topic by topic; one without a version counts."""
     known = [Subscription("t", "old", version=5), Subscription("gone", version=1)]
-    assert merged(known, [Subscription("t", "late", version=4)]) == (known[0],)
-    assert merged(known, [Subscription("t", "same", version=5)]) == (Subscription("t", "same", version=5),)
-    assert merged(known, [Subscription("t", "none")]) == (Subscription("t", "none"),)
-    assert merged(known, [Subscription("z"), Subscription("b")]) == (Subscription("b"), Subscription("z"))
-    assert merged([Subscription("t", version=1)], [Subscription("t", "one", version=1)])[0].tag_expression == "one"
-    assert merged([Subscription("t", "two", version=2)], [Subscription("t", version=1)])[0].tag_expression == "two"
+    assert merge_subscriptions(known, [Subscription("t", "late", version=4)]) == (known[0],)
+    assert merge_subscriptions(known, [Subscription("t", "same", version=5)]) == (Subscription("t", "same", version=5),)
+    assert merge_subscriptions(known, [Subscription("t", "none")]) == (Subscription("t", "none"),)
+    assert merge_subscriptions(known, [Subscription("z"), Subscription("b")]) == (Subscription("b"), Subscription("z"))
+    assert merge_subscriptions([Subscription("t", version=1)], [Subscription("t", "one", version=1)])[0].tag_expression == "one"
+    assert merge_subscriptions([Subscription("t", "two", version=2)], [Subscription("t", version=1)])[0].tag_expression == "two"
 
 
 def test_who_shares_is_sorted() -> None:
     """Those that are active and have no queues of their own, by client id."""
     quiet = dataclasses.replace(member("q"), active=False)
     loud = dataclasses.replace(member("l"), broadcast=True)
-    assert sharing({"b": member("b"), "q": quiet, "a": member("a"), "l": loud}) == ["a", "b"]
+    assert assignable_client_ids({"b": member("b"), "q": quiet, "a": member("a"), "l": loud}) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -239,10 +239,10 @@ def test_who_shares_is_sorted() -> None:
 )
 def test_a_member_is_slow_beyond_both_limits(newest: int, acknowledged: int | None, since_s: float, slow: bool) -> None:
     """More than 1,024 messages ahead and nothing acknowledged for 10 seconds."""
-    rule = SlowRule()
+    rule = SlowConsumerRule()
     how = {"newest_offset": newest, "acknowledged_offset": acknowledged, "now_s": 10.0}
-    assert rule.broken_by(**how, waiting_since_s=since_s) is slow  # type: ignore[arg-type]
-    assert not rule.broken_by(**how, waiting_since_s=None)  # type: ignore[arg-type]
+    assert rule.is_slow(**how, waiting_since_s=since_s) is slow  # type: ignore[arg-type]
+    assert not rule.is_slow(**how, waiting_since_s=None)  # type: ignore[arg-type]
 
 
 def test_a_topic_without_queues_gives_nobody_any() -> None:

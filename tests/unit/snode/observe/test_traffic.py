@@ -2,16 +2,16 @@
 
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.text import chunks
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.observe.traffic import Traffic
 
 
 def test_totals_of_what_does_not_exist_any_more_are_dropped() -> None:
     """Topics come and go; otherwise each kind of total would keep a series for every former topic."""
     traffic, metrics = Traffic(), Metrics()
-    traffic.register(metrics, Directory())
-    traffic.pushed("gone", "g", 3, 100)
-    traffic.lost("gone", "g", 2)
-    traffic.expired("gone", "g", 1)
+    traffic.register(metrics, DirectoryCache())
+    traffic.count_pushed("gone", "g", 3, 100)
+    traffic.count_lost("gone", "g", 2)
+    traffic.count_expired("gone", "g", 1)
     assert "gone" not in "".join(chunks(metrics))
     assert (traffic.pushed_totals, traffic.lost_totals, traffic.expired_totals) == ({}, {}, {})

@@ -6,8 +6,8 @@ import pytest
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.snode.policy.required_permissions import NEEDS, needs_of
-from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource, access_rules_of
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
+from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource, parse_access_rules
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, producer_pb2, pull_pb2, session_pb2, topic_pb2
 
 RULES = """
@@ -33,9 +33,9 @@ SERVICES = [
 ]
 
 
-def topic(name: str, grant: Grant) -> Need:
+def topic(name: str, grant: Grant) -> RequiredPermission:
     """A right on a topic."""
-    return Need(Resource.TOPIC, name, grant)
+    return RequiredPermission(Resource.TOPIC, name, grant)
 
 
 @pytest.mark.parametrize(
@@ -50,15 +50,15 @@ def topic(name: str, grant: Grant) -> Need:
         (topic("%RETRY%shop-1", Grant.SUB), True),
         (topic("%DLQ%shop-old", Grant.SUB), False),
         (topic("%LMQ%|orders|x", Grant.PUB), True),
-        (Need(Resource.GROUP, "shop-1", Grant.SUB), True),
-        (Need(Resource.GROUP, "shop-old", Grant.SUB), False),
-        (Need(Resource.GROUP, "other", Grant.SUB), False),
+        (RequiredPermission(Resource.GROUP, "shop-1", Grant.SUB), True),
+        (RequiredPermission(Resource.GROUP, "shop-old", Grant.SUB), False),
+        (RequiredPermission(Resource.GROUP, "other", Grant.SUB), False),
         (ADMIN, False),
     ],
 )
-def test_the_exact_name_counts_then_the_longest_beginning(need: Need, *, allowed: bool) -> None:
+def test_the_exact_name_counts_then_the_longest_beginning(need: RequiredPermission, *, allowed: bool) -> None:
     """E-247: names without a rule are denied, an admin has all rights, an unknown user none."""
-    rules = access_rules_of(RULES)
+    rules = parse_access_rules(RULES)
     rules.check("ann", [need])
     with pytest.raises(Forbidden):
         rules.check("nobody", [need])
@@ -71,8 +71,8 @@ def test_the_exact_name_counts_then_the_longest_beginning(need: Need, *, allowed
 
 def test_some_addresses_need_not_sign() -> None:
     """Networks of both kinds are trusted, a malformed address is not (E-247)."""
-    rules = access_rules_of(RULES)
-    assert [rules.trusts(peer) for peer in ("10.1.2.3:80", "[::1]:80", "10.2.0.1:80", "unix:", "")] == [
+    rules = parse_access_rules(RULES)
+    assert [rules.is_trusted(peer) for peer in ("10.1.2.3:80", "[::1]:80", "10.2.0.1:80", "unix:", "")] == [
         True, True, False, False, False,
     ]  # fmt: skip
 
@@ -89,7 +89,7 @@ def test_some_addresses_need_not_sign() -> None:
 def test_wrong_files_are_refused(text: str) -> None:
     """No right is guessed, and an empty file is wrong."""
     with pytest.raises(Invalid):
-        access_rules_of(text)
+        parse_access_rules(text)
 
 
 def test_every_method_has_needs_or_is_an_admins() -> None:
@@ -97,8 +97,8 @@ def test_every_method_has_needs_or_is_an_admins() -> None:
     methods = {
         f"{service.name}/{name}": method for service in SERVICES for name, method in service.methods_by_name.items()
     }
-    assert methods.keys() <= NEEDS.keys()
-    assert list(needs_of("AdminService/OfTomorrow", None, str)) == [ADMIN]
+    assert methods.keys() <= REQUIRED_PERMISSIONS.keys()
+    assert list(required_permissions("AdminService/OfTomorrow", None, str)) == [ADMIN]
 
 
 QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
@@ -118,5 +118,5 @@ QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
 )  # fmt: skip
 def test_consuming_asks_for_group_and_topic(method: str, request_: Any) -> None:
     """E-247: by each of the methods."""
-    asked = set(needs_of(f"ConsumerService/{method}", request_, str))
-    assert asked == {Need(Resource.GROUP, "g", Grant.SUB), topic("t", Grant.SUB)}
+    asked = set(required_permissions(f"ConsumerService/{method}", request_, str))
+    assert asked == {RequiredPermission(Resource.GROUP, "g", Grant.SUB), topic("t", Grant.SUB)}

@@ -10,12 +10,12 @@ from ortoo.snode.policy.access_rules import (
     USERS_MAX,
     AccessRules,
     Grant,
-    Need,
+    RequiredPermission,
     Resource,
     UserRules,
-    access_rules_of,
+    parse_access_rules,
 )
-from ortoo.snode.policy.principal import ANYBODY, PRINCIPAL, Principal
+from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
 
 NAMES = st.text("ab", max_size=4)
 PATTERNS = st.dictionaries(
@@ -48,15 +48,15 @@ def test_the_rule_that_says_most_about_a_name_decides(
         (Resource.TOPIC, f"%DLQ%{name}", groups),
         (Resource.TOPIC, f"%LMQ%|{name}|lite|more", topics),
     ):
-        assert user.allows(Need(resource, said, grant)) == bool(granted(rules) & grant)
+        assert user.allows(RequiredPermission(resource, said, grant)) == bool(granted(rules) & grant)
     assert not user.allows(ADMIN)
-    assert UserRules(admin=True).allows(Need(Resource.TOPIC, name, grant))
+    assert UserRules(admin=True).allows(RequiredPermission(Resource.TOPIC, name, grant))
     assert UserRules(admin=True).allows(ADMIN)
 
 
 def test_a_file_says_who_may_what() -> None:
     """All fields of a file."""
-    rules = access_rules_of(
+    rules = parse_access_rules(
         """
         trusted_addresses = ["10.1.0.0/16", "::1"]
         [[user]]
@@ -79,28 +79,28 @@ def test_a_file_says_who_may_what() -> None:
 
 def test_addresses_are_compared_without_their_ports() -> None:
     """Without trusted addresses none is trusted, and a malformed address never is."""
-    assert not AccessRules({}).trusts("10.1.0.1:80")
-    rules = access_rules_of("trusted_addresses = ['10.1.0.0/16', 'fe80::/10']\n" + USER)
+    assert not AccessRules({}).is_trusted("10.1.0.1:80")
+    rules = parse_access_rules("trusted_addresses = ['10.1.0.0/16', 'fe80::/10']\n" + USER)
     peers = ("10.1.255.1:80", "[fe80::1]:80", "10.2.0.1:80", "[::1]:80", "unix:", "10.1.0.1", "")
-    assert [rules.trusts(peer) for peer in peers] == [True, True, False, False, False, False, False]
+    assert [rules.is_trusted(peer) for peer in peers] == [True, True, False, False, False, False, False]
 
 
 @pytest.mark.parametrize(
     ("need", "field", "words"),
     [
         (ADMIN, "access", "user shop is not an admin; only admins may do this"),
-        (Need(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
+        (RequiredPermission(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
         (
-            Need(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
+            RequiredPermission(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
             "group",
             "user shop has no PUB|SUB for group 'g'; an operator may grant it",
         ),
     ],
 )
-def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str, words: str) -> None:
+def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermission, field: str, words: str) -> None:
     """Only the missing right; the granted ones before it do not help."""
     rules = AccessRules({"shop": UserRules(topics={"mine": Grant.PUB})})
-    mine = Need(Resource.TOPIC, "mine", Grant.PUB)
+    mine = RequiredPermission(Resource.TOPIC, "mine", Grant.PUB)
     rules.check("shop", [mine])
     for needs in ([need], [mine, need], [need, mine]):
         with pytest.raises(Forbidden) as refused:
@@ -141,7 +141,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: Need, field: str
 def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: str, words: str) -> None:
     """No right is guessed."""
     with pytest.raises(Invalid) as refused:
-        access_rules_of(text)
+        parse_access_rules(text)
     assert refused.value.field == field
     assert refused.value.message.startswith(words)
     assert refused.value.message == words or words.endswith((": ", "give", "tables"))
@@ -150,20 +150,20 @@ def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: s
 def test_so_many_users_there_may_be() -> None:
     """One more is refused."""
     users = [f"[[user]]\naccess_key = '{number}'" for number in range(USERS_MAX + 1)]
-    assert len(access_rules_of("\n".join(users[:-1])).users) == USERS_MAX
+    assert len(parse_access_rules("\n".join(users[:-1])).users) == USERS_MAX
     with pytest.raises(Invalid):
-        access_rules_of("\n".join(users))
+        parse_access_rules("\n".join(users))
 
 
 def test_what_a_user_opened_is_the_users_and_an_admins() -> None:
     """Without access control every client may use it."""
-    ann, shop = Principal("ann"), Principal("shop", may_everything=False)
-    assert PRINCIPAL.get() is ANYBODY
-    assert ANYBODY.owns("shop")
-    assert ANYBODY.sends_to("t")
+    ann, shop = Principal("ann"), Principal("shop", is_unrestricted=False)
+    assert PRINCIPAL.get() is ANONYMOUS
+    assert ANONYMOUS.owns("shop")
+    assert ANONYMOUS.may_send_to("t")
     assert (ann.owns("shop"), shop.owns("shop"), shop.owns("ann"), shop.owns("")) == (True, True, False, False)
-    shop.check_owns("shop", "session", "session_id")
+    shop.check_owner("shop", "session", "session_id")
     with pytest.raises(Forbidden) as refused:
-        shop.check_owns("ann", "session", "session_id")
+        shop.check_owner("ann", "session", "session_id")
     assert refused.value.field == "session_id"
     assert refused.value.message == "this session belongs to another user; use one of your own"

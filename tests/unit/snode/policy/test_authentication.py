@@ -7,9 +7,9 @@ import pytest
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Forbidden, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.channels import Channels
-from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, KNOWN_S, STRANGERS_MAX, Authentication
-from ortoo.snode.settings import Settings
+from ortoo.snode.cluster.name_server import NameServerClient
+from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, SECRET_TTL_S, UNKNOWN_USERS_MAX, Authentication
+from ortoo.snode.settings import SnodeSettings
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
@@ -21,7 +21,7 @@ class Users:
         self.asked: list[str] = []
         self.error: OrtooError | None = None
 
-    async def secret_of(self, access_key: str) -> str:
+    async def get_secret(self, access_key: str) -> str:
         """The secret of a user."""
         self.asked.append(access_key)
         if self.error is not None:
@@ -46,7 +46,7 @@ def clock() -> VirtualClock:
 @pytest.fixture
 def authentication(users: Users, clock: VirtualClock) -> Authentication:
     """Asks those users."""
-    return Authentication(users, clock, Settings())  # type: ignore[arg-type]
+    return Authentication(users, clock, SnodeSettings())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("error", [Unavailable("it is away"), Overloaded("too much")])
@@ -54,17 +54,17 @@ async def test_who_was_known_goes_on_while_no_name_server_answers(
     error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
     """A user without a cached secret is refused, and changes count at once."""
-    assert await authentication.secret_of("ann") == "s3cret"
+    assert await authentication.get_secret("ann") == "s3cret"
     users.error = error
     for _ in range(100):
-        clock.advance(KNOWN_S)
-        assert await authentication.secret_of("ann") == "s3cret"
+        clock.advance(SECRET_TTL_S)
+        assert await authentication.get_secret("ann") == "s3cret"
     with pytest.raises(type(error)):
-        await authentication.secret_of("bob")
+        await authentication.get_secret("bob")
     users.error = None
     users.secrets["ann"] = "another"
-    clock.advance(KNOWN_S)
-    assert await authentication.secret_of("ann") == "another"
+    clock.advance(SECRET_TTL_S)
+    assert await authentication.get_secret("ann") == "another"
 
 
 @pytest.mark.parametrize("error", [NotFound("deleted"), Forbidden("disabled")])
@@ -72,17 +72,17 @@ async def test_a_user_who_is_gone_is_not_known_again(
     error: OrtooError, users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
     """The last answer of the name server counts while it is unreachable."""
-    assert await authentication.secret_of("ann") == "s3cret"
-    clock.advance(KNOWN_S)
+    assert await authentication.get_secret("ann") == "s3cret"
+    clock.advance(SECRET_TTL_S)
     users.error = error
-    assert await authentication.secret_of("ann") == ""
-    clock.advance(KNOWN_S)
+    assert await authentication.get_secret("ann") == ""
+    clock.advance(SECRET_TTL_S)
     users.error = Unavailable("it is away")
     with pytest.raises(Unavailable):
-        await authentication.secret_of("ann")
+        await authentication.get_secret("ann")
 
 
-class Refusing(NameServer):
+class Refusing(NameServerClient):
     """A name server that refuses the snode, for example for its token."""
 
     async def call(self, method: object, request: object, metadata: object = ()) -> Any:
@@ -95,21 +95,21 @@ async def test_a_snode_that_may_not_ask_takes_nobody_for_a_stranger(clock: Virtu
     async with Channels() as channels:
         name_server = Refusing(NameServers("localhost:1"), channels)
         with pytest.raises(Unavailable, match="does not let this snode read users"):
-            await Authentication(name_server, clock, Settings()).secret_of("ann")
+            await Authentication(name_server, clock, SnodeSettings()).get_secret("ann")
 
 
 async def test_strangers_take_neither_room_nor_a_users_place(
     users: Users, clock: VirtualClock, authentication: Authentication
 ) -> None:
     """With any number of names; a name that no user can have is neither cached nor queried."""
-    assert await authentication.secret_of("ann") == "s3cret"
-    assert await authentication.secret_of("x" * (ACCESS_KEY_LENGTH_MAX + 1)) == ""
+    assert await authentication.get_secret("ann") == "s3cret"
+    assert await authentication.get_secret("x" * (ACCESS_KEY_LENGTH_MAX + 1)) == ""
     assert users.asked == ["ann"]
-    for number in range(STRANGERS_MAX + 1):
-        assert await authentication.secret_of(f"stranger-{number}") == ""
+    for number in range(UNKNOWN_USERS_MAX + 1):
+        assert await authentication.get_secret(f"stranger-{number}") == ""
     users.asked.clear()
-    assert await authentication.secret_of("ann") == "s3cret"
-    assert await authentication.secret_of(f"stranger-{STRANGERS_MAX}") == ""
+    assert await authentication.get_secret("ann") == "s3cret"
+    assert await authentication.get_secret(f"stranger-{UNKNOWN_USERS_MAX}") == ""
     assert users.asked == []
-    assert await authentication.secret_of("stranger-0") == ""
+    assert await authentication.get_secret("stranger-0") == ""
     assert users.asked == ["stranger-0"]

@@ -8,20 +8,20 @@ import pytest
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Invalid, Overloaded
-from ortoo.snode.policy.interceptors import Call, Chain
-from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, rules_of
+from ortoo.snode.policy.interceptors import InterceptedCall, InterceptorChain
+from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, parse_flow_rules
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
-def call(method: str = "ProducerService/Publish", topic: str = "t", size_bytes: int = 100) -> Call:
+def call(method: str = "ProducerService/Publish", topic: str = "t", size_bytes: int = 100) -> InterceptedCall:
     """A request of this size."""
-    return Call(method, SimpleNamespace(topic=topic, ByteSize=lambda: size_bytes), "peer")
+    return InterceptedCall(method, SimpleNamespace(topic=topic, ByteSize=lambda: size_bytes), "peer")
 
 
-async def refused(flow: FlowControl, what: Call) -> int:
+async def refused(flow: FlowControl, what: InterceptedCall) -> int:
     """0 if the call may go, else the time to wait, in milliseconds."""
     try:
-        await flow.before(what)
+        await flow.admit(what)
     except Overloaded as error:
         return error.retry_after_ms
     return 0
@@ -38,7 +38,7 @@ async def test_so_many_requests_a_second_and_heartbeats_are_free() -> None:
     assert [await refused(flow, call("MessagingService/Heartbeat")) for _ in range(20)] == [0] * 20
     clock.advance(1)
     assert await refused(flow, call()) == 0
-    assert flow.refused == [0]
+    assert flow.refused_counts == [0]
 
 
 async def test_a_limit_on_everything_lets_through_who_takes_it_back() -> None:
@@ -70,7 +70,7 @@ async def test_limits_of_topics_and_of_everything_together() -> None:
     flow.replace([FlowRule(FlowUnit.REQUESTS, 2, topic="slow"), FlowRule(FlowUnit.REQUESTS, 5)])
     answers = [await refused(flow, call(topic=topic)) > 0 for topic in ("slow", "slow", "slow", "t", "t", "t", "t")]
     assert answers == [False, False, True, False, False, False, True]
-    assert flow.refused == [1, 1]
+    assert flow.refused_counts == [1, 1]
 
 
 @pytest.mark.parametrize("method", ["ReceiveMessage", "PullMessage", "UpdateOffset", "GetOffset", "QueryOffset"])
@@ -80,7 +80,7 @@ async def test_a_topics_limit_counts_who_names_it_by_a_queue(method: str) -> Non
     request.message_queue.topic.name = "slow"
     flow = FlowControl(VirtualClock())
     flow.replace([FlowRule(FlowUnit.REQUESTS, 1, topic="slow")])
-    asked = Call(f"MessagingService/{method}", request, "peer")
+    asked = InterceptedCall(f"MessagingService/{method}", request, "peer")
     assert [await refused(flow, asked) > 0 for _ in range(2)] == [False, True]
 
 
@@ -92,11 +92,11 @@ def test_a_stream_goes_on_when_its_limit_is_lifted() -> None:
 
     async def scenario() -> tuple[list[int], float]:
         flow.replace([FlowRule(FlowUnit.REQUESTS, 0.001)])
-        await flow.before(batch)
+        await flow.admit(batch)
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(flow.before(batch))
+            tasks.create_task(flow.admit(batch))
             await clock.sleep(5)
-            counted = flow.refused
+            counted = flow.refused_counts
             flow.replace([])
         return counted, clock.monotonic_s()
 
@@ -111,7 +111,7 @@ async def test_streams_are_slowed_down_instead_of_refused() -> None:
     flow = FlowControl(clock)
     flow.replace([FlowRule(FlowUnit.REQUESTS, 2)])
     for _ in range(2):
-        await flow.before(call("ProducerService/Produce"))
+        await flow.admit(call("ProducerService/Produce"))
     waited: list[float] = []
     sleeping = clock.sleep
 
@@ -121,20 +121,20 @@ async def test_streams_are_slowed_down_instead_of_refused() -> None:
         await sleeping(0)
 
     clock.sleep = sleep  # type: ignore[method-assign]
-    await flow.before(call("ProducerService/Produce"))
+    await flow.admit(call("ProducerService/Produce"))
     assert waited == [0.5]
 
 
 def test_the_file_is_read_and_wrong_ones_are_named() -> None:
     """Rules with defaults; the error for a wrong unit, key, number or syntax names the place."""
     text = '[[rule]]\nper_second = 5\n[[rule]]\nunit = "bytes"\nper_second = 1.5\nmethod = "A/B"\ntopic = "t"\n'
-    assert rules_of(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
-    assert rules_of("") == []
+    assert parse_flow_rules(text) == [FlowRule(FlowUnit.REQUESTS, 5), FlowRule(FlowUnit.BYTES, 1.5, "A/B", "t")]
+    assert parse_flow_rules("") == []
     for wrong in ("x = 1", "[[rule]]\nunits = 1", "[[rule]]\nunit = 'x'\nper_second = 1", "[[rule]]", "[",
                   "[[rule]]\nper_second = 0", "[[rule]]\nper_second = 1\nmethod = 'x'",
                   "rule = 1", "rule = ['x']"):  # fmt: skip
         with pytest.raises(Invalid):
-            rules_of(wrong)
+            parse_flow_rules(wrong)
 
 
 class Recorder:
@@ -158,12 +158,12 @@ class Recorder:
 async def test_interceptors_are_called_in_order_and_a_refusal_is_told_to_those_before() -> None:
     """E-242: `before` in order, each followed by one `after` or one error. A refusal goes to the caller."""
     seen: list[str] = []
-    chain = Chain([Recorder("a", seen), Recorder("b", seen)])
+    chain = InterceptorChain([Recorder("a", seen), Recorder("b", seen)])
     await chain.before(call())
     await chain.after(call())
     assert seen == ["a before", "b before", "a after", "b after"]
     seen.clear()
-    chain = Chain([Recorder("a", seen), Recorder("b", seen, Overloaded()), Recorder("c", seen)])
+    chain = InterceptorChain([Recorder("a", seen), Recorder("b", seen, Overloaded()), Recorder("c", seen)])
     with pytest.raises(Overloaded):
         await chain.before(call())
     assert seen == ["a before", "b before", "a error"]

@@ -10,8 +10,8 @@ from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2 as scaler
-from ortoo.snode.policy.required_permissions import NEEDS, needs_of
-from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
+from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.v1 import (
     admin_pb2,
@@ -28,23 +28,23 @@ from ortoo.v1 import (
 
 PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
 SEALS = HandleSeals()
-DELAYED = Handle(HandleKind.DELAYED, "enode-0", 7, 0, 1, 1).text(SEALS)
-HALF = Handle(HandleKind.TRANSACTION, "enode-0", 7, 0, 1, 0).text(SEALS)
-LEASED = ReceiptHandle("enode-0", "g", 7, 0, 1, 0, 1).text(SEALS)
+DELAYED = Handle(HandleKind.DELAYED, "enode-0", 7, 0, 1, 1).encoded(SEALS)
+HALF = Handle(HandleKind.TRANSACTION, "enode-0", 7, 0, 1, 0).encoded(SEALS)
+LEASED = ReceiptHandle("enode-0", "g", 7, 0, 1, 0, 1).encoded(SEALS)
 QUEUE, OTHER = topic_pb2.Queue(topic="t", enode="enode-0"), topic_pb2.Queue(topic="u", enode="enode-0")
 SUBSCRIPTIONS = [consumer_pb2.Subscription(topic="t"), consumer_pb2.Subscription(topic="u")]
 RECEIPTS = [pop_pb2.LeaseReceipt(receipt_handle="forged"), pop_pb2.LeaseReceipt(receipt_handle=LEASED)]
 SCALED = scaler.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t"})
 
 
-def topic(name: str, grant: Grant) -> Need:
+def topic(name: str, grant: Grant) -> RequiredPermission:
     """A right on a topic."""
-    return Need(Resource.TOPIC, name, grant)
+    return RequiredPermission(Resource.TOPIC, name, grant)
 
 
-def group(name: str = "g", grant: Grant = SUB) -> Need:
+def group(name: str = "g", grant: Grant = SUB) -> RequiredPermission:
     """A right on a group."""
-    return Need(Resource.GROUP, name, grant)
+    return RequiredPermission(Resource.GROUP, name, grant)
 
 
 def named(name: str) -> d.Resource:
@@ -61,7 +61,7 @@ BOTH = [group(), topic("t", SUB)]
 SENT_BY_HANDLE = [topic("of-handle", PUB)]
 BY_HANDLE = [group(), topic("of-handle", SUB)]
 PLACED = d.MessageQueue(topic=named("q"))
-ROWS: list[tuple[str, Any, list[Need]]] = [
+ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     ("ProducerService/Publish", producer_pb2.PublishRequest(topic="t"), [topic("t", PUB)]),
     ("ProducerService/Publish", producer_pb2.PublishRequest(topic="t", queue=QUEUE), [topic("t", PUB)]),
     (
@@ -212,9 +212,9 @@ SCALING = {"ExternalScaler/StreamIsActive"}
 
 
 @pytest.mark.parametrize(("method", "request_", "needs"), ROWS)
-def test_a_method_asks_for_what_its_request_touches(method: str, request_: Any, needs: list[Need]) -> None:
+def test_a_method_asks_for_what_its_request_touches(method: str, request_: Any, needs: list[RequiredPermission]) -> None:
     """G16: for everything that it names, each with the right grant."""
-    assert list(needs_of(method, request_, name_of)) == needs
+    assert list(required_permissions(method, request_, name_of)) == needs
 
 
 def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> None:
@@ -225,10 +225,10 @@ def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> N
         ("ExternalScaler/IsActive", SCALING),
     )
     for method, others in alike:
-        assert {one for one in NEEDS if NEEDS[one] is NEEDS[method]} >= others
+        assert {one for one in REQUIRED_PERMISSIONS if REQUIRED_PERMISSIONS[one] is REQUIRED_PERMISSIONS[method]} >= others
     asked = {method for method, _, _ in ROWS}.union(*(others for _, others in alike))
-    assert all(list(needs_of(one, None, name_of)) == [ADMIN] for one in NEEDS.keys() - asked)
-    assert all(one.startswith(("AdminService/", "SettingsService/")) for one in NEEDS.keys() - asked)
+    assert all(list(required_permissions(one, None, name_of)) == [ADMIN] for one in REQUIRED_PERMISSIONS.keys() - asked)
+    assert all(one.startswith(("AdminService/", "SettingsService/")) for one in REQUIRED_PERMISSIONS.keys() - asked)
 
 
 @pytest.mark.parametrize(
@@ -246,5 +246,5 @@ def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> N
 def test_a_handle_that_is_none_is_refused_by_name(method: str, request_: Any, field: str) -> None:
     """A handle of another kind is malformed too."""
     with pytest.raises(Invalid) as refused:
-        list(needs_of(method, request_, name_of))
+        list(required_permissions(method, request_, name_of))
     assert refused.value.field == field

@@ -8,8 +8,8 @@ import pytest
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.snode.policy import access
-from ortoo.snode.policy.access import Access, AccessOfCall
-from ortoo.snode.policy.access_rules import access_rules_of
+from ortoo.snode.policy.access import AccessControl, CallAccess
+from ortoo.snode.policy.access_rules import parse_access_rules
 from ortoo.v1 import producer_pb2, topic_pb2
 
 RULES = """
@@ -31,13 +31,13 @@ async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.Monk
     share = budget.share("Produce")
     monkeypatch.setattr(access, "current_share", lambda: share)
     directory: Any = SimpleNamespace(topic_name=str)
-    rules = Access("", None, directory)  # type: ignore[arg-type]  # nobody signs
-    rules.rules = access_rules_of(RULES)
-    call = AccessOfCall(rules, "ProducerService/Produce", "10.1.0.1:80")
-    rules.stream_begins(call, print)
+    rules = AccessControl("", None, directory)  # type: ignore[arg-type]  # nobody signs
+    rules.rules = parse_access_rules(RULES)
+    call = CallAccess(rules, "ProducerService/Produce", "10.1.0.1:80")
+    rules.add_stream(call, print)
     for number in (0, 1, 0):
-        call.ask(batch_for(number))
+        call.authorize(batch_for(number))
     assert 2 * NAME_BYTES < share.fixed_bytes < 3 * NAME_BYTES
     with pytest.raises(Overloaded):
         for number in range((64 << 20) // NAME_BYTES):
-            call.ask(batch_for(number))
+            call.authorize(batch_for(number))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.filters.selection import Selected
-from ortoo.common.groups.pop import ReplayWish
+from ortoo.common.filters.selection import SelectedRows
+from ortoo.common.groups.pop import ReplayRequest
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.view import RecordBatchView
@@ -35,11 +35,11 @@ class Stored:
         """One queue."""
         return {QUEUE: QueueRange(0, 4, 7)}
 
-    async def fetch(self, *what: Any, **how: Any) -> AsyncIterator[tuple[int, Selected]]:
+    async def fetch(self, *what: Any, **how: Any) -> AsyncIterator[tuple[int, SelectedRows]]:
         """The batch."""
-        yield 77, Selected(4, 7, 1, encode([Message(body) for body in (b"a", b"b", b"c")], now_ms=1), b"", 3)
+        yield 77, SelectedRows(4, 7, 1, encode([Message(body) for body in (b"a", b"b", b"c")], now_ms=1), b"", 3)
 
-    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+    async def replay(self, wish: ReplayRequest) -> list[tuple[int, int]]:
         """The letters that would be replayed."""
         assert (wish.ranges, wish.dry_run) == (((4, 3),), True)
         return [(5, 1)]
@@ -60,7 +60,7 @@ async def test_letters_that_are_not_asked_for_are_not_decoded(
     monkeypatch.setattr(RecordBatchView, "message", noted)
     stored: Any = Stored()
     letters = DeadLetters(SimpleNamespace(), stored, stored, stored, VirtualClock())  # type: ignore[arg-type]
-    found = [one async for one in letters.letters("g", None, with_replayed=with_replayed)]
+    found = [one async for one in letters.list_dead_letters("g", None, include_replayed=with_replayed)]
     assert [(one.offset, one.message.body, one.replayed) for one in found] == [
         (4 + row, b"abc"[row : row + 1], row != 1) for row in rows
     ]

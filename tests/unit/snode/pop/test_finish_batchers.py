@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.groups.pop import LeasePart, Stale, Verdict
+from ortoo.common.groups.pop import LeasePart, StaleMessage, LeaseVerdict
 from ortoo.common.process.background import Background
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from tests.unit.snode.fake_enode import FakeEnode
@@ -24,14 +24,14 @@ class SlowEnode(FakeEnode):
         self.came, self.go_on = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
         """Record the request; every lease with number 9 is stale."""
         self.requests.append(list(parts))
         self.came.set()
         await self.go_on.wait()
         if self.error is not None:
             raise self.error
-        return [Stale(part.queue_id, first, part.number) for part in parts if part.number == 9
+        return [StaleMessage(part.queue_id, first, part.number) for part in parts if part.number == 9
                 for first, _ in part.ranges]  # fmt: skip
 
 
@@ -55,7 +55,7 @@ async def test_what_comes_while_a_request_is_under_way_makes_one_further_request
         gone.cancel()
         enode.go_on.set()
         assert await first == await apart == []
-        assert await asyncio.gather(*others) == [[Stale(0, 5, 9)]] * 3
+        assert await asyncio.gather(*others) == [[StaleMessage(0, 5, 9)]] * 3
         numbers = [[one.number for one in request] for request in enode.requests]
     assert numbers == [[1], [1], [8, 9, 10, 11]]
 

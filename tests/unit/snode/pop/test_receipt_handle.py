@@ -13,24 +13,24 @@ from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 
 HANDLE = ReceiptHandle("enode-0", "billing", 0xFEDCBA9876543210, 3, (7 << 40) + 5, 1 << 40, 32)
 PLAIN, SEALS = HandleSeals(), HandleSeals()
-SEALS.use(HandleKeys((HandleKey(7, bytes(range(32)), 0),)))
+SEALS.use_keys(HandleKeys((HandleKey(7, bytes(range(32)), 0),)))
 
 
 def test_a_handle_reads_back_and_is_plain_text() -> None:
     """ASCII without blanks, well below 1 KiB; pinned, because handles outlive an upgrade of the snode."""
-    text = HANDLE.text(SEALS)
+    text = HANDLE.encoded(SEALS)
     assert read_receipt(text, SEALS) == HANDLE == read_receipt(text, None)
     assert text.isascii()
     assert len(text) < 200
     assert text == "AgcHAwAAABAyVHaYutz-BQAAAAAHAAAAAAAAAAEAACAAAABlbm9kZS0wYmlsbGluZwcAAABR8n2fkUaoYcOFq91FCbXn"
-    assert HANDLE.text(PLAIN) == "AQcHAwAAABAyVHaYutz-BQAAAAAHAAAAAAAAAAEAACAAAABlbm9kZS0wYmlsbGluZ74t9O4"
+    assert HANDLE.encoded(PLAIN) == "AQcHAwAAABAyVHaYutz-BQAAAAAHAAAAAAAAAAEAACAAAABlbm9kZS0wYmlsbGluZ74t9O4"
 
 
 @pytest.mark.parametrize("seals", [SEALS, PLAIN])
 @given(st.integers(0, 300), st.sampled_from("ABCxyz019-_"))
 def test_any_changed_character_is_noticed(seals: HandleSeals, at: int, other: str) -> None:
     """A forged or damaged handle is refused, never taken for another lease."""
-    text = HANDLE.text(seals)
+    text = HANDLE.encoded(seals)
     at %= len(text)
     changed = text[:at] + other + text[at + 1 :]
     with contextlib.suppress(Invalid, Unsupported):
@@ -40,13 +40,13 @@ def test_any_changed_character_is_noticed(seals: HandleSeals, at: int, other: st
 def test_a_handle_that_the_cluster_did_not_make_is_refused() -> None:
     """One without a seal, or sealed by another key."""
     other = HandleSeals()
-    other.use(HandleKeys((HandleKey(7, bytes(32), 0),)))
-    for text in (HANDLE.text(PLAIN), replace(HANDLE, topic_id=1).text(other)):
+    other.use_keys(HandleKeys((HandleKey(7, bytes(32), 0),)))
+    for text in (HANDLE.encoded(PLAIN), replace(HANDLE, topic_id=1).encoded(other)):
         with pytest.raises(Invalid, match="receipt_handle"):
             read_receipt(text, SEALS)
 
 
-@pytest.mark.parametrize("text", ["", "x", "é", "AAAA", "A" * 600, HANDLE.text(PLAIN)[:-4], HANDLE.text(SEALS)[:-4]])
+@pytest.mark.parametrize("text", ["", "x", "é", "AAAA", "A" * 600, HANDLE.encoded(PLAIN)[:-4], HANDLE.encoded(SEALS)[:-4]])
 def test_what_is_no_handle_is_refused_by_its_field(text: str) -> None:
     """With any content."""
     with pytest.raises((Invalid, Unsupported), match="receipt_handle"):

@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.cluster.routes import Permission, Placement, Queue, Topic
 from ortoo.snode.enodes.link import OffsetRow, QueueRange
-from ortoo.snode.pull.offsets import OffsetMoves, ResetTarget
+from ortoo.snode.pull.offsets import OffsetOperations, ResetTarget
 
 TOPIC = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("a", 1, 1), Placement("b", 1, 1)))
 A, B = Queue("t", "a", 0), Queue("t", "b", 0)
@@ -22,10 +22,10 @@ class Cluster:
         self.away = ""
         """An enode that stores nothing."""
 
-    def moves(self) -> OffsetMoves:
+    def moves(self) -> OffsetOperations:
         """The operations of operators."""
         cluster: Any = self
-        return OffsetMoves(cluster, cluster, cluster)
+        return OffsetOperations(cluster, cluster, cluster)
 
     async def topic(self, name: str) -> Topic:
         """As the directory."""
@@ -50,7 +50,7 @@ class Link:
         """The stored offset."""
         return {0: self.cluster.stored[self.enode]}
 
-    async def commit_rows(self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool) -> list[int]:
+    async def commit_offsets(self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool) -> list[int]:
         """Store, or be unreachable."""
         if self.enode == self.cluster.away:
             raise Unavailable(f"{self.enode} is away")

@@ -13,8 +13,8 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Fetched, FetchWish, LockRequest, QueueRange
-from ortoo.snode.pull.offsets import StartFrom, StartRule
+from ortoo.snode.enodes.link import FetchedBatches, FetchBatchesRequest, LockRequest, QueueRange
+from ortoo.snode.pull.offsets import StartFrom, SessionStart
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
@@ -32,19 +32,19 @@ class Script(FakeEnode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.answers: deque[Fetched | OrtooError] = deque()
-        self.asked: list[FetchWish] = []
+        self.answers: deque[FetchedBatches | OrtooError] = deque()
+        self.asked: list[FetchBatchesRequest] = []
         self.asked_at_s: list[float] = []
         self.asked_bytes: list[int] = []
         """The memory drawn at each request."""
         self.share: MemoryShare
         self.ranges = [QueueRange(1, 100, 200), QueueRange(2, 3, 7)]
 
-    async def fetch(self, wish: FetchWish) -> Fetched:
+    async def fetch(self, wish: FetchBatchesRequest) -> FetchedBatches:
         """The next answer."""
         self.asked.append(wish)
         self.asked_at_s.append(asyncio.get_running_loop().time())
-        self.asked_bytes.append(self.share.asked_bytes)
+        self.asked_bytes.append(self.share.reserved_bytes)
         if not self.answers:
             await asyncio.get_running_loop().create_future()
         answer = self.answers.popleft()
@@ -76,7 +76,7 @@ class Client:
         """The memory held at each wait for credit."""
         self.share: MemoryShare
 
-    async def may_send(self, queue: Queue) -> None:
+    async def wait_until_sendable(self, queue: Queue) -> None:
         """Wait until it accepts deliveries."""
         assert queue in (QUEUE, RETRY)
         self.held.append(self.share.bytes)
@@ -95,7 +95,7 @@ class Locks:
     def __init__(self, generation: int) -> None:
         self.generation = generation
 
-    async def hold(self, enode: str, request: LockRequest) -> int:
+    async def acquire(self, enode: str, request: LockRequest) -> int:
         """The generation."""
         assert (enode, request) == ("e", LOCK)
         return self.generation
@@ -104,7 +104,7 @@ class Locks:
 class Feed:
     """A feeder between the two."""
 
-    def __init__(self, it: Bench, script: Script, answers: Iterable[Fetched | OrtooError] = (), **chosen: Any) -> None:
+    def __init__(self, it: Bench, script: Script, answers: Iterable[FetchedBatches | OrtooError] = (), **chosen: Any) -> None:
         self.enode, self.client = script, Client()
         self.enode.answers.extend(answers)
         self.it = it
@@ -117,9 +117,9 @@ class Feed:
             77,
             "g",
             chosen.pop("wanted", None),
-            self.client.may_send,
+            self.client.wait_until_sendable,
             self.client.send,
-            chosen.pop("start_rule", StartRule(StartFrom.FIRST)),
+            chosen.pop("start_rule", SessionStart(StartFrom.FIRST)),
             None if is_broadcast else LOCK,
             lambda: BYTES_MAX,
             9,
@@ -130,7 +130,7 @@ class Feed:
 
     async def run(self, seconds: float = 60.0) -> list[Delivery]:
         """The deliveries within this time."""
-        feeding = self.it.parts.background.asked("feed", self.feeder.run())
+        feeding = self.it.parts.background.start_future("feed", self.feeder.run())
         await asyncio.wait([feeding], timeout=seconds)
         if feeding.done():
             feeding.result()
@@ -152,9 +152,9 @@ def stored(first_offset: int, *tags: str, expire_at_ms: int | None = None) -> St
     return StoredBatch(first_offset, 1_000 + first_offset, encode(messages, now_ms=1))
 
 
-def fetched(*batches: StoredBatch, end_offset: int = 0) -> Fetched:
+def fetched(*batches: StoredBatch, end_offset: int = 0) -> FetchedBatches:
     """These batches, and the end of the queue."""
-    return Fetched(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
+    return FetchedBatches(batches, batches[-1].next_offset, max(end_offset, batches[-1].next_offset))
 
 
 def whole(one: StoredBatch) -> Delivery:

@@ -11,27 +11,27 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Group, Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes import Enodes
+from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.snode.membership.group_members import CloseReason, Member, Subscription
+from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, SessionStart
 from ortoo.snode.push.session import PushPlan, PushSession
-from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.settings import Settings
-from ortoo.snode.topics import Topics
+from ortoo.snode.push.sessions import PushSessions
+from ortoo.snode.settings import SnodeSettings
+from ortoo.snode.topics import TopicComponents
 from ortoo.testing.simulation.kernel.virtual_time import running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
 E = TypeVar("E")
 QUEUES = [Queue("t", "e", number) for number in range(4)]
-FROM_FIRST = StartRule(StartFrom.FIRST)
+FROM_FIRST = SessionStart(StartFrom.FIRST)
 EXPIRY_S = 60.0
 
 
@@ -58,17 +58,17 @@ class Bench:
         self.directory = enode.directory()
         self.traffic = Traffic()
         chance, nobody = Randomness(1), NoNameServer()
-        settings: Any = Settings(session_expiry_s=EXPIRY_S)
+        settings: Any = SnodeSettings(session_expiry_s=EXPIRY_S)
         name_server: Any = nobody
         channels: Any = None
         runtime = Runtime(settings, "i", background, channels, self.metrics, self.clock, chance, self.memory)
         watch = DirectoryWatch(self.directory, name_server, clock=self.clock, randomness=chance)
-        cluster = Cluster(self.directory, watch, name_server)
+        cluster = ClusterView(self.directory, watch, name_server)
         self.groups = ConsumerGroups(self.directory, Membership(self.clock), self.clock)
-        enodes = Enodes(runtime, cluster, enode.to)
-        topics = Topics(runtime, cluster, enodes.links)
-        self.sessions = Sessions(runtime, cluster, enodes, topics, self.groups, self.traffic)
-        self.parts = self.sessions.parts
+        enodes = EnodeComponents(runtime, cluster, enode.to)
+        topics = TopicComponents(runtime, cluster, enodes.links)
+        self.sessions = PushSessions(runtime, cluster, enodes, topics, self.groups, self.traffic)
+        self.parts = self.sessions.context
         self.watch = watch
         background.spawn("groups", self.groups.run())
 
@@ -81,9 +81,9 @@ class Bench:
         plan = PushPlan(group, client_id, **chosen)
         subscriptions = tuple(Subscription(name) for name in plan.filters)
 
-        def as_member(session: PushSession) -> Member:
+        def as_member(session: PushSession) -> GroupMember:
             ids = (session.client_id, session.member_session_id)
-            return Member(*ids, subscriptions=subscriptions, broadcast=session.plan.broadcast)
+            return GroupMember(*ids, subscriptions=subscriptions, broadcast=session.plan.broadcast)
 
         session = await self.sessions.open(plan, as_member)
         session.grant(messages, 1 << 30)
@@ -91,10 +91,10 @@ class Bench:
 
     async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
         """A separate session; a queue without an offset starts with its oldest message, or at its end."""
-        start = StartRule(StartFrom.FIRST if from_first else StartFrom.LAST)
+        start = SessionStart(StartFrom.FIRST if from_first else StartFrom.LAST)
         session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
         session.grant(messages, 1 << 30)
-        member = Member(client_id, session.session_id, subscriptions=(Subscription("t"),))
+        member = GroupMember(client_id, session.session_id, subscriptions=(Subscription("t"),))
         self.groups.join("g", member, session)
         return session
 
@@ -102,7 +102,7 @@ class Bench:
         """End a session as its owner does."""
         member = self.groups.membership.members("g").get(session.client_id)
         if member is not None:
-            session.parting(member)
+            session.leave_group(member)
         await session.close(CloseReason.CLIENT_LEFT, "bye")
 
     async def store(self, queue_id: int, *bodies: bytes) -> None:

@@ -8,7 +8,7 @@ from ortoo.common.errors import Fenced, Forbidden, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.push.offset_commits import AckBatcher
+from ortoo.snode.push.offset_commits import OffsetCommitBatcher
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -17,9 +17,9 @@ A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 
 def batcher_to(
     enode: FakeEnode, durable: list[tuple[Queue, int, int]], fenced: list[tuple[Queue, int]] | None = None
-) -> AckBatcher:
+) -> OffsetCommitBatcher:
     """A batcher of group g."""
-    return AckBatcher(
+    return OffsetCommitBatcher(
         "e",
         77,
         "g",
@@ -101,13 +101,13 @@ async def test_settled_waits_for_the_queue_alone() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     async with asyncio.timeout(10), Background("test") as background:
-        await batcher.settled(A)
+        await batcher.wait_until_stored(A)
         enode.gate.clear()
         batcher.put(A, 1, 5)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        waiting = background.spawn("wait", batcher.settled(A))
-        await batcher.settled(B)
+        waiting = background.spawn("wait", batcher.wait_until_stored(A))
+        await batcher.wait_until_stored(B)
         assert not waiting.done()
         enode.gate.set()
         await waiting
@@ -125,7 +125,7 @@ async def test_a_forgotten_queue_is_not_committed_again() -> None:
         batcher.put(A, 1, 5)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        batcher.forget(A)
+        batcher.discard(A)
         enode.gate.set()
         await drained
     assert enode.commits == [{0: 1}]
@@ -138,14 +138,14 @@ async def test_what_was_put_and_not_sent_yet_is_not_settled_and_can_be_forgotten
     batcher = batcher_to(enode, [])
     async with asyncio.timeout(10), Background("test") as background:
         batcher.put(A, 1, 5)
-        waiting = background.spawn("wait", batcher.settled(A))
+        waiting = background.spawn("wait", batcher.wait_until_stored(A))
         await running_clock().sleep(1.0)
         assert not waiting.done()
         await batcher.drain()
         await waiting
         batcher.put(A, 2, 5)
         batcher.put(B, 3, 5)
-        batcher.forget(A)
+        batcher.discard(A)
         await batcher.drain()
     assert enode.commits == [{0: 1}, {1: 3}]
 
@@ -163,7 +163,7 @@ async def test_a_queue_that_comes_back_while_its_last_commit_is_in_flight_is_com
         batcher.put(A, 1, 5, 7)
         drained = background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        batcher.forget(A)
+        batcher.discard(A)
         batcher.put(A, 2, 6, 9)
         enode.gate.set()
         await drained
@@ -176,7 +176,7 @@ async def test_an_enode_that_stays_away_is_asked_less_and_less_often() -> None:
     enode = FakeEnode()
     batcher = batcher_to(enode, [])
     clock, at_s = running_clock(), [0.0]
-    commit = enode.commit_rows
+    commit = enode.commit_offsets
 
     async def noted(*what: Any) -> list[int]:
         at_s.append(clock.monotonic_s())
@@ -184,8 +184,8 @@ async def test_an_enode_that_stays_away_is_asked_less_and_less_often() -> None:
             raise Unavailable("away")
         return await commit(*what)
 
-    enode.commit_rows = noted  # type: ignore[assignment,method-assign]
-    batcher.durable = lambda *_: batcher.put(A, 2, 5) if len(at_s) == 9 else None
+    enode.commit_offsets = noted  # type: ignore[assignment,method-assign]
+    batcher.on_durable = lambda *_: batcher.put(A, 2, 5) if len(at_s) == 9 else None
     batcher.put(A, 1, 5)
     await batcher.drain()
     pauses = [after - before for before, after in itertools.pairwise(at_s)]
@@ -193,7 +193,7 @@ async def test_an_enode_that_stays_away_is_asked_less_and_less_often() -> None:
     assert len(pauses) == len(expected)
     for pause, about in zip(pauses, expected, strict=True):
         assert about * 0.8 <= pause <= about * 1.2
-    enode.commit_rows = commit  # type: ignore[method-assign]
+    enode.commit_offsets = commit  # type: ignore[method-assign]
     enode.commit_refusals.append(Forbidden("no"))
     batcher.put(A, 3, 5)
     await batcher.drain()

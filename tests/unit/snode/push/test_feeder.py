@@ -6,9 +6,9 @@ import pytest
 
 from ortoo.common.errors import DataLoss, Fenced, Forbidden, NotFound, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.snode.enodes.link import Fetched, FetchWish, QueueRange
-from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push.feeder import PASSED_OVER_MAX
+from ortoo.snode.enodes.link import FetchedBatches, FetchBatchesRequest, QueueRange
+from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.push.feeder import SKIPPED_MAX
 from ortoo.snode.push.outbox import Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.push.feeder_bench import BYTES_MAX, QUEUE, RETRY, Feed, fetched, script, stored, told, whole
@@ -21,8 +21,8 @@ async def test_a_queue_goes_on_where_the_group_was() -> None:
         enode.offsets["g", 2] = 5
         feed = Feed(it, enode)
         await feed.run()
-        assert enode.asked == [FetchWish(77, 2, 5, BYTES_MAX, wait_ms=30_000, group="g", generation=6)]
-        assert (feed.cursor.next_offset, feed.cursor.acknowledged) == (5, 5)
+        assert enode.asked == [FetchBatchesRequest(77, 2, 5, BYTES_MAX, wait_ms=30_000, group="g", generation=6)]
+        assert (feed.cursor.next_offset, feed.cursor.committed_offset) == (5, 5)
         assert enode.commits == []
 
 
@@ -32,10 +32,10 @@ async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_gro
     cases = ((StartFrom.FIRST, 3, QUEUE), (StartFrom.LAST, 7, QUEUE), (StartFrom.TIME, 41, QUEUE))
     for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY), (StartFrom.TIME, 3, RETRY)):
         async with script() as (it, enode):
-            feed = Feed(it, enode, start_rule=StartRule(start_from, 40), queue=queue)
+            feed = Feed(it, enode, start_rule=SessionStart(start_from, 40), queue=queue)
             await feed.run()
             assert enode.asked[0].from_offset == feed.cursor.next_offset == begins_at
-            assert feed.cursor.acknowledged is None
+            assert feed.cursor.committed_offset is None
             assert enode.commits == [{2: begins_at}]
 
 
@@ -53,11 +53,11 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
     """Without a stored offset as requested; it has no lock."""
     for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
         async with script() as (it, enode):
-            rule = StartRule(StartFrom.FIRST, offsets=offsets)
+            rule = SessionStart(StartFrom.FIRST, offsets=offsets)
             feed = Feed(it, enode, start_rule=rule, broadcast=True)
             await feed.run()
-            assert enode.asked == [FetchWish(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
-            assert feed.cursor.acknowledged == acknowledged
+            assert enode.asked == [FetchBatchesRequest(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
+            assert feed.cursor.committed_offset == acknowledged
             assert enode.commits == []
 
 
@@ -105,8 +105,8 @@ async def test_what_is_not_wanted_is_passed_over_and_the_client_told_at_the_end_
         delivered, moved = await feed.run()
         assert delivered == Delivery(QUEUE, 9, 77, 5, 8, 1_005, some.batch, b"\0\0\0\0\2\0\0\0", 2)
         assert moved == told(8, 9)
-        many = [stored(number, *["b"] * 4_096) for number in range(3, 3 + PASSED_OVER_MAX, 4_096)]
-        for batches, expected in ((many[:-1], []), (many, [told(3, 3 + PASSED_OVER_MAX)])):
+        many = [stored(number, *["b"] * 4_096) for number in range(3, 3 + SKIPPED_MAX, 4_096)]
+        for batches, expected in ((many[:-1], []), (many, [told(3, 3 + SKIPPED_MAX)])):
             enode.offsets["g", 2] = 3
             feed = Feed(it, enode, [fetched(*batches, end_offset=100_000)], wanted=wanted)
             assert await feed.run() == expected
@@ -134,10 +134,10 @@ async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_
         first, second = stored(3, "a"), stored(4, "x", "a", "b", expire_at_ms=it.clock.now_ms() + 5_000)
         feed = Feed(it, enode, [fetched(first, second)], wanted=compile_filter("a||b||x", ""))
         feed.client.stops_after = 1
-        feeding = it.parts.background.asked("feed", feed.run(10.0))
+        feeding = it.parts.background.start_future("feed", feed.run(10.0))
         await it.rest(6.0)
         assert len(feed.client.got) == 1
-        feed.feeder.wanted = compile_filter("a||x", "")
+        feed.feeder.message_filter = compile_filter("a||x", "")
         feed.client.takes.set()
         late = (await feeding)[1]
         assert (late.messages, late.next_offset, it.traffic.expired_totals) == (1, 7, {("t", "g"): 1})
@@ -170,7 +170,7 @@ async def test_nothing_is_read_and_nothing_sent_while_the_client_takes_nothing()
 async def test_an_enode_that_is_away_is_asked_again_less_and_less_often() -> None:
     """Up to once a second, later if the enode asks for it, and from the start after a read that worked."""
     async with script() as (it, enode):
-        away: list[Fetched | OrtooError] = [Unavailable("away") for _ in range(6)]
+        away: list[FetchedBatches | OrtooError] = [Unavailable("away") for _ in range(6)]
         busy = Overloaded("busy", retry_after_ms=10_000)
         feed = Feed(it, enode, [*away, busy, fetched(stored(3, "a")), Unavailable("away")])
         await feed.run()
@@ -201,7 +201,7 @@ async def test_an_offset_that_is_not_stored_is_jumped_from_at_once() -> None:
             feed = Feed(it, enode, [OutOfRange(begin_offset=20, end_offset=30)])
             await feed.run(0.01)
             assert [one.from_offset for one in enode.asked] == [at, goes_on_at]
-            assert feed.cursor.acknowledged == min(at, goes_on_at)
+            assert feed.cursor.committed_offset == min(at, goes_on_at)
 
 
 @in_virtual_time
@@ -209,9 +209,9 @@ async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_
     """With the next delivery, or in a separate one if there is none."""
     async with script() as (it, enode):
         enode.offsets["g", 2] = 5
-        answers: list[Fetched | OrtooError] = [
+        answers: list[FetchedBatches | OrtooError] = [
             OutOfRange(begin_offset=20, end_offset=20),
-            Fetched((), 20, 20),
+            FetchedBatches((), 20, 20),
             fetched(stored(20, "a")),
         ]
         assert await Feed(it, enode, answers).run() == [told(5, 20), whole(stored(20, "a"))]
@@ -234,7 +234,7 @@ async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_t
     async with script() as (it, enode):
         loss, later = (DataLoss("a bad disk", begin_offset=at, end_offset=at + 2) for at in (5, 8))
         good = stored(7, "a")
-        answers: list[Fetched | OrtooError] = [
+        answers: list[FetchedBatches | OrtooError] = [
             fetched(stored(3, "b", "b"), end_offset=20),
             *[loss] * 3,
             fetched(good, end_offset=20),

@@ -9,7 +9,7 @@ from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.membership.group_members import SlowRule
+from ortoo.snode.membership.group_members import SlowConsumerRule
 from ortoo.snode.send.batch_check import check
 
 
@@ -40,10 +40,10 @@ def test_sixteen_retries_wait_as_they_always_did() -> None:
 
 def test_who_has_no_offset_yet_is_never_slow() -> None:
     """E-085: with -1 for no offset, a difference above 1,024 would make a new member slow, but not here."""
-    rule = SlowRule(grace_s=0.0)
+    rule = SlowConsumerRule(grace_s=0.0)
     for newest, absent, at_minus_one in ((1_023, False, False), (1_024, False, True)):
         for acknowledged, expected in ((None, absent), (-1, at_minus_one)):
             assert (
-                rule.broken_by(newest_offset=newest, acknowledged_offset=acknowledged, waiting_since_s=0.0, now_s=1.0)
+                rule.is_slow(newest_offset=newest, acknowledged_offset=acknowledged, waiting_since_s=0.0, now_s=1.0)
                 is expected
             )

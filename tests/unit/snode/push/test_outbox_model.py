@@ -12,14 +12,14 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.snode.push.outbox import DELIVERY_BYTES, DurableOffsets, Assignment, SessionClosed, Delivery, SessionOpened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 BYTES_MAX = 200
 BATCH = encode([Message(b"x" * 60)], now_ms=1)
 QUEUES = [Queue("t", "e", number) for number in range(3)]
-CLOSED = Closed(CloseReason.CLIENT_LEFT, "too slow")
+CLOSED = SessionClosed(CloseReason.CLIENT_LEFT, "too slow")
 
 
 @dataclass
@@ -46,10 +46,10 @@ class Memory:
 class Model:
     """The outbox as lists, in the order of sending."""
 
-    opened: list[Opened] = field(default_factory=list)
+    opened: list[SessionOpened] = field(default_factory=list)
     acknowledged: dict[Queue, tuple[int, int]] = field(default_factory=dict)
-    closed: list[Closed] = field(default_factory=list)
-    assigned: list[Assigned] = field(default_factory=list)
+    closed: list[SessionClosed] = field(default_factory=list)
+    assigned: list[Assignment] = field(default_factory=list)
     """The assignments not yet sent to the client."""
     told: set[Queue] = field(default_factory=set)
     """The queues of the last sent assignment."""
@@ -61,14 +61,14 @@ class Model:
             return self.opened.pop()
         if self.acknowledged:
             pairs, self.acknowledged = self.acknowledged, {}
-            return AcknowledgedOffsets([(queue, *pair) for queue, pair in pairs.items()])
+            return DurableOffsets([(queue, *pair) for queue, pair in pairs.items()])
         if self.closed:
             return self.closed[0]
         if self.assigned:
             return self.next_assigned()
         return self.deliveries.pop(0) if self.deliveries else None
 
-    def next_assigned(self) -> Assigned:
+    def next_assigned(self) -> Assignment:
         """The newest; before it one without queues that were revoked and returned meanwhile."""
         first, newest = self.assigned[0], self.assigned[-1]
         stayed = self.told.intersection(*(one.queues for one in self.assigned))
@@ -76,7 +76,7 @@ class Model:
             self.assigned, self.told = [], set(newest.queues)
             return newest
         self.assigned, self.told = [newest], stayed
-        return Assigned(first.generation, tuple(sorted(stayed)))
+        return Assignment(first.generation, tuple(sorted(stayed)))
 
     @property
     def size_bytes(self) -> int:
@@ -106,32 +106,32 @@ class World:
         """Do one thing, and compare."""
         model, outbox = self.model, self.outbox
         if what == "open":
-            model.opened = [Opened(str(number), 1)]
-            outbox.opened(model.opened[0])
+            model.opened = [SessionOpened(str(number), 1)]
+            outbox.put_opened(model.opened[0])
         elif what == "acknowledge":
             model.acknowledged[QUEUES[which]] = (more, number)
-            outbox.acknowledged(QUEUES[which], more, number)
+            outbox.put_committed(QUEUES[which], more, number)
         elif what == "deliver":
             delivery = Delivery(QUEUES[which], number, 1, 0, 1, batch=BATCH if more else None)
             model.deliveries += [] if model.closed else [delivery]
             outbox.deliver(delivery)
         elif what == "close":
-            model.closed = model.closed or [Closed(CloseReason.CLIENT_LEFT, str(number))]
+            model.closed = model.closed or [SessionClosed(CloseReason.CLIENT_LEFT, str(number))]
             model.deliveries.clear()
-            outbox.close(Closed(CloseReason.CLIENT_LEFT, str(number)))
+            outbox.close(SessionClosed(CloseReason.CLIENT_LEFT, str(number)))
         elif what == "assign":
-            self.assign(Assigned(number, tuple(QUEUES[one] for one in sorted(which))))
+            self.assign(Assignment(number, tuple(QUEUES[one] for one in sorted(which))))
         elif what == "next":
             await self.next()
         assert self.memory.held == model.size_bytes + self.leaving
 
-    def assign(self, event: Assigned) -> None:
+    def assign(self, event: Assignment) -> None:
         """The newest counts, and that a queue was revoked."""
         model = self.model
         model.assigned.append(event)
         dropped = [one for one in model.deliveries if one.queue not in event.queues]
         model.deliveries = [one for one in model.deliveries if one.queue in event.queues]
-        assert self.outbox.assigned(event) == dropped
+        assert self.outbox.put_assignment(event) == dropped
 
     async def next(self) -> None:
         """The caller has released the previous event; it waits if there is none."""
@@ -165,9 +165,9 @@ async def test_who_waits_for_an_event_or_for_room_is_woken() -> None:
     """By each kind of event; by a sent or dropped delivery, and by the end."""
     delivery = Delivery(QUEUES[0], 1, 1, 0, 1, batch=BATCH)
     telling: list[Callable[[PushOutbox], object]] = [
-        lambda box: box.opened(Opened("s", 1)),
-        lambda box: box.acknowledged(QUEUES[0], 1, 1),
-        lambda box: box.assigned(Assigned(1, ())),
+        lambda box: box.put_opened(SessionOpened("s", 1)),
+        lambda box: box.put_committed(QUEUES[0], 1, 1),
+        lambda box: box.put_assignment(Assignment(1, ())),
         lambda box: box.deliver(delivery),
         lambda box: box.close(CLOSED),
     ]
@@ -180,14 +180,14 @@ async def test_who_waits_for_an_event_or_for_room_is_woken() -> None:
             assert await asking is not None
     freeing: list[Callable[[PushOutbox], object]] = [
         lambda box: box.next(),
-        lambda box: box.assigned(Assigned(1, ())),
+        lambda box: box.put_assignment(Assignment(1, ())),
         lambda box: box.close(CLOSED),
     ]
     for free in freeing:
         outbox = PushOutbox(Memory(), len(BATCH.records))  # type: ignore[arg-type]
-        await asyncio.wait_for(outbox.room(), 5)
+        await asyncio.wait_for(outbox.wait_for_room(), 5)
         outbox.deliver(delivery)
-        waiting = asyncio.ensure_future(outbox.room())  # noqa: TID251  # awaited below
+        waiting = asyncio.ensure_future(outbox.wait_for_room())  # noqa: TID251  # awaited below
         await VirtualClock().sleep(0)  # it waits now
         assert not waiting.done()
         freed = free(outbox)

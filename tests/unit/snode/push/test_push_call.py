@@ -10,11 +10,11 @@ import pytest
 
 from ortoo.common.errors import NotFound, Overloaded
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.cluster.wire import queue_to
-from ortoo.snode.membership.group_members import Member, Subscription
+from ortoo.snode.cluster.wire import encode_queue
+from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
 from ortoo.snode.rpc.push import PushCall
-from ortoo.snode.rpc.streams import KEPT_FACTOR
+from ortoo.snode.rpc.streams import MEMORY_FACTOR
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.v1 import consumer_pb2 as pb
 from tests.unit.snode.fake_enode import TOPIC
@@ -23,7 +23,7 @@ from tests.unit.snode.push.push_bench import bench
 
 def wire_queue(queue_id: int) -> Any:
     """A queue that may exist."""
-    return queue_to(Queue("t", "e", queue_id))
+    return encode_queue(Queue("t", "e", queue_id))
 
 
 class Clients:
@@ -67,7 +67,7 @@ class Talking(Opening):
 @in_virtual_time
 async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_no_member() -> None:
     """It would never be removed from its group."""
-    registered = Member("c", "client's", subscriptions=(Subscription("u"),), active=False)
+    registered = GroupMember("c", "client's", subscriptions=(Subscription("u"),), active=False)
     async with bench() as it:
         asked, answer = asyncio.Event(), asyncio.Event()
 
@@ -78,7 +78,7 @@ async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_n
 
         it.watch._name_server = SimpleNamespace(get_topic=get_topic)  # type: ignore[assignment]
         clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
-        open_ = it.parts.background.asked("open", PushCall(it.sessions, clients, Opening(), registered).open())
+        open_ = it.parts.background.start_future("open", PushCall(it.sessions, clients, Opening(), registered).open())
         await asked.wait()
         own, clients.session = clients.session, None
         answer.set()
@@ -96,7 +96,7 @@ async def test_a_client_whose_own_session_ends_while_its_push_session_opens_is_n
 @in_virtual_time
 async def test_what_a_client_wants_that_registers_again_while_its_push_session_opens_counts() -> None:
     """With its filter, in the topics that it named before and in those that it names now."""
-    registered = Member("c", "client's", subscriptions=(Subscription("t", "old"), Subscription("u")), active=False)
+    registered = GroupMember("c", "client's", subscriptions=(Subscription("t", "old"), Subscription("u")), active=False)
     now = (Subscription("t", "new"), Subscription("v", "new"))
     async with bench() as it:
         asked, answer = asyncio.Event(), asyncio.Event()
@@ -110,7 +110,7 @@ async def test_what_a_client_wants_that_registers_again_while_its_push_session_o
         own = SimpleNamespace(consumers={"g": registered})
         clients: Any = Clients(own)
         call = PushCall(it.sessions, clients, Talking(), registered)
-        open_ = it.parts.background.asked("open", call.open())
+        open_ = it.parts.background.start_future("open", call.open())
         await asked.wait()
         own.consumers["g"] = dataclasses.replace(registered, subscriptions=now)
         answer.set()
@@ -127,7 +127,7 @@ async def test_what_a_client_wants_that_registers_again_while_its_push_session_o
 async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_and_refused_beyond() -> None:
     """A client may name missing queues: 100,000 of them are a megabyte on the wire, and 14 here."""
     named = [pb.PushRequest(suspend=pb.Suspend(queues=map(wire_queue, range(count)))) for count in (1_000, 1)]
-    registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
+    registered = GroupMember("c", "client's", subscriptions=(Subscription("t"),), active=False)
     clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
     async with bench() as it:
         requests = Opening(*named)
@@ -136,21 +136,21 @@ async def test_what_a_client_says_and_a_session_keeps_is_drawn_from_the_budget_a
         first = session.memory.fixed_bytes
         assert first > SESSION_FIXED_BYTES
         for request in named:
-            await call._act(session, request)
-            assert session.memory.fixed_bytes == first + KEPT_FACTOR * request.suspend.ByteSize()
+            await call._handle(session, request)
+            assert session.memory.fixed_bytes == first + MEMORY_FACTOR * request.suspend.ByteSize()
         it.memory.used_bytes = it.memory.bytes_max
         with pytest.raises(Overloaded):
-            await call._act(session, named[0])
-        assert session.memory.fixed_bytes == first + KEPT_FACTOR * named[1].suspend.ByteSize()
+            await call._handle(session, named[0])
+        assert session.memory.fixed_bytes == first + MEMORY_FACTOR * named[1].suspend.ByteSize()
         for request in (named[1], pb.PushRequest(suspend=pb.Suspend())):  # not larger: not refused
-            await call._act(session, request)
+            await call._handle(session, request)
         assert session.memory.fixed_bytes == first
 
 
 @in_virtual_time
 async def test_a_session_whose_request_is_too_large_for_what_is_left_is_not_opened() -> None:
     """It joins no group."""
-    registered = Member("c", "client's", subscriptions=(Subscription("t"),), active=False)
+    registered = GroupMember("c", "client's", subscriptions=(Subscription("t"),), active=False)
     clients: Any = Clients(SimpleNamespace(consumers={"g": registered}))
     async with bench() as it:
         requests = Opening()

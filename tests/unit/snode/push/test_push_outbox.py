@@ -9,7 +9,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import DELIVERY_BYTES, AcknowledgedOffsets, Assigned, Closed, Delivery, Opened, PushOutbox
+from ortoo.snode.push.outbox import DELIVERY_BYTES, DurableOffsets, Assignment, SessionClosed, Delivery, SessionOpened, PushOutbox
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
@@ -24,16 +24,16 @@ def delivery(queue: Queue, first: int) -> Delivery:
 async def test_events_come_in_their_order() -> None:
     """Opened first, then durable offsets, then the last assignment, then deliveries in order."""
     outbox = PushOutbox(MemoryBudget().share("push"))
-    outbox.assigned(Assigned(0, (A, B)))
-    outbox.assigned(Assigned(1, (A,)))
+    outbox.put_assignment(Assignment(0, (A, B)))
+    outbox.put_assignment(Assignment(1, (A,)))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(A, 1))
-    outbox.acknowledged(A, 5, 1)
-    outbox.acknowledged(A, 6, 1)
-    outbox.opened(Opened("s", 1))
-    assert isinstance(await outbox.next(), Opened)
-    assert await outbox.next() == AcknowledgedOffsets([(A, 6, 1)])
-    assert await outbox.next() == Assigned(1, (A,))
+    outbox.put_committed(A, 5, 1)
+    outbox.put_committed(A, 6, 1)
+    outbox.put_opened(SessionOpened("s", 1))
+    assert isinstance(await outbox.next(), SessionOpened)
+    assert await outbox.next() == DurableOffsets([(A, 6, 1)])
+    assert await outbox.next() == Assignment(1, (A,))
     assert [(await outbox.next()).first_offset for _ in range(2)] == [0, 1]  # type: ignore[union-attr]
 
 
@@ -43,8 +43,8 @@ async def test_deliveries_of_a_lost_queue_never_leave() -> None:
     outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
     outbox.deliver(delivery(B, 0))
-    assert [dropped.queue for dropped in outbox.assigned(Assigned(2, (B,)))] == [A]
-    assert await outbox.next() == Assigned(2, (B,))
+    assert [dropped.queue for dropped in outbox.put_assignment(Assignment(2, (B,)))] == [A]
+    assert await outbox.next() == Assignment(2, (B,))
     last = await outbox.next()
     assert isinstance(last, Delivery)
     assert last.queue == B
@@ -56,7 +56,7 @@ async def test_a_full_outbox_makes_feeders_wait() -> None:
     outbox = PushOutbox(MemoryBudget().share("push"), bytes_max=1)
     outbox.deliver(delivery(A, 0))
     async with asyncio.timeout(10), Background("test") as background:
-        waiting = background.spawn("room", outbox.room())
+        waiting = background.spawn("room", outbox.wait_for_room())
         await outbox.next()
         await waiting
 
@@ -67,13 +67,13 @@ async def test_offsets_that_only_move_on_are_bounded_as_well() -> None:
     memory = MemoryBudget().share("push")
     outbox = PushOutbox(memory, bytes_max=10 * DELIVERY_BYTES)
     for offset in range(10):
-        await asyncio.wait_for(outbox.room(), 1)
+        await asyncio.wait_for(outbox.wait_for_room(), 1)
         outbox.deliver(Delivery(A, 1, 7, offset, offset + 1))
     assert memory.bytes == 10 * DELIVERY_BYTES
     with pytest.raises(TimeoutError):
-        await asyncio.wait_for(outbox.room(), 1)
+        await asyncio.wait_for(outbox.wait_for_room(), 1)
     await outbox.next()
-    await asyncio.wait_for(outbox.room(), 1)
+    await asyncio.wait_for(outbox.wait_for_room(), 1)
 
 
 @in_virtual_time
@@ -81,8 +81,8 @@ async def test_closing_drops_deliveries_and_says_why() -> None:
     """After the close only durable offsets and the reason are sent."""
     outbox = PushOutbox(MemoryBudget().share("push"))
     outbox.deliver(delivery(A, 0))
-    outbox.acknowledged(A, 1, 1)
-    outbox.close(Closed(CloseReason.SLOW_CONSUMER, "slow"))
-    outbox.close(Closed(CloseReason.CLIENT_LEFT, "later"))
-    assert isinstance(await outbox.next(), AcknowledgedOffsets)
-    assert await outbox.next() == Closed(CloseReason.SLOW_CONSUMER, "slow")
+    outbox.put_committed(A, 1, 1)
+    outbox.close(SessionClosed(CloseReason.SLOW_CONSUMER, "slow"))
+    outbox.close(SessionClosed(CloseReason.CLIENT_LEFT, "later"))
+    assert isinstance(await outbox.next(), DurableOffsets)
+    assert await outbox.next() == SessionClosed(CloseReason.SLOW_CONSUMER, "slow")

@@ -6,10 +6,10 @@ import gc
 import weakref
 
 from ortoo.common.errors import Unavailable
-from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange
+from ortoo.snode.cluster.routes import Group, Placement, Queue, DirectoryUpdate
 from ortoo.snode.membership.group_members import CloseReason, Subscription
-from ortoo.snode.pull.offsets import StartFrom, StartRule
-from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Closed, Delivery
+from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.push.outbox import DurableOffsets, Assignment, SessionClosed, Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, bench, event
@@ -60,12 +60,12 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
         it.enode.gate.clear()
         it.enode.arrived.clear()
         for delivery in got.values():
-            first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+            first.commit(delivery.queue, delivery.next_offset, delivery.generation)
         await it.enode.arrived.wait()
         second = await it.join("b")
-        assert (await event(second, Assigned)).queues == tuple(QUEUES[2:])
+        assert (await event(second, Assignment)).queues == tuple(QUEUES[2:])
         waiting = it.parts.background.spawn("waiting", event(second, Delivery))
-        assert (await event(first, Assigned)).queues == tuple(QUEUES[:2])
+        assert (await event(first, Assignment)).queues == tuple(QUEUES[:2])
         assert not waiting.done()
         it.enode.gate.set()
         await it.store(2, b"c")
@@ -84,11 +84,11 @@ async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_la
         await it.rest()
         await it.close(second)
         await it.rest()
-        without, again = await event(first, Assigned), await event(first, Assigned)
+        without, again = await event(first, Assignment), await event(first, Assignment)
         assert (without.queues, again.queues) == (tuple(QUEUES[:2]), tuple(QUEUES))
         assert before.generation < without.generation < again.generation
         for generation in (before.generation, without.generation):
-            first.acknowledge(before.queue, 2, generation)
+            first.commit(before.queue, 2, generation)
         delivery = await event(first, Delivery)
         assert (delivery.queue, delivery.first_offset) == (QUEUES[3], 0)
         assert it.enode.offsets["g", 3] == 0
@@ -104,7 +104,7 @@ async def test_acknowledgements_of_a_lost_queue_are_dropped() -> None:
         await it.join("b")
         while len(first.feeders) > 2:
             await it.parts.clock.sleep(0)
-        first.acknowledge(delivery.queue, delivery.next_offset, delivery.generation)
+        first.commit(delivery.queue, delivery.next_offset, delivery.generation)
         await it.close(first)
         assert {3: 2} not in it.enode.commits
 
@@ -116,11 +116,11 @@ async def test_closing_stores_acknowledgements_and_says_goodbye_last() -> None:
         await it.store(0, b"a")
         session = await it.join("c")
         delivery = await event(session, Delivery)
-        session.acknowledge(delivery.queue, 1, delivery.generation)
+        session.commit(delivery.queue, 1, delivery.generation)
         await it.close(session)
         assert it.enode.offsets[("g", 0)] == 1
-        assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, delivery.generation)]
-        assert (await event(session, Closed)).reason is CloseReason.CLIENT_LEFT
+        assert (await event(session, DurableOffsets)).offsets == [(QUEUES[0], 1, delivery.generation)]
+        assert (await event(session, SessionClosed)).reason is CloseReason.CLIENT_LEFT
 
 
 @in_virtual_time
@@ -131,8 +131,8 @@ async def test_an_enode_that_is_away_does_not_end_the_session() -> None:
         session = await it.join("c")
         delivery = await event(session, Delivery)
         it.enode.commit_refusals.extend([Unavailable("away")] * 3)
-        session.acknowledge(delivery.queue, 1, delivery.generation)
-        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 1
+        session.commit(delivery.queue, 1, delivery.generation)
+        assert (await event(session, DurableOffsets)).offsets[0][1] == 1
 
 
 @in_virtual_time
@@ -171,12 +171,12 @@ async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_fi
         it.enode.queues = {number: [] for number in range(6)}
         for number in (0, 4):
             await it.store(number, b"before", b"its group")
-        members = [await it.open(f"c{number}", start=StartRule(StartFrom.LAST)) for number in range(5)]
+        members = [await it.open(f"c{number}", start=SessionStart(StartFrom.LAST)) for number in range(5)]
         await it.rest()
         it.directory.apply(
-            RouteChange(2, topics=(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 5, 5),)),))
+            DirectoryUpdate(2, topics=(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 5, 5),)),))
         )
-        it.groups.topics_changed({"t"})
+        it.groups.on_topics_changed({"t"})
         await it.rest()
         assert it.enode.offsets == {("g", number): 2 if number == 0 else 0 for number in range(5)}
         delivery = await event(members[4], Delivery)
@@ -189,14 +189,14 @@ async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_t
     async with bench() as it:
         await it.store(0, b"a message")
         for name, topic_id in (("t", 76), ("u", 78)):
-            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name, topic_id=topic_id, version=2))
-        await it.open(start=StartRule(StartFrom.LAST))
-        other = await it.open("d", "h", filters={"u": None}, start=StartRule(StartFrom.LAST))
-        kept = StartRule(offsets={QUEUES[0]: 9})
+            it.directory.update_topic(dataclasses.replace(TOPIC, name=name, topic_id=topic_id, version=2))
+        await it.open(start=SessionStart(StartFrom.LAST))
+        other = await it.open("d", "h", filters={"u": None}, start=SessionStart(StartFrom.LAST))
+        kept = SessionStart(offsets={QUEUES[0]: 9})
         alone = await it.open("e", "i", start=kept, broadcast=True)
         await it.rest()
-        it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
-        it.groups.topics_changed({"t"})
+        it.directory.update_topic(dataclasses.replace(TOPIC, version=3))
+        it.groups.on_topics_changed({"t"})
         await it.sessions.subscribe(other, [Subscription("u"), Subscription("t")])
         await it.rest()
         assert [it.enode.offsets[group, 0] for group in ("g", "h")] == [0, 1]
@@ -210,12 +210,12 @@ async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
         await it.store(0, b"a", b"b", b"c")
         session = await it.join("c")
         before = await event(session, Delivery)
-        session.acknowledge(before.queue, 3, before.generation)
-        await event(session, AcknowledgedOffsets)
-        await it.enode.commit_rows(77, "g", [(0, 1, 0)], reset=True)
-        assert QUEUES[0] not in (await event(session, Assigned)).queues
-        assert QUEUES[0] in (await event(session, Assigned)).queues
-        session.acknowledge(before.queue, 3, before.generation)
+        session.commit(before.queue, 3, before.generation)
+        await event(session, DurableOffsets)
+        await it.enode.commit_offsets(77, "g", [(0, 1, 0)], reset=True)
+        assert QUEUES[0] not in (await event(session, Assignment)).queues
+        assert QUEUES[0] in (await event(session, Assignment)).queues
+        session.commit(before.queue, 3, before.generation)
         again = await event(session, Delivery)
         assert (again.queue, again.rows, again.next_offset) == (QUEUES[0], b"\1\0\0\0\2\0\0\0", 3)
         assert it.enode.offsets["g", 0] == 1
@@ -229,11 +229,11 @@ async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> N
         session = await it.join("c")
         before = await event(session, Delivery)
         it.enode.locks.fence((77, "g", 0), 0)
-        session.acknowledge(before.queue, 1, before.generation)
+        session.commit(before.queue, 1, before.generation)
         again = await event(session, Delivery)
         assert (again.queue, again.first_offset, again.generation > before.generation) == (QUEUES[0], 0, True)
-        session.acknowledge(again.queue, 2, again.generation)
-        assert (await event(session, AcknowledgedOffsets)).offsets[0][1] == 2
+        session.commit(again.queue, 2, again.generation)
+        assert (await event(session, DurableOffsets)).offsets[0][1] == 2
 
 
 @in_virtual_time
@@ -245,9 +245,9 @@ async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_w
         before = await event(session, Delivery)
         it.enode.queues[0].clear()
         await it.store(0, b"new")
-        without, again = await event(session, Assigned), await event(session, Assigned)
+        without, again = await event(session, Assignment), await event(session, Assignment)
         assert (without.queues, set(again.queues)) == (tuple(QUEUES[1:]), set(QUEUES))
-        session.acknowledge(before.queue, 2, before.generation)
+        session.commit(before.queue, 2, before.generation)
         new = await event(session, Delivery)
         assert (new.queue, new.first_offset, new.next_offset) == (QUEUES[0], 0, 1)
         assert it.enode.offsets["g", 0] == 0
@@ -260,7 +260,7 @@ async def test_a_broadcast_begins_anew_as_often_as_the_log_is_cut() -> None:
         await it.store(0, *[b"old"] * 3)
         session = await it.open(broadcast=True)
         old = await event(session, Delivery)
-        session.acknowledge(old.queue, 1, old.generation)
+        session.commit(old.queue, 1, old.generation)
         for stored in ([b"new"] * 2, [b"newest"], [b"next"]):
             if stored != [b"next"]:
                 it.enode.queues[0].clear()
@@ -277,10 +277,10 @@ async def test_a_broadcast_goes_on_where_its_client_says_also_in_a_queue_that_th
     """The client had it from another snode with newer data."""
     async with bench() as it:
         await it.store(1, b"before", b"next")
-        it.directory.learn_topic(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 1, 1),)))
-        session = await it.open(broadcast=True, start=StartRule(offsets={QUEUES[1]: 1}))
-        it.directory.learn_topic(dataclasses.replace(TOPIC, version=3))
-        it.groups.topics_changed({"t"})
+        it.directory.update_topic(dataclasses.replace(TOPIC, version=2, placements=(Placement("e", 1, 1),)))
+        session = await it.open(broadcast=True, start=SessionStart(offsets={QUEUES[1]: 1}))
+        it.directory.update_topic(dataclasses.replace(TOPIC, version=3))
+        it.groups.on_topics_changed({"t"})
         delivery = await event(session, Delivery)
         assert (delivery.queue, delivery.next_offset, delivery.messages) == (QUEUES[1], 2, 1)
 
@@ -289,7 +289,7 @@ async def test_a_broadcast_goes_on_where_its_client_says_also_in_a_queue_that_th
 async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
     """With any credit, a client holds at most the group's limit, and gets more after acknowledging."""
     async with bench() as it:
-        it.parts.directory.learn_group(Group("g", 1, unacknowledged_bytes_max=1))
+        it.parts.directory.update_group(Group("g", 1, unacknowledged_bytes_max=1))
         for text in (b"a", b"b"):
             await it.store(0, text)
         session = await it.join("c")
@@ -298,7 +298,7 @@ async def test_unacknowledged_bytes_have_a_limit_of_their_own() -> None:
         for _ in range(50):
             await it.parts.clock.sleep(0)
         assert not waiting.done()
-        session.acknowledge(first.queue, 1, first.generation)
+        session.commit(first.queue, 1, first.generation)
         assert (await waiting).first_offset == 1
 
 

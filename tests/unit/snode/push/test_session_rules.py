@@ -9,10 +9,10 @@ from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.cluster.routes import Group, Placement, Queue, RouteChange, Topic
-from ortoo.snode.enodes.link import LockAnswer, LockRequest
+from ortoo.snode.cluster.routes import Group, Placement, Queue, DirectoryUpdate, Topic
+from ortoo.snode.enodes.link import LockResult, LockRequest
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import AcknowledgedOffsets, Assigned, Delivery, Opened
+from ortoo.snode.push.outbox import DurableOffsets, Assignment, Delivery, SessionOpened
 from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
@@ -29,7 +29,7 @@ async def bodies(it: Bench, session: PushSession) -> list[tuple[Queue, int, int]
             found.append((one.queue, one.first_offset, one.next_offset))
 
     await it.rest()
-    reading = it.parts.background.asked("read", read())
+    reading = it.parts.background.start_future("read", read())
     await it.rest()
     reading.cancel()
     return found
@@ -47,11 +47,11 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
         for client_id in ("c", ""):
             plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
             session = PushSession(it.parts, plan)
-            assert await session.outbox.next() == Opened(session.session_id, 7, 28, client_id or session.session_id)
+            assert await session.outbox.next() == SessionOpened(session.session_id, 7, 28, client_id or session.session_id)
             assert len(session.session_id) == 16
             assert session.client_id == client_id or session.session_id
             assert set(session._filters) == {"t"}
-            assert (session.plan.broadcast, session.closing, session.call) == (False, False, None)
+            assert (session.plan.broadcast, session.is_closing, session.call) == (False, False, None)
             assert session.memory.kind == "Push"
 
 
@@ -80,10 +80,10 @@ async def test_deliveries_are_traced_until_they_are_acknowledged() -> None:
         class Traces:
             """The recorded calls."""
 
-            def pushed(self, *what: Any) -> None:
+            def on_pushed(self, *what: Any) -> None:
                 seen.append(what)
 
-            def acknowledged(self, *what: Any) -> None:
+            def on_committed(self, *what: Any) -> None:
                 seen.append(what)
 
         traces: Any = Traces()
@@ -92,8 +92,8 @@ async def test_deliveries_are_traced_until_they_are_acknowledged() -> None:
         await it.store(1, b"a", b"b")
         one = await event(session, Delivery)
         session.send(Delivery(QUEUES[1], 1, 77, 2, 9))
-        session.acknowledge(QUEUES[1], 2, 0)
-        session.acknowledge(QUEUES[1], 2, 0)
+        session.commit(QUEUES[1], 2, 0)
+        session.commit(QUEUES[1], 2, 0)
         assert seen == [("g", QUEUES[1], 0, 2, one.batch), ("g", QUEUES[1], 2)]
 
 
@@ -107,8 +107,8 @@ async def test_broadcast_sessions_each_get_everything_and_keep_their_own_offsets
         for session in sessions:
             one = await event(session, Delivery)
             assert (one.queue, one.messages) == (QUEUES[0], 1)
-            session.acknowledge(QUEUES[0], 1, one.generation)
-            assert (await event(session, AcknowledgedOffsets)).offsets == [(QUEUES[0], 1, one.generation)]
+            session.commit(QUEUES[0], 1, one.generation)
+            assert (await event(session, DurableOffsets)).offsets == [(QUEUES[0], 1, one.generation)]
             assert [feeder.fence for feeder in session.feeders.values()] == [0] * 4
         await it.sessions.close(sessions[0], CloseReason.CLIENT_LEFT, "bye")
         assert it.enode.commits == []
@@ -149,8 +149,8 @@ async def test_the_credit_of_what_never_left_is_for_other_queues() -> None:
         await it.store(3, b"lost")
         assert (await event(session, Delivery)).queue == QUEUES[3]
         await it.store(0, b"kept")
-        await it.enode.commit_rows(77, "g", [(3, 2, 0)], reset=True)
-        session.acknowledge(QUEUES[3], 1, 0)
+        await it.enode.commit_offsets(77, "g", [(3, 2, 0)], reset=True)
+        session.commit(QUEUES[3], 1, 0)
         assert await bodies(it, session) == [(QUEUES[0], 0, 1)]
 
 
@@ -159,15 +159,15 @@ async def test_what_is_assigned_is_told_with_its_generation() -> None:
     """Deliveries have the same generation, also those of queues that stay."""
     async with bench() as it:
         first = await it.open("a")
-        one = await event(first, Assigned)
+        one = await event(first, Assignment)
         await it.open("b")
-        two = await event(first, Assigned)
+        two = await event(first, Assignment)
         assert (one.queues, two.queues) == (tuple(QUEUES), tuple(QUEUES[:2]))
         assert 0 < one.generation < two.generation == it.groups.membership.generation("g")
         await it.store(0, b"a")
         assert (await event(first, Delivery)).generation == two.generation
-        await it.enode.commit_rows(77, "g", [(0, 0, 0)], reset=True)
-        without, again = await event(first, Assigned), await event(first, Assigned)
+        await it.enode.commit_offsets(77, "g", [(0, 0, 0)], reset=True)
+        without, again = await event(first, Assignment), await event(first, Assignment)
         assert two.generation < without.generation < again.generation
         assert (without.queues, set(again.queues)) == ((QUEUES[1],), set(QUEUES[:2]))
 
@@ -182,23 +182,23 @@ async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
         await it.rest()
         assert [feeder.topic_id for feeder in session.feeders.values()] == [77] * 4
         before = [feeder.cursor for feeder in session.feeders.values()]
-        it.groups.topics_changed({"t"})
+        it.groups.on_topics_changed({"t"})
         await it.rest()
         assert [feeder.cursor for feeder in session.feeders.values()] == before
-        it.directory.apply(RouteChange(2, topics=(dataclasses.replace(TOPIC, topic_id=78, version=2),)))
-        it.groups.topics_changed({"t"})
+        it.directory.apply(DirectoryUpdate(2, topics=(dataclasses.replace(TOPIC, topic_id=78, version=2),)))
+        it.groups.on_topics_changed({"t"})
         await it.rest()
         assert [feeder.topic_id for feeder in session.feeders.values()] == [78] * 4
-        without, again = await event(session, Assigned), await event(session, Assigned)
+        without, again = await event(session, Assignment), await event(session, Assignment)
         assert (without.queues, again.queues) == ((), tuple(QUEUES))
         assert old.generation < without.generation < again.generation
         it.enode.commits.clear()
         for generation in (old.generation, without.generation):
-            session.acknowledge(old.queue, old.next_offset, generation)
+            session.commit(old.queue, old.next_offset, generation)
         await it.rest()
         assert it.enode.commits == []
-        it.directory.apply(RouteChange(3, deleted_topics=("t",)))
-        session.assign(it.groups.membership.advance("g"), list(QUEUES))
+        it.directory.apply(DirectoryUpdate(3, deleted_topics=("t",)))
+        session.assign(it.groups.membership.advance_generation("g"), list(QUEUES))
         assert session.feeders == {}
 
 
@@ -226,7 +226,7 @@ async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
         assert [feeder.fence for feeder in session.feeders.values()] == [
             it.enode.locks.generation((77, "g", n)) for n in range(4)
         ]
-        await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
+        await it.enode.commit_offsets(77, "g", [(2, 0, 0)], reset=True)
         await it.rest()
         assert asked[4:] == [dataclasses.replace(requests[2], resume=True)]
         assert freed == []
@@ -245,11 +245,11 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
         ended: list[CloseReason] = []
         session.on_end = lambda reason, message: ended.append(reason)
 
-        async def newer(incarnation: str, wishes: Any) -> list[LockAnswer]:
-            return [LockAnswer(0, "c", 60_000) for _ in wishes]
+        async def newer(incarnation: str, wishes: Any) -> list[LockResult]:
+            return [LockResult(0, "c", 60_000) for _ in wishes]
 
         it.enode.take_locks = newer  # type: ignore[method-assign]
-        await it.enode.commit_rows(77, "g", [(2, 0, 0)], reset=True)
+        await it.enode.commit_offsets(77, "g", [(2, 0, 0)], reset=True)
         await it.rest()
         assert ended == [CloseReason.REPLACED]
 
@@ -264,7 +264,7 @@ async def test_a_queue_is_kept_from_its_next_owner_for_a_while_and_what_cannot_b
         await it.rest()
         it.enode.gate.clear()
         it.enode.commits.clear()
-        session.acknowledge(QUEUES[0], 1, 0)
+        session.commit(QUEUES[0], 1, 0)
         closing = it.parts.background.spawn("close", it.sessions.close(session, CloseReason.CLIENT_LEFT, "bye"))
         await it.rest(FLUSH_TIMEOUT_S - 0.01)
         assert not closing.done()
@@ -283,9 +283,9 @@ async def test_a_queue_begins_anew_without_waiting_for_what_was_acknowledged_und
         await it.store(0, b"a", b"b")
         session = await it.open()
         one = await event(session, Delivery)
-        await it.enode.commit_rows(77, "g", [(0, 1, 0)], reset=True)
+        await it.enode.commit_offsets(77, "g", [(0, 1, 0)], reset=True)
         it.enode.commits.clear()
-        session.acknowledge(QUEUES[0], 2, one.generation)
+        session.commit(QUEUES[0], 2, one.generation)
         await it.rest()
         again = await event(session, Delivery)
         assert (again.queue, again.first_offset, again.messages) == (QUEUES[0], 0, 1)
@@ -317,10 +317,10 @@ async def test_what_is_not_acknowledged_may_be_as_much_as_the_group_allows() -> 
         await it.store(0, b"a")
         await it.rest()
         size_bytes = session.unacknowledged_bytes
-        it.directory.learn_group(Group("g", 2, unacknowledged_bytes_max=size_bytes))
+        it.directory.update_group(Group("g", 2, unacknowledged_bytes_max=size_bytes))
         await it.store(1, b"b")
         assert await bodies(it, session) == [(QUEUES[0], 0, 1)]
-        it.directory.learn_group(Group("g", 3, unacknowledged_bytes_max=size_bytes + 1))
+        it.directory.update_group(Group("g", 3, unacknowledged_bytes_max=size_bytes + 1))
         session.grant(0, 0)
         assert await bodies(it, session) == [(QUEUES[1], 0, 1)]
 
@@ -343,7 +343,7 @@ async def test_a_read_asks_for_a_share_of_what_there_is(
     """Between 64 KiB and 1 MiB, depending on the session's 8 MiB, the remaining memory and the client's credit."""
     async with bench() as it:
         topic = Topic("t", 77, 9, TOPIC.permission, (Placement("e", queues, queues),))
-        it.directory.learn_topic(topic)
+        it.directory.update_topic(topic)
         it.enode.queues = {number: [] for number in range(queues)}
         session = PushSession(it.parts, PushPlan("g", "c", {"t": None}))
         session.assign(1, topic.read_queues())

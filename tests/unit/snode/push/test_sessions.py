@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, RouteChange, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, DirectoryUpdate, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.push import sessions as module
-from ortoo.snode.push.outbox import Closed, Delivery
+from ortoo.snode.push.outbox import SessionClosed, Delivery
 from ortoo.snode.push.session import PushSession
-from ortoo.snode.push.sessions import FAREWELL_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
+from ortoo.snode.push.sessions import CLOSE_TIMEOUT_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, event
@@ -21,7 +21,7 @@ from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, eve
 
 async def closed(session: PushSession) -> tuple[CloseReason, str]:
     """The reason of its end."""
-    last = await event(session, Closed)
+    last = await event(session, SessionClosed)
     return last.reason, last.message
 
 
@@ -38,7 +38,7 @@ def members(it: Bench) -> dict[str, str]:
 async def refused(it: Bench, *subscriptions: Subscription) -> OrtooError:
     """The error for these subscriptions."""
     with pytest.raises(OrtooError) as found:
-        await it.sessions.filters("g", subscriptions, "a.path")
+        await it.sessions.compile_filters("g", subscriptions, "a.path")
     return found.value
 
 
@@ -46,7 +46,7 @@ async def refused(it: Bench, *subscriptions: Subscription) -> OrtooError:
 async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_most() -> None:
     """The error names the field, and the limit or the allowed values."""
     async with bench() as it:
-        it.directory.learn_topic(dataclasses.replace(TOPIC, name="w", permission=Permission.WRITE_ONLY))
+        it.directory.update_topic(dataclasses.replace(TOPIC, name="w", permission=Permission.WRITE_ONLY))
         none = await refused(it)
         assert isinstance(none, Invalid)
         assert (none.field, none.message) == ("a.path", "0 subscriptions; give 1 to 1000")
@@ -60,8 +60,8 @@ async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_
         assert (await refused(it, Subscription("t", "||"))).field == "a.path.tag_expression"
         many = [f"t{number}" for number in range(SUBSCRIPTIONS_MAX)]
         for name in many:
-            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name))
-        assert list(await it.sessions.filters("g", wanted(*many), "")) == many
+            it.directory.update_topic(dataclasses.replace(TOPIC, name=name))
+        assert list(await it.sessions.compile_filters("g", wanted(*many), "")) == many
         assert "1001 subscriptions" in (await refused(it, *wanted("t", *many))).message
 
 
@@ -70,9 +70,9 @@ async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_to
     """Tags, a condition, or nothing, which is everything; another group's retry topic must exist."""
     async with bench() as it:
         for name in ("u", "v"):
-            it.directory.learn_topic(dataclasses.replace(TOPIC, name=name))
+            it.directory.update_topic(dataclasses.replace(TOPIC, name=name))
         tagged, by_sql = Subscription("t", "a||b"), Subscription("u", sql_expression="x > 1")
-        filters = await it.sessions.filters("g", [Subscription("%RETRY%g", "a"), tagged, by_sql, Subscription("v")], "")
+        filters = await it.sessions.compile_filters("g", [Subscription("%RETRY%g", "a"), tagged, by_sql, Subscription("v")], "")
         assert {name: one and one.expressions for name, one in filters.items()} == {
             "%RETRY%g": None,
             "t": ("a||b", ""),
@@ -80,8 +80,8 @@ async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_to
             "v": None,
         }
         assert isinstance(await refused(it, *wanted("%RETRY%h")), NotFound)
-        it.directory.learn_topic(dataclasses.replace(TOPIC, name="%RETRY%g"))
-        late = (await it.sessions.filters("g", [Subscription("%RETRY%g", "a")], ""))["%RETRY%g"]
+        it.directory.update_topic(dataclasses.replace(TOPIC, name="%RETRY%g"))
+        late = (await it.sessions.compile_filters("g", [Subscription("%RETRY%g", "a")], ""))["%RETRY%g"]
         assert late is not None
         assert late.expressions == ("a", "")
 
@@ -118,7 +118,7 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
 
         monkeypatch.setattr(it.enode, "use_mode", use_mode)
         for name, rules in (("off", {"consume_enabled": False}), ("alone", {"broadcast_enabled": False})):
-            it.directory.learn_group(Group(name, 1, **rules))  # type: ignore[arg-type]
+            it.directory.update_group(Group(name, 1, **rules))  # type: ignore[arg-type]
         with pytest.raises(Conflict, match="it is disabled"):
             await it.open(group="off")
         with pytest.raises(Forbidden, match="broadcast"):
@@ -205,19 +205,19 @@ async def test_who_does_not_read_while_the_memory_is_used_up_is_ended_and_what_w
         await it.store(0, b"a" * 1000)
         await it.rest()
         assert session.memory.unread_bytes > 1000
-        it.sessions.evicted_slow = 3
+        it.sessions.evicted_count = 3
         session.memory.evict("the memory is used up")
         assert session.memory.unread_bytes == 0
         await it.rest()
         assert await closed(session) == (CloseReason.SLOW_CONSUMER, "the memory is used up")
-        assert (it.sessions.evicted_slow, it.sessions.all()) == (4, [])
+        assert (it.sessions.evicted_count, it.sessions.all()) == (4, [])
 
 
 @in_virtual_time
 async def test_other_subscriptions_count_unless_they_are_older_or_those_of_a_session_that_was_replaced() -> None:
     """The group assigns the topics again, and deliveries follow the filter."""
     async with bench() as it:
-        it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
+        it.directory.update_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
         session = await it.open()
         await it.sessions.subscribe(session, [Subscription("u", "x", version=5)])
         assert set(session._filters) == {"u"}
@@ -305,7 +305,7 @@ async def test_a_session_that_ends_while_its_new_topics_are_looked_up_is_no_memb
             assert members(it) == ({} if ends else {"c": "client's"})
             answer.clear()
             asked.clear()
-            it.directory.apply(RouteChange(it.directory.version + 1, deleted_topics=("u",)))
+            it.directory.apply(DirectoryUpdate(it.directory.version + 1, deleted_topics=("u",)))
         member = it.groups.membership.members("g")["c"]
         assert member.room == "north"
         assert member.topics == {"t", "u"}
@@ -319,18 +319,18 @@ async def test_a_client_that_does_not_take_the_reason_has_a_minute_to() -> None:
         deaf: list[str] = []
         sessions = {name: await it.open(name) for name in ("deaf", "gone", "alone")}
         for name, session in sessions.items():
-            session.memory.on_deaf = lambda name=name: deaf.append(name)
+            session.memory.on_unresponsive = lambda name=name: deaf.append(name)
             session.call = None if name == "alone" else calls
         await it.sessions.close_all(CloseReason.SHUTDOWN, "the snode stops")
         assert [await closed(one) for one in sessions.values()] == [(CloseReason.SHUTDOWN, "the snode stops")] * 3
-        it.sessions.ended(sessions["gone"])
-        await it.rest(FAREWELL_S)
+        it.sessions.on_call_ended(sessions["gone"])
+        await it.rest(CLOSE_TIMEOUT_S)
         await it.sessions.sweep()
         assert deaf == []
         await it.rest()
         await it.sessions.sweep()
         assert deaf == ["deaf"]
-        sessions["deaf"].memory.is_deaf = False
+        sessions["deaf"].memory.is_unresponsive = False
         await it.sessions.sweep()
         assert deaf == ["deaf"]
 
@@ -341,11 +341,11 @@ async def test_a_silent_session_is_ended() -> None:
     async with bench() as it:
         assert it.sessions.heartbeat_interval_ms == EXPIRY_S * 1000 / 4 == 15_000
         silent, loud = await it.open("silent"), await it.open("loud")
-        at_s = silent.heard_at_s
+        at_s = silent.last_active_s
         await it.rest(at_s + EXPIRY_S - it.clock.monotonic_s())
         await it.sessions.sweep()
         assert it.sessions.all() == [silent, loud]
-        loud.heard()
+        loud.touch()
         await it.rest()
         await it.sessions.sweep()
         await it.rest()
@@ -354,7 +354,7 @@ async def test_a_silent_session_is_ended() -> None:
             CloseReason.EXPIRED,
             "the client sent nothing for 60 s; send heartbeats, and open another session",
         )
-        assert it.sessions.evicted_slow == 0
+        assert it.sessions.evicted_count == 0
 
 
 @in_virtual_time
@@ -379,7 +379,7 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
     """Or those of them that may not consume so."""
     async with bench() as it:
         shared, broadcast = await it.open("shared"), await it.open("broadcast", broadcast=True)
-        it.directory.learn_group(Group("g", 2, broadcast_enabled=False))
+        it.directory.update_group(Group("g", 2, broadcast_enabled=False))
         await it.sessions.sweep()
         await it.rest()
         assert it.sessions.all() == [shared]
@@ -387,7 +387,7 @@ async def test_sessions_of_a_group_that_is_closed_end() -> None:
             CloseReason.GROUP_CLOSED,
             "group g may not consume as broadcast; AdminService/UpdateGroup allows it",
         )
-        it.directory.learn_group(Group("g", 3, consume_enabled=False))
+        it.directory.update_group(Group("g", 3, consume_enabled=False))
         await it.sessions.sweep()
         reason, message = await closed(shared)
         assert reason is CloseReason.GROUP_CLOSED

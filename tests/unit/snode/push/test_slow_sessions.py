@@ -6,7 +6,7 @@ from typing import Any
 from ortoo.common.errors import Unavailable
 from ortoo.snode.cluster.routes import Group
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import AcknowledgedOffsets, Closed
+from ortoo.snode.push.outbox import DurableOffsets, SessionClosed
 from ortoo.snode.push.session import PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
@@ -18,7 +18,7 @@ GROUP = Group("g", 1, slow_consumer_threshold_messages=3, slow_consumer_grace_ms
 
 async def began(it: Bench, *queue_ids: int, client_id: str = "c", messages: int = 1000) -> PushSession:
     """A session that was sent two messages of each queue, and has acknowledged the first."""
-    it.directory.learn_group(GROUP)
+    it.directory.update_group(GROUP)
     await it.rest(100.0)
     for queue_id in queue_ids:
         await it.store(queue_id, b"a")
@@ -26,8 +26,8 @@ async def began(it: Bench, *queue_ids: int, client_id: str = "c", messages: int 
     session = await it.open(client_id, messages=messages)
     await it.rest()
     for queue_id in queue_ids:
-        session.acknowledge(QUEUES[queue_id], 1, 0)
-    await event(session, AcknowledgedOffsets)
+        session.commit(QUEUES[queue_id], 1, 0)
+    await event(session, DurableOffsets)
     return session
 
 
@@ -61,22 +61,22 @@ async def test_who_is_further_behind_than_allowed_for_the_whole_grace_is_evicted
         asked = asked_about(it)
         assert await swept(it, GRACE_S - 0.1) == ["c"]
         assert asked == []
-        session.acknowledge(QUEUES[1], 2, 0)
+        session.commit(QUEUES[1], 2, 0)
         assert await swept(it, 0.2) == ["c"]
         assert await swept(it, GRACE_S) == ["c"]
         await it.store(1, b"g")
         await it.store(0, b"c")
         await it.rest(0.1)
-        session.acknowledge(QUEUES[0], 2, 0)
-        it.sessions.evicted_slow = 3
+        session.commit(QUEUES[0], 2, 0)
+        it.sessions.evicted_count = 3
         assert await swept(it, 0.6) == []
-        closed = await event(session, Closed)
+        closed = await event(session, SessionClosed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
             "queue t/e/1 is 5 messages ahead of the acknowledged offset 2 (threshold 3), unchanged "
             "for 5.9 s; open a new session to continue from there",
         )
-        assert it.sessions.evicted_slow == 4
+        assert it.sessions.evicted_count == 4
 
 
 @in_virtual_time
@@ -91,12 +91,12 @@ async def test_how_far_a_queue_is_its_enode_is_asked_once_for_all_sessions() -> 
             await it.store(queue_id, b"c", b"d", b"e", b"f")
         assert await swept(it, 1.0) == []
         assert asked == [77, 77]
-        assert "queue t/e/0 is 5 messages ahead of the acknowledged offset 1" in (await event(behind, Closed)).message
+        assert "queue t/e/0 is 5 messages ahead of the acknowledged offset 1" in (await event(behind, SessionClosed)).message
     async with bench() as it:
         behind = await began(it, 2, messages=2)
         await it.store(2, b"c", b"d", b"e", b"f")
         assert await swept(it, GRACE_S) == []
-        assert "queue t/e/2 is 5 messages ahead" in (await event(behind, Closed)).message
+        assert "queue t/e/2 is 5 messages ahead" in (await event(behind, SessionClosed)).message
 
 
 @in_virtual_time
@@ -106,7 +106,7 @@ async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
         session = await began(it, 0, 1)
         await it.store(1, b"c", b"d", b"e", b"f")
         await it.rest()
-        session.acknowledge(QUEUES[1], 6, 0)
+        session.commit(QUEUES[1], 6, 0)
 
         async def away(topic_id: int) -> Any:
             raise Unavailable("away")
@@ -115,18 +115,18 @@ async def test_while_an_enode_is_away_what_was_heard_of_it_counts() -> None:
         assert await swept(it, GRACE_S) == ["c"]
         await it.store(0, b"c", b"d", b"e", b"f")
         assert await swept(it, 1.0) == []
-        assert "queue t/e/0 is 5 messages ahead" in (await event(session, Closed)).message
+        assert "queue t/e/0 is 5 messages ahead" in (await event(session, SessionClosed)).message
 
 
 @in_virtual_time
 async def test_an_enode_that_does_not_answer_is_asked_once_for_all_its_topics() -> None:
     """Each request costs a timeout, in which no session is checked."""
     async with bench() as it:
-        it.directory.learn_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
+        it.directory.update_topic(dataclasses.replace(TOPIC, name="u", topic_id=78))
         for number in range(4):
             it.enode.offsets["h", number] = 0
         await it.open("d", group="h", filters={"u": None})
-        it.directory.learn_group(dataclasses.replace(GROUP, name="h", version=2))
+        it.directory.update_group(dataclasses.replace(GROUP, name="h", version=2))
         await began(it, 0)
         asked: list[int] = []
 
@@ -136,7 +136,7 @@ async def test_an_enode_that_does_not_answer_is_asked_once_for_all_its_topics() 
 
         it.enode.describe_queues = away  # type: ignore[method-assign]
         for session in it.sessions.all():
-            session.heard()
+            session.touch()
         assert await swept(it, GRACE_S) == ["d", "c"]
         assert asked == [78]
         assert await swept(it, GRACE_S) == ["d", "c"]
@@ -150,35 +150,35 @@ async def test_nobodys_end_waits_for_anothers() -> None:
         silent = [await it.open(f"silent {number}", group="other") for number in range(3)]
         await it.store(3, b"a")
         await it.rest()
-        it.directory.learn_group(GROUP)
+        it.directory.update_group(GROUP)
         slow = await it.open("slow")
         await it.rest()
         await it.store(0, *[b"a"] * 9)
         await it.rest()
-        slow.acknowledge(QUEUES[0], 1, 0)
+        slow.commit(QUEUES[0], 1, 0)
         await it.rest(EXPIRY_S)
-        slow.heard()
+        slow.touch()
         it.enode.gate.clear()
         for session in silent:
             for queue in [feeder.cursor.queue for feeder in session.feeders.values()]:
-                session.acknowledge(queue, it.enode.end(queue.queue_id), 0)
+                session.commit(queue, it.enode.end(queue.queue_id), 0)
         before_s = it.clock.monotonic_s()
         await it.sessions.sweep()
         await it.rest()
         assert it.clock.monotonic_s() - before_s < 0.01
-        assert (it.sessions.all(), it.sessions.evicted_slow) == ([], 1)
+        assert (it.sessions.all(), it.sessions.evicted_count) == ([], 1)
 
 
 @in_virtual_time
 async def test_who_has_acknowledged_nothing_yet_or_has_suspended_a_queue_is_not_slow() -> None:
     """E-085: and a resumed queue is awaited from then on."""
     async with bench() as it:
-        it.directory.learn_group(GROUP)
+        it.directory.update_group(GROUP)
         await it.store(0, *[b"a"] * 9)
         session = await it.open()
         assert await swept(it, 10 * GRACE_S) == ["c"]
-        session.heard()
-        session.acknowledge(QUEUES[0], 1, 0)
+        session.touch()
+        session.commit(QUEUES[0], 1, 0)
         session.suspend(frozenset({QUEUES[0]}))
         assert await swept(it, 2 * GRACE_S) == ["c"]
         session.suspend(None)
@@ -195,11 +195,11 @@ async def test_who_holds_all_the_bytes_it_may_and_acknowledges_none_is_evicted()
         session = await began(it, 0)
         size_bytes = session.unacknowledged_bytes
         limited = Group("g", 2, slow_consumer_grace_ms=5_000, unacknowledged_bytes_max=size_bytes + 1)
-        it.directory.learn_group(limited)
+        it.directory.update_group(limited)
         assert await swept(it, GRACE_S) == ["c"]
-        it.directory.learn_group(Group("g", 3, slow_consumer_grace_ms=5_000, unacknowledged_bytes_max=size_bytes))
+        it.directory.update_group(Group("g", 3, slow_consumer_grace_ms=5_000, unacknowledged_bytes_max=size_bytes))
         assert await swept(it, 1.0) == []
-        closed = await event(session, Closed)
+        closed = await event(session, SessionClosed)
         assert (closed.reason, closed.message) == (
             CloseReason.SLOW_CONSUMER,
             f"{size_bytes} bytes are not acknowledged (limit {size_bytes}), and nothing of queue t/e/0 was "
@@ -220,12 +220,12 @@ async def test_operators_read_sessions_messages_on_their_way_and_who_was_evicted
         session = await began(it, 0, 1)
         await it.open("d", group="h")
         await it.open("e", group="h")
-        it.sessions.evicted_slow = 7
+        it.sessions.evicted_count = 7
         await it.rest()
         by_group = {("g",): 1, ("h",): 2}
         assert told()["rocketmq_consumer_connections"] == ("gauge", ("consumer_group",), by_group)
         on_their_way = ("gauge", ("topic", "consumer_group"), {("t", "g"): 2})
         assert told()["rocketmq_consumer_inflight_messages"] == on_their_way
         assert told()["ortoo_slow_consumers_evicted_total"] == ("counter", (), {(): 7})
-        session.acknowledge(QUEUES[0], 2, 0)
+        session.commit(QUEUES[0], 2, 0)
         assert told()["rocketmq_consumer_inflight_messages"][2] == {("t", "g"): 1}

@@ -3,7 +3,7 @@
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Resource
-from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
+from ortoo.snode.rocketmq.protocol.namespaces import remove_namespace, add_namespace
 
 
 def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:
@@ -12,18 +12,18 @@ def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:
     wish = d.Subscription(group=Resource(name="g"), subscriptions=[entry])
     command = s.TelemetryCommand(settings=d.Settings(subscription=wish))
     before = s.TelemetryCommand.FromString(command.SerializeToString())
-    assert taken_in(command, "ns") == taken_in(command, "ns") == "ns"
+    assert add_namespace(command, "ns") == add_namespace(command, "ns") == "ns"
     part = command.settings.subscription
     assert (part.group.name, part.subscriptions[0].topic.name) == ("ns%g", "ns%t")
-    let_out(command, "ns")
+    remove_namespace(command, "ns")
     assert command == before
     retries = s.QueryRouteRequest(topic=Resource(name="%RETRY%g", resource_namespace="ns"))
-    taken_in(retries, "")
+    add_namespace(retries, "")
     assert retries.topic.name == "%RETRY%ns%g"
 
 
 def test_without_a_namespace_nothing_changes() -> None:
     """Not even of a name that looks like one."""
     request = s.QueryRouteRequest(topic=Resource(name="a%b"))
-    assert taken_in(request, "") == ""
+    assert add_namespace(request, "") == ""
     assert request.topic.name == "a%b"

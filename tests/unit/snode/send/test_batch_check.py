@@ -13,7 +13,7 @@ from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records.batch import Message, SealedBatch, encode
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.common.records.text_rules import Limits
+from ortoo.common.records.text_rules import MessageLimits
 from ortoo.snode.send.batch_check import check
 from ortoo.v1 import record_pb2
 
@@ -142,7 +142,7 @@ def test_limits_hold_for_producers_that_do_not_check(message: Message, monkeypat
         message.check()
     monkeypatch.setattr("ortoo.common.records.text_rules.TextRule.check", lambda *_: None)
     monkeypatch.setattr("ortoo.common.records.batch._explain", lambda *_: None)
-    sealed = encode([Message(b"ok"), message], now_ms=1, limits=Limits(properties=1_000))
+    sealed = encode([Message(b"ok"), message], now_ms=1, limits=MessageLimits(properties=1_000))
     with pytest.raises(Invalid):
         check(sealed)
 

@@ -14,8 +14,8 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FlushMode
-from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.send.batch_stream import ProduceResult, ProduceStream
+from ortoo.snode.topics.creation import ProducerTopics
 from tests.unit.snode.fake_enode import FakeEnode
 
 BATCH = encode([b"x" * 100], now_ms=1)
@@ -24,13 +24,13 @@ BATCH = encode([b"x" * 100], now_ms=1)
 def stream_to(enode: FakeEnode, **limits: int) -> ProduceStream:
     """A stream whose topics are all known."""
     memory = MemoryBudget().share("produce streams")
-    return ProduceStream(enode.directory(), cast(SendableTopics, None), enode.links(), memory, **limits)
+    return ProduceStream(enode.directory(), cast(ProducerTopics, None), enode.links(), memory, **limits)
 
 
-async def answers_of(stream: ProduceStream) -> list[ProduceAnswer]:
+async def answers_of(stream: ProduceStream) -> list[ProduceResult]:
     """All answers until the end."""
-    answers: list[ProduceAnswer] = []
-    while ready := await stream.next_answers():
+    answers: list[ProduceResult] = []
+    while ready := await stream.next_results():
         answers += ready
     return answers
 
@@ -41,10 +41,10 @@ async def test_answers_of_a_queue_come_in_order_even_when_one_is_refused() -> No
     stream = stream_to(enode)
     enode.gate.clear()
     queue = Queue("t", "e", 0)
-    await stream.take(1, queue, BATCH, FlushMode.DEFAULT)
-    await stream.take(2, queue, SealedBatch(b"junk", 0, 1, 1), FlushMode.DEFAULT)
-    await stream.take(3, queue, BATCH, FlushMode.DEFAULT)
-    stream.end()
+    await stream.submit(1, queue, BATCH, FlushMode.DEFAULT)
+    await stream.submit(2, queue, SealedBatch(b"junk", 0, 1, 1), FlushMode.DEFAULT)
+    await stream.submit(3, queue, BATCH, FlushMode.DEFAULT)
+    stream.finish()
     enode.gate.set()
     answers = await answers_of(stream)
     assert [answer.request_id for answer in answers] == [1, 2, 3]
@@ -59,12 +59,12 @@ async def test_a_full_stream_is_not_read() -> None:
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
         for number in (1, 2):
-            await stream.take(number, Queue("t", "e", number), BATCH, FlushMode.DEFAULT)
-        third = background.spawn("third", stream.take(3, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT))
+            await stream.submit(number, Queue("t", "e", number), BATCH, FlushMode.DEFAULT)
+        third = background.spawn("third", stream.submit(3, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT))
         await enode.arrived.wait()
         assert not third.done()
         enode.gate.set()
-        await stream.next_answers()
+        await stream.next_results()
         await third
 
 
@@ -73,11 +73,11 @@ async def test_one_queue_does_not_wait_for_another() -> None:
     enode = FakeEnode()
     stream = stream_to(enode)
     enode.gate.clear()
-    await stream.take(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
-    await stream.take(2, Queue("t", "e9", 0), BATCH, FlushMode.DEFAULT)
-    assert [answer.request_id for answer in await stream.next_answers()] == [2]
+    await stream.submit(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    await stream.submit(2, Queue("t", "e9", 0), BATCH, FlushMode.DEFAULT)
+    assert [answer.request_id for answer in await stream.next_results()] == [2]
     enode.gate.set()
-    stream.end()
+    stream.finish()
     assert [answer.request_id for answer in await answers_of(stream)] == [1]
 
 
@@ -87,8 +87,8 @@ async def test_errors_of_the_enode_reach_the_producer() -> None:
     enode.refusals.extend([Overloaded("slow down", retry_after_ms=5), Unavailable("gap")])
     stream = stream_to(enode)
     for number in (1, 2):
-        await stream.take(number, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
-    stream.end()
+        await stream.submit(number, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    stream.finish()
     assert [type(answer.error) for answer in await answers_of(stream)] == [Overloaded, Unavailable]
 
 
@@ -98,8 +98,8 @@ async def test_the_columns_say_whether_a_batch_is_delayed() -> None:
     stream = stream_to(enode)
     delayed = encode([Message(b"x", deliver_at_ms=5)], now_ms=1)
     for number, batch in enumerate([delayed, replace(delayed, delayed=False), replace(BATCH, delayed=True)]):
-        await stream.take(number, Queue("t", "e", 0), batch, FlushMode.DEFAULT)
-    stream.end()
+        await stream.submit(number, Queue("t", "e", 0), batch, FlushMode.DEFAULT)
+    stream.finish()
     await answers_of(stream)
     assert [batch.delayed for batch in enode.seen] == [True, True, False]
 
@@ -108,8 +108,8 @@ async def test_the_end_carries_its_error_after_the_last_answer() -> None:
     """Taken batches are answered first, then the stream's own error is raised."""
     enode = FakeEnode()
     stream = stream_to(enode)
-    await stream.take(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
-    stream.end(Unavailable("stopping"))
-    assert len(await stream.next_answers()) == 1
+    await stream.submit(1, Queue("t", "e", 0), BATCH, FlushMode.DEFAULT)
+    stream.finish(Unavailable("stopping"))
+    assert len(await stream.next_results()) == 1
     with pytest.raises(Unavailable, match="stopping"):
-        await stream.next_answers()
+        await stream.next_results()

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from ortoo.common.errors import (
-    NOT_TAKEN_FIELD,
+    NOT_ACCEPTED_FIELD,
     Internal,
     Invalid,
     NotFound,
@@ -21,8 +21,8 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended
-from ortoo.snode.enodes.request_stream import seen
+from ortoo.snode.enodes.link import AppendedBatch
+from ortoo.snode.enodes.request_stream import retrieve_exception
 from ortoo.snode.send.publish_batcher import PublishBatcher
 from tests.unit.snode.fake_enode import FakeEnode
 
@@ -111,7 +111,7 @@ async def test_what_may_be_stored_together_is_not_sent_apart(second: OrtooError)
     """Of two requests whose batch is stored and not answered none is stored again under another producer id."""
 
     class Losing(FakeEnode):
-        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+        async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
             if len(self.seen) == 1:
                 self.refusals.append(second)
             return await super()._append(queue_id, batch)
@@ -129,17 +129,17 @@ async def test_who_has_to_stay_is_answered_in_time_beside_many_who_may_go_elsewh
     """Messages that may move fail at once, which makes space for more of them. Others are still sent in time."""
 
     class Refusing(FakeEnode):
-        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+        async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
             self.seen.append(batch)
             if len(self.seen) < 100:
-                batcher.put([Message(b"moves")], may_move=True).add_done_callback(seen)
+                batcher.put([Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
             await SystemClock().sleep(0.01)
-            raise Overloaded("its disk is full", field=NOT_TAKEN_FIELD)
+            raise Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)
 
     enode = Refusing()
     batcher = batcher_to(enode, timeout_s=0.05)
     stays = batcher.put([Message(b"stays")])
-    batcher.put([Message(b"moves")], may_move=True).add_done_callback(seen)
+    batcher.put([Message(b"moves")], may_reroute=True).add_done_callback(retrieve_exception)
     async with asyncio.timeout(10), Background("test") as background:
         background.spawn("drain", batcher.drain())
         with pytest.raises(Overloaded):
@@ -153,15 +153,15 @@ async def test_what_may_go_elsewhere_waits_for_nothing_that_may_not(first: str) 
     enode = FakeEnode()
     if first == "may be stored":
         enode.refusals.append(Unavailable("it ended the stream"))
-    enode.refusals.extend([Overloaded("its disk is full", field=NOT_TAKEN_FIELD)] * 1000)
+    enode.refusals.extend([Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD)] * 1000)
     batcher = batcher_to(enode)
     async with asyncio.timeout(10), Background("test") as background:
-        stays = batcher.put([Message(b"stays")], may_move=first == "may be stored")
+        stays = batcher.put([Message(b"stays")], may_reroute=first == "may be stored")
         background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
         with pytest.raises(Overloaded) as told:
-            await batcher.put([Message(b"moves")], may_move=True)
-        assert told.value.field == NOT_TAKEN_FIELD
+            await batcher.put([Message(b"moves")], may_reroute=True)
+        assert told.value.field == NOT_ACCEPTED_FIELD
         assert not stays.done()
 
 
@@ -188,9 +188,9 @@ async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     """G4: an enode that died with a batch may have stored it, though it takes nothing at the retry."""
 
     class Dying(FakeEnode):
-        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+        async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
             if self.seen:
-                raise Unavailable("it went away before this was sent", field=NOT_TAKEN_FIELD)
+                raise Unavailable("it went away before this was sent", field=NOT_ACCEPTED_FIELD)
             await super()._append(queue_id, batch)
             raise Unavailable("it ended the stream")
 
@@ -198,14 +198,14 @@ async def test_only_what_was_never_sent_may_go_elsewhere() -> None:
     batcher = batcher_to(enode, timeout_s=0.1)
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
-        sent = batcher.put([Message(b"sent")], may_move=True)
+        sent = batcher.put([Message(b"sent")], may_reroute=True)
         background.spawn("drain", batcher.drain())
         await enode.arrived.wait()
-        waiting = batcher.put([Message(b"waiting")], may_move=True)
+        waiting = batcher.put([Message(b"waiting")], may_reroute=True)
         enode.gate.set()
         outcomes = await asyncio.gather(sent, waiting, return_exceptions=True)
     assert [type(one) for one in outcomes] == [Unavailable, Unavailable]
-    assert [one.field == NOT_TAKEN_FIELD for one in outcomes if isinstance(one, Unavailable)] == [False, True]
+    assert [one.field == NOT_ACCEPTED_FIELD for one in outcomes if isinstance(one, Unavailable)] == [False, True]
 
 
 async def test_sequences_continue_from_batch_to_batch() -> None:
@@ -227,7 +227,7 @@ async def test_a_forgotten_producer_begins_anew(*, was_away: bool) -> None:
     batcher.put([Message(b"before")])
     await batcher.drain()
     if was_away:
-        enode.refusals.append(Unavailable("it went away before this was sent", field=NOT_TAKEN_FIELD))
+        enode.refusals.append(Unavailable("it went away before this was sent", field=NOT_ACCEPTED_FIELD))
     enode.refusals.append(NotFound(field="batch.producer_id"))
     future = batcher.put([Message(b"x")])
     await batcher.drain()
@@ -280,7 +280,7 @@ async def test_what_a_sender_left_behind_counts_until_it_has_gone() -> None:
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
         sent = batcher.put([Message(bytes(1000))])
-        drained = background.asked("drain", batcher.drain())
+        drained = background.start_future("drain", batcher.drain())
         await enode.arrived.wait()
         waits = batcher.put([Message(bytes(2000))])
         sent.cancel()

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -20,10 +20,10 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import Appended, EnodeLinks, MessagePlace
+from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, MessagePlace
 from ortoo.snode.send.publisher import Publisher
-from ortoo.snode.settings import Settings
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.settings import SnodeSettings
+from ortoo.snode.topics.creation import ProducerTopics
 from tests.unit.snode.fake_enode import TOPIC, FakeEnode
 
 QUEUES = TOPIC.write_queues()
@@ -41,10 +41,10 @@ def publisher_to(
     enode: FakeEnode, background: Background, *, timeout_s: float = 3.0, links: EnodeLinks | None = None
 ) -> Publisher:
     """A publisher over one enode."""
-    settings: Any = Settings(enode_timeout_ms=int(timeout_s * 1000))
+    settings: Any = SnodeSettings(enode_timeout_ms=int(timeout_s * 1000))
     shared: Any = (None, Metrics(), SystemClock(), Randomness(1), MemoryBudget(1 << 30))
     runtime = Runtime(settings, "i", background, *shared)
-    topics = cast(SendableTopics, KnownTopics())
+    topics = cast(ProducerTopics, KnownTopics())
     memory = runtime.memory.share("test")
     return Publisher(runtime, enode.directory(), topics, links or enode.links(), memory)
 
@@ -112,7 +112,7 @@ async def test_a_message_with_an_id_that_cannot_be_stored_fails_its_sender_alone
     """The error is the answer of that call, and the process's own tasks continue."""
 
     class Refusing(FakeEnode):
-        async def append_identified(self, *_: object) -> list[MessagePlace]:
+        async def append_deduplicated(self, *_: object) -> list[MessagePlace]:
             raise error
 
     async with Background("test") as background:
@@ -130,9 +130,9 @@ async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None
     class Dying(FakeEnode):
         tries = 0
 
-        async def append_identified(self, *_: object) -> list[MessagePlace]:
+        async def append_deduplicated(self, *_: object) -> list[MessagePlace]:
             self.tries += 1
-            field = NOT_TAKEN_FIELD if self.tries > 1 else ""
+            field = NOT_ACCEPTED_FIELD if self.tries > 1 else ""
             raise Unavailable("it is away", field=field)
 
     enode = Dying()
@@ -141,7 +141,7 @@ async def test_after_a_doubtful_try_nobody_says_that_nothing_was_taken() -> None
         with pytest.raises(Unavailable) as told:
             await publisher.publish("t", [Message(b"x", properties={"DEDUP_ID": "chosen"})], None)
     assert enode.tries > 1
-    assert told.value.field != NOT_TAKEN_FIELD
+    assert told.value.field != NOT_ACCEPTED_FIELD
 
 
 IN_TWO_QUEUES = [Message(b"x", message_group=group) for group in ("a", "order-17")]
@@ -150,8 +150,8 @@ IN_TWO_QUEUES = [Message(b"x", message_group=group) for group in ("a", "order-17
 @pytest.mark.parametrize(
     "refusal",
     [
-        Unavailable("it is away", field=NOT_TAKEN_FIELD),
-        Overloaded("its disk is full", field=NOT_TAKEN_FIELD),
+        Unavailable("it is away", field=NOT_ACCEPTED_FIELD),
+        Overloaded("its disk is full", field=NOT_ACCEPTED_FIELD),
         Invalid("ten years ahead", field="batch.records.deliver_at_ms"),
     ],
 )
@@ -159,7 +159,7 @@ async def test_of_a_call_that_is_stored_in_part_nobody_says_that_nothing_was(ref
     """G11: a refusal means that nothing is stored, but one of two queues has its message."""
 
     class Refusing(FakeEnode):
-        async def _append(self, queue_id: int, batch: SealedBatch) -> Appended:
+        async def _append(self, queue_id: int, batch: SealedBatch) -> AppendedBatch:
             if queue_id == 1:
                 raise refusal
             return await super()._append(queue_id, batch)
@@ -182,7 +182,7 @@ async def test_who_is_refused_at_once_hears_that_another_part_was_on_its_way() -
         def to(self, enode: str) -> GrpcEnodeLink:
             self.asked += 1
             if self.asked == 2:
-                raise Unavailable("its lease ran out", field=NOT_TAKEN_FIELD)
+                raise Unavailable("its lease ran out", field=NOT_ACCEPTED_FIELD)
             return super().to(enode)
 
     enode = FakeEnode()
@@ -201,13 +201,13 @@ async def test_a_queue_for_which_there_is_no_room_is_passed_over_next_time(monke
     enode.gate.clear()
     async with asyncio.timeout(10), Background("test") as background:
         publisher = publisher_to(enode, background)
-        one = background.asked("1", publisher.publish("t", [Message(b"1")], None))
+        one = background.start_future("1", publisher.publish("t", [Message(b"1")], None))
         await enode.arrived.wait()
         [served] = publisher._batchers.values()
-        served.batches_cut += 1  # nothing more can join: the turn changes
+        served.batches_taken += 1  # nothing more can join: the turn changes
         for _ in range(len(QUEUES) - 1):
             with pytest.raises(Unavailable):
                 await publisher.publish("t", [Message(b"lost")], None)
-        other = background.asked("2", publisher.publish("t", [Message(b"2")], None))
+        other = background.start_future("2", publisher.publish("t", [Message(b"2")], None))
         enode.gate.set()
         assert [(await it)[0].queue for it in (one, other)] == [(await one)[0].queue] * 2

@@ -5,11 +5,11 @@ from typing import Any
 
 from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.topics.creation import SendableTopics, TopicArrival
+from ortoo.snode.topics.creation import ProducerTopics, TopicPropagation
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 
 TIMEOUT_S = 3.0
@@ -42,10 +42,10 @@ async def test_senders_to_a_topic_that_cannot_be_made_do_not_wait_for_each_other
     """One tries, and the others retry together afterwards; each ends within two timeouts, for any number of senders."""
     name_server: Any = SilentNameServer()
     clock, links = running_clock(), None
-    directory = Directory()
+    directory = DirectoryCache()
     watch = DirectoryWatch(directory, name_server, clock=clock, randomness=Randomness(1))
-    arrival = TopicArrival(watch, links, clock=clock)  # type: ignore[arg-type]
-    sendable = SendableTopics(Cluster(directory, watch, name_server), arrival, auto_create=True, queue_count=4)
+    arrival = TopicPropagation(watch, links, clock=clock)  # type: ignore[arg-type]
+    sendable = ProducerTopics(ClusterView(directory, watch, name_server), arrival, auto_create=True, queue_count=4)
     ended = await asyncio.gather(*(sendable.topic("new") for _ in range(20)), return_exceptions=True)
     assert [type(one) for one in ended] == [Unavailable] * 20
     assert clock.monotonic_s() <= 2 * TIMEOUT_S + 0.1

@@ -10,7 +10,7 @@ from ortoo.common.records.batch import Message, encode
 from ortoo.snode.enodes.link import OpenHalf
 from ortoo.snode.rpc.producer import CHECKS_BYTES_MAX, CHECKS_MAX, ProducerService
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send.transactions import Ask, Check
+from ortoo.snode.send.transactions import CheckSender, TransactionCheckCall
 from ortoo.v1 import producer_pb2 as pb
 
 
@@ -18,13 +18,13 @@ class Asking:
     """Stores the registered function."""
 
     def __init__(self) -> None:
-        self.ask: Ask
+        self.ask: CheckSender
         self.is_gone = False
 
-    def watch(self, producer_group: str, ask: Ask) -> None:
+    def add_producer(self, producer_group: str, ask: CheckSender) -> None:
         self.ask = ask
 
-    def leave(self, producer_group: str, ask: Ask) -> None:
+    def remove_producer(self, producer_group: str, ask: CheckSender) -> None:
         self.is_gone = ask is self.ask
 
 
@@ -38,7 +38,7 @@ async def test_no_more_wait_than_there_is_room_for_and_none_when_it_reads_again(
     await anext(watching)
     before = budget.used_bytes
     half = OpenHalf(1, 7, 0, 1, 5, 6, 1, False, "p")
-    check = Check("handle", "t", half, encode([Message(bytes(body_bytes))], now_ms=1))
+    check = TransactionCheckCall("handle", "t", half, encode([Message(bytes(body_bytes))], now_ms=1))
     assert {asking.ask(check) for _ in range(2 * CHECKS_MAX)} == {True}
     size = len(check.batch.records)
     held = (budget.used_bytes - before) // size

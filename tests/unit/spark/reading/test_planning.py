@@ -4,17 +4,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.client import Queue
-from ortoo.spark.reading.batch_limits import limited
+from ortoo.spark.reading.batch_limits import limit_offsets
 from ortoo.spark.reading.planning import plan
-from ortoo.spark.reading.topic_state import Range
+from ortoo.spark.reading.topic_state import OffsetSpan
 
 QUEUES = st.builds(Queue, st.sampled_from(["t", "u"]), st.sampled_from(["a", "b"]), st.integers(0, 7))
-RANGES = st.builds(lambda begin, size: Range(begin, begin + size), st.integers(0, 1_000), st.integers(0, 500_000))
+RANGES = st.builds(lambda begin, size: OffsetSpan(begin, begin + size), st.integers(0, 1_000), st.integers(0, 500_000))
 
 
 @given(st.dictionaries(QUEUES, RANGES), st.integers(0, 40), st.sampled_from([0, 1_000, 70_000]), st.integers(1, 16))
 def test_tasks_cover_every_offset_once(
-    wanted: dict[Queue, Range], min_partitions: int, max_records: int, queues_max: int
+    wanted: dict[Queue, OffsetSpan], min_partitions: int, max_records: int, queues_max: int
 ) -> None:
     """For any options the slices together are the ranges, in order, and a second plan is equal."""
     options = {"min_partitions": min_partitions, "max_records": max_records, "max_queues_per_task": queues_max}
@@ -32,14 +32,14 @@ def test_tasks_cover_every_offset_once(
 
 def test_one_queue_is_cut_into_as_many_tasks_as_asked() -> None:
     """`minPartitions=8` on one queue gives at least eight tasks of equal size."""
-    tasks = plan({Queue("t", "a", 0): Range(5, 100_005)}, {}, min_partitions=8)
+    tasks = plan({Queue("t", "a", 0): OffsetSpan(5, 100_005)}, {}, min_partitions=8)
     assert len(tasks) == 8
     assert {task[0].messages for task in tasks} == {12_500}
 
 
 def test_a_hot_queue_is_shared_and_idle_ones_share_a_task() -> None:
     """Check 5: one hot and seven idle queues give tasks within a factor of 1.5, except the idle ones."""
-    wanted = {Queue("t", "a", n): Range(0, 1_000_000 if n == 0 else 10) for n in range(8)}
+    wanted = {Queue("t", "a", n): OffsetSpan(0, 1_000_000 if n == 0 else 10) for n in range(8)}
     tasks = plan(wanted, {}, min_partitions=8)
     sizes = sorted(sum(piece.messages for piece in task) for task in tasks)
     hot = [size for size in sizes if size > 1_000]
@@ -52,7 +52,7 @@ def test_a_hot_queue_is_shared_and_idle_ones_share_a_task() -> None:
 def test_a_limit_is_kept_exactly(latest: dict[Queue, int], messages_max: int) -> None:
     """Check 6: the sum is the limit, or everything. No queue moves back or beyond its end, and none is missing."""
     start = dict.fromkeys(latest, 0)
-    ends = limited(start, latest, messages_max)
+    ends = limit_offsets(start, latest, messages_max)
     assert sum(ends.values()) == min(messages_max, sum(latest.values()))
     assert all(0 <= ends[queue] <= latest[queue] for queue in latest)
     waiting = [queue for queue, count in latest.items() if count]

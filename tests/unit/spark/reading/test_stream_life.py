@@ -24,7 +24,7 @@ from ortoo.client import DataLoss, NotFound, Queue, Unavailable
 from ortoo.common.errors import Invalid
 from ortoo.spark.core import read_options
 from ortoo.spark.core.group_offsets import commit_group
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading import bounds, stream_read
 from ortoo.spark.reading.stream_offsets import StreamOffsets
 from ortoo.spark.reading.stream_read import StreamReader
@@ -151,10 +151,10 @@ def judge(world: World, spark: Spark) -> None:
     for place, begin in spark.owed.items():
         for number, at in world.ever.get(place, {}).items():
             assert at < begin or number in rows or number in spark.reported, f"{place} {at} is lost in silence"
-    end = Offsets.of_json(spark.offsets[-1])
+    end = SourceOffsets.of_json(spark.offsets[-1])
     for queue, offset in end.queues.items():
         topic = world.topics.get(queue.topic)
-        if topic is not None and len(spark.offsets) > 2 and end != Offsets.of_json(spark.offsets[0]):
+        if topic is not None and len(spark.offsets) > 2 and end != SourceOffsets.of_json(spark.offsets[0]):
             assert world.group.get(queue) == offset, "the group is not where the query is"
 
 
@@ -170,7 +170,7 @@ def unchecked_start(link: Any, options: Any, state: Any) -> dict[Queue, int]:
     return bounds._resolved(link, options.start, state, "startingOffsets", "earliest")
 
 
-def silent_about_patterns(self: StreamOffsets, at: Offsets, held: Any) -> Any:
+def silent_about_patterns(self: StreamOffsets, at: SourceOffsets, held: Any) -> Any:
     """The old defect, for patterns: a deleted topic is not reported."""
     moved, losses = MOVED(self, at, held)
     return moved, tuple(loss for loss in losses if loss.reason != "the topic was deleted")
@@ -189,10 +189,10 @@ def unlimited_by_bytes(self: StreamReader) -> Any:
 
 def group_one_batch_late(self: StreamReader, end: dict[str, Any]) -> None:
     """The old defect: the group moves when Spark calls `commit`, which happens late or never."""
-    commit_group(self._link(), "g", Offsets.of_json(end).queues)
+    commit_group(self._link(), "g", SourceOffsets.of_json(end).queues)
 
 
-MOVED = StreamOffsets._moved
+MOVED = StreamOffsets._move
 
 
 @pytest.mark.parametrize(

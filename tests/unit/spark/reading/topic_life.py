@@ -11,7 +11,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from ortoo.client import NotFound, OutOfRange, Queue, QueueInfo, TopicDescription, TopicInfo
 from ortoo.client.admin.descriptions import TopicPlacement
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.reading.data_loss import Loss
 from ortoo.spark.reading.slice_reader import Remainder, read_slice
 from ortoo.spark.reading.stream_read import StreamReader
@@ -205,7 +205,7 @@ class Spark:
             self.happens()
             if self.offsets and end == self.offsets[-1]:
                 return
-            before = Offsets.of_json(start if not self.offsets else end)
+            before = SourceOffsets.of_json(start if not self.offsets else end)
             for queue, offset in before.queues.items():
                 self.owed.setdefault((before.topic_ids[queue.topic], queue), offset)
             self.offsets.append(end)
@@ -221,7 +221,7 @@ class Spark:
         """The offset of the checkpoint in a queue; -1 if it has none."""
         if not self.offsets:
             return -1
-        newest = Offsets.of_json(self.offsets[-1])
+        newest = SourceOffsets.of_json(self.offsets[-1])
         return newest.queues.get(queue, -1) if newest.topic_ids.get(queue.topic) == topic_id else -1
 
     def _batch(self, reader: StreamReader) -> None:
@@ -232,8 +232,8 @@ class Spark:
             self.happens()
             for part in task.slices:
                 rest = Remainder(self.link, part, reader._options.on_data_loss)  # type: ignore[arg-type]
-                rest._lost = lambda loss, topic_id=part.topic_id: self._report(topic_id, loss)  # type: ignore[method-assign, misc]
-                for each in read_slice(self.link, rest, columns=(), wanted="*", timeout_ms=1_000):  # type: ignore[arg-type]
+                rest._report_loss = lambda loss, topic_id=part.topic_id: self._report(topic_id, loss)  # type: ignore[method-assign, misc]
+                for each in read_slice(self.link, rest, columns=(), filter="*", timeout_ms=1_000):  # type: ignore[arg-type]
                     rows += each.numbers  # type: ignore[attr-defined]
         self.happens()
         assert self._once or len(rows) <= self.rows_max, "the batch is larger than its limits"
@@ -241,14 +241,14 @@ class Spark:
 
     def _listen(self, reader: StreamReader) -> None:
         ids: dict[str, int] = {}
-        go_on, checked = reader._next, reader._checked
+        go_on, checked = reader._next, reader._clip_ranges
 
-        def following(at: Offsets, everything: bool) -> Offsets:
+        def following(at: SourceOffsets, everything: bool) -> SourceOffsets:
             ids.clear()
             ids.update(at.topic_ids)
             return go_on(at, everything)
 
-        def checking(wanted: Any, stop: Offsets) -> Any:
+        def checking(wanted: Any, stop: SourceOffsets) -> Any:
             ids.clear()
             ids.update(stop.topic_ids)
             return checked(wanted, stop)
@@ -257,7 +257,7 @@ class Spark:
             for loss in losses:
                 self._report(ids[loss.queue.topic], loss)
 
-        reader._next, reader._checked, reader._tell = following, checking, telling  # type: ignore[method-assign]
+        reader._next, reader._clip_ranges, reader._report_losses = following, checking, telling  # type: ignore[method-assign]
 
     def _report(self, topic_id: int, loss: Loss) -> None:
         ever = self.world.ever.get((topic_id, loss.queue), {})

@@ -7,7 +7,7 @@ import pytest
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.testing.disks.disk_image import KEEP_NOTHING
+from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 
@@ -48,7 +48,7 @@ def test_a_sync_fails_when_told_and_its_bytes_are_gone(disk: FaultyDisk) -> None
     assert failed.value.errno == errno.EIO
     file.sync_data()
     assert disk.syncs == 3
-    left = disk.crashed(Randomness(1), KEEP_NOTHING).open(FOLDER / "f")
+    left = disk.after_crash(Randomness(1), LOSE_UNSYNCED).open(FOLDER / "f")
     assert left.read(0, 9) == b"a"
 
 
@@ -59,7 +59,7 @@ def test_a_lying_disk_syncs_nothing(disk: FaultyDisk) -> None:
     file.write(0, [b"a"])
     file.sync_data()
     disk.sync_directory(FOLDER)
-    assert disk.crashed(Randomness(1), KEEP_NOTHING).list(FOLDER) == []
+    assert disk.after_crash(Randomness(1), LOSE_UNSYNCED).list(FOLDER) == []
 
 
 def test_a_flipped_bit_is_read_by_everybody(tmp_path: Path) -> None:
@@ -75,5 +75,5 @@ def test_a_flipped_bit_is_read_by_everybody(tmp_path: Path) -> None:
     disk.flip_bit(tmp_path / "g", 0, bit=1)
     assert file.read(0, 2) == b"cb"
     with pytest.raises(TypeError):
-        disk.crashed(Randomness(1))
+        disk.after_crash(Randomness(1))
     file.close()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, PAGE_BYTES, Fate
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, PAGE_BYTES, CrashOutcome
 from ortoo.testing.disks.memory_disk import MemoryDisk
 
 FOLDER = Path("/store")
@@ -33,10 +33,10 @@ def test_what_was_synced_survives_every_crash() -> None:
     disk.open(FOLDER / "f").write(100, [b"not synced"])
     disk.open(FOLDER / "g", create=True).write(0, [b"no name yet"])
     for seed in range(TRIES):
-        assert bytes_of(disk.crashed(Randomness(seed)))[:7] == b"durable"
-    assert bytes_of(disk.crashed(Randomness(1), KEEP_NOTHING)) == b"durable"
-    assert disk.crashed(Randomness(1), KEEP_NOTHING).list(FOLDER) == ["f"]
-    kept = disk.crashed(Randomness(1), KEEP_EVERYTHING)
+        assert bytes_of(disk.after_crash(Randomness(seed)))[:7] == b"durable"
+    assert bytes_of(disk.after_crash(Randomness(1), LOSE_UNSYNCED)) == b"durable"
+    assert disk.after_crash(Randomness(1), LOSE_UNSYNCED).list(FOLDER) == ["f"]
+    kept = disk.after_crash(Randomness(1), KEEP_UNSYNCED)
     assert bytes_of(kept) == bytes_of(disk)
     assert bytes_of(kept, "g") == b"no name yet"
 
@@ -48,7 +48,7 @@ def test_unsynced_pages_arrive_in_any_order_and_in_part() -> None:
     seen = set()
     torn = False
     for seed in range(TRIES):
-        data = bytes_of(disk.crashed(Randomness(seed)))
+        data = bytes_of(disk.after_crash(Randomness(seed)))
         pages = [data[at : at + PAGE_BYTES] for at in range(0, len(data), PAGE_BYTES)]
         torn |= any(0 < page.count(b"x") < PAGE_BYTES for page in pages)
         seen.add(tuple(page[:1] + page[-1:] for page in pages))
@@ -63,8 +63,8 @@ def test_a_page_written_twice_never_arrives_in_the_wrong_order() -> None:
     file = disk.open(FOLDER / "f")
     file.write(0, [b"a" * 64])
     file.write(32, [b"b" * 32])
-    fate = Fate(torn_pages=False)
-    found = {bytes_of(disk.crashed(Randomness(seed), fate)) for seed in range(TRIES)}
+    fate = CrashOutcome(torn_pages=False)
+    found = {bytes_of(disk.after_crash(Randomness(seed), fate)) for seed in range(TRIES)}
     assert found == {bytes(64), b"a" * 64, b"a" * 32 + b"b" * 32}
 
 
@@ -78,15 +78,15 @@ def test_names_may_be_undone_until_their_folder_is_synced() -> None:
     disk.open(FOLDER / "later", create=True)
     in_order = {
         (tuple(left.list(FOLDER)), bytes_of(left))
-        for left in (disk.crashed(Randomness(seed), Fate(names_in_order=True)) for seed in range(TRIES))
+        for left in (disk.after_crash(Randomness(seed), CrashOutcome(names_in_order=True)) for seed in range(TRIES))
     }
     assert in_order == {
         (("f",), b"old"), (("f", "new"), b"old"), (("f",), b"new"), (("f", "later"), b"new"),
     }  # fmt: skip
-    left = [disk.crashed(Randomness(seed), Fate(names_in_order=False)) for seed in range(TRIES)]
+    left = [disk.after_crash(Randomness(seed), CrashOutcome(names_in_order=False)) for seed in range(TRIES)]
     assert any(one.list(FOLDER) == ["f", "later"] and bytes_of(one) == b"old" for one in left)
     disk.sync_directory(FOLDER)
-    assert {tuple(disk.crashed(Randomness(seed)).list(FOLDER)) for seed in range(TRIES)} == {("f", "later")}
+    assert {tuple(disk.after_crash(Randomness(seed)).list(FOLDER)) for seed in range(TRIES)} == {("f", "later")}
 
 
 def test_a_failed_sync_is_not_made_up_for_by_the_next() -> None:
@@ -97,7 +97,7 @@ def test_a_failed_sync_is_not_made_up_for_by_the_next() -> None:
     file.sync_failed()
     file.sync_data()
     assert bytes_of(disk) == b"2"
-    assert bytes_of(disk.crashed(Randomness(1), KEEP_NOTHING)) == b"1"
+    assert bytes_of(disk.after_crash(Randomness(1), LOSE_UNSYNCED)) == b"1"
 
 
 def test_recorded_operations_make_the_same_disk_again() -> None:
@@ -110,6 +110,6 @@ def test_recorded_operations_make_the_same_disk_again() -> None:
     again = MemoryDisk.replayed(disk.operations)
     assert bytes_of(again, "g") == bytes_of(disk, "g")
     for seed in range(20):
-        one, other = disk.crashed(Randomness(seed)), again.crashed(Randomness(seed))
+        one, other = disk.after_crash(Randomness(seed)), again.after_crash(Randomness(seed))
         assert one.list(FOLDER) == other.list(FOLDER)
         assert all(bytes_of(one, name) == bytes_of(other, name) for name in one.list(FOLDER))

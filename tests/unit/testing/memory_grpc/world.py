@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import grpc
 
-from ortoo.testing.memory_grpc import Connection, MemoryTransport, Node, Packet
+from ortoo.testing.memory_grpc import MemoryConnection, MemoryTransport, Node, Packet
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class ToldNetwork:
         self.delay = delay
         self.refuses = False
         self.is_silent = False
-        self.connections: list[Connection] = []
+        self.connections: list[MemoryConnection] = []
         self.trace: list[str] = []
 
     def connecting(self, source: Node | None, address: str, target: Node | None) -> float | None:
@@ -58,13 +58,13 @@ class ToldNetwork:
             raise ConnectionRefusedError(address)
         return None if self.is_silent else 0.0
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: MemoryConnection) -> None:
         self.connections.append(connection)
 
-    def delay_s(self, connection: Connection, packet: Packet, *, to_server: bool) -> float:
+    def delay_s(self, connection: MemoryConnection, packet: Packet, *, to_server: bool) -> float:
         return self.delay(packet, to_server)
 
-    def delivered(self, connection: Connection, packet: Packet, *, to_server: bool) -> None:
+    def delivered(self, connection: MemoryConnection, packet: Packet, *, to_server: bool) -> None:
         now_s = asyncio.get_running_loop().time() - _Leaping.now_s
         way = "up" if to_server else "down"
         self.trace.append(f"{now_s:.3f} {connection.number} {way} {packet.method} {packet.message!r} {packet.status}")

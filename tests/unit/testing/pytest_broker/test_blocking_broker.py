@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.client import Conflict, ConsumerSettings, Handling, Message, PullSettings
+from ortoo.client import Conflict, ConsumerSettings, HandlerOptions, Message, PullSettings
 from ortoo.client.blocking import connect
 from ortoo.testing.pytest_broker import BlockingBroker, Broker
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 
 def at_a_time(kind: str, concurrency: int) -> dict[str, Any]:
     """The number of handlers of a consumer's `run`."""
-    return {"handling": Handling(concurrency=concurrency)} if kind == "pull_consumer" else {"concurrency": concurrency}
+    return {"handling": HandlerOptions(concurrency=concurrency)} if kind == "pull_consumer" else {"concurrency": concurrency}
 
 
 def test_a_blocking_program_runs_on_virtual_time(blocking_broker: BlockingBroker) -> None:
@@ -184,5 +184,5 @@ def test_what_a_stopped_pull_consumer_has_handled_of_several_comes_not_again(blo
         orders.send_many([Message(b"%d" % number, message_group="a") for number in range(5)])
         for _ in range(3):
             with mq.pull_consumer("stopping", "orders", **FIRST["pull_consumer"]) as consumer:
-                consumer.run(stopping(consumer, bills, seen), Handling(concurrency=1, batch_messages_max=5))
+                consumer.run(stopping(consumer, bills, seen), HandlerOptions(concurrency=1, batch_messages_max=5))
     assert seen == [b"0", b"1", b"2"]

@@ -9,7 +9,7 @@ from ortoo.client import Client, Message, OrtooError, RetryLater, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.pytest_broker import Broker
-from ortoo.testing.pytest_broker.faults import Fault
+from ortoo.testing.pytest_broker.faults import ActiveFault
 
 pytestmark = pytest.mark.ortoo(topics=["orders"])
 
@@ -89,7 +89,7 @@ async def test_a_handler_that_is_at_work_keeps_its_message_while_hours_pass(brok
 async def test_everything_can_go_wrong_and_be_well_again(broker: Broker, mq: Client) -> None:
     """Full and slow disks, slow and cut networks, frozen and killed roles: sends wait or fail, then succeed again."""
     async with mq.producer("orders") as producer:
-        faults: list[Callable[[], Fault]] = [
+        faults: list[Callable[[], ActiveFault]] = [
             lambda: broker.slow_disk(50),
             lambda: broker.slow_network(50),
             lambda: broker.freeze("snode"),

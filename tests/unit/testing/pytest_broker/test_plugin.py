@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from ortoo.testing.pytest_broker.options import chosen
-from ortoo.testing.pytest_broker.durations import seconds_of, told
+from ortoo.testing.pytest_broker.options import options_of_mark
+from ortoo.testing.pytest_broker.durations import seconds_of, format_duration
 
 pytest_plugins = ["pytester"]
 
@@ -155,12 +155,12 @@ def test_durations_are_read_as_people_write_them(text: str, seconds: float) -> N
 
 def test_durations_are_told_as_people_write_them() -> None:
     """The largest unit first."""
-    assert [told(seconds) for seconds in (0.5, 59, 5400, 90_061)] == ["0.5s", "59s", "1h30m", "1d1h1m1s"]
+    assert [format_duration(seconds) for seconds in (0.5, 59, 5400, 90_061)] == ["0.5s", "59s", "1h30m", "1d1h1m1s"]
 
 
 def test_the_command_line_goes_before_the_mark() -> None:
     """A seed that somebody wants to see again is the one that runs."""
-    assert chosen({"seed": 3}, (), seed=5, patience="1m", seed_is_given=True).seed == 5
-    assert chosen({"seed": 3}, (), seed=5, patience="1m", seed_is_given=False).seed == 3
+    assert options_of_mark({"seed": 3}, (), seed=5, patience="1m", seed_is_given=True).seed == 5
+    assert options_of_mark({"seed": 3}, (), seed=5, patience="1m", seed_is_given=False).seed == 3
     with pytest.raises(ValueError, match=r"topics=\['orders'\]"):
-        chosen({"topics": "orders"}, (), seed=5, patience="1m", seed_is_given=False)
+        options_of_mark({"topics": "orders"}, (), seed=5, patience="1m", seed_is_given=False)

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.testing.time.virtual_clock import TimeRanOut, VirtualClock
+from ortoo.testing.time.virtual_clock import TimeLimitExceeded, VirtualClock
 
 
 async def test_sleepers_wake_in_the_order_of_their_times() -> None:
@@ -99,11 +99,11 @@ def test_a_run_that_is_stuck_ends() -> None:
         while True:
             await clock.sleep(60)
 
-    with pytest.raises(TimeRanOut):
+    with pytest.raises(TimeLimitExceeded):
         clock.run(main, limit_s=3600)
 
 
 def test_a_run_in_which_nothing_can_happen_any_more_ends_at_once() -> None:
     """A wait for an event that cannot come fails, and no task waits for real time."""
-    with pytest.raises(TimeRanOut, match="no timer is pending"):
+    with pytest.raises(TimeLimitExceeded, match="no timer is pending"):
         VirtualClock().run(asyncio.Event().wait)

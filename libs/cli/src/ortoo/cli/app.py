@@ -27,8 +27,8 @@ from ortoo.cli.commands import (
     transactions,
 )
 from ortoo.cli.terminal.command import Address, AsJson, command, run
-from ortoo.cli.terminal.completion import offered_groups, offered_profiles, offered_topics
-from ortoo.common.machine.standard_files import complain, end_output, hold_standard_files
+from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
+from ortoo.common.machine.standard_files import print_error, finish_output, open_missing_standard_files
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -60,7 +60,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "delete": topics.delete,
             "undelete": topics.undelete,
             "deleted": topics.deleted,
-            "offered": topics.offered,
+            "offered": topics.orphaned,
             "adopt": topics.adopt,
         },
     ),
@@ -85,7 +85,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "drain": draining.drain,
             "fill": draining.fill,
             "members": replicas.show,
-            "hand-over": replicas.hand_over,
+            "hand-over": replicas.transfer_leadership,
             "elect": replicas.elect,
             "add": replicas.add,
             "remove": replicas.remove,
@@ -112,8 +112,8 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
 }
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(requested: bool) -> None:
+    if requested:
         from ortoo.common.errors.findings import process_version
 
         print(f"ortoo {process_version()}")
@@ -121,7 +121,7 @@ def _version(wanted: bool) -> None:
 
 
 @app.callback()
-def before(
+def main_options(
     explain: Annotated[
         bool, typer.Option("--explain", help="Print the equivalent grpcurl command of each call.")
     ] = False,
@@ -129,7 +129,7 @@ def before(
         bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_version)
     ] = False,
     profile: Annotated[
-        str, typer.Option(help="Connect with this profile; see `ortoo profile`.", autocompletion=offered_profiles)
+        str, typer.Option(help="Connect with this profile; see `ortoo profile`.", autocompletion=complete_profiles)
     ] = "",
 ) -> None:
     """Ortoo, a message queue."""
@@ -137,9 +137,9 @@ def before(
         os.environ["ORTOO_PROFILE"] = profile
         os.environ.pop("ORTOO_ADDRESS", None)
     if explain:
-        from ortoo.client.core.connection import explained_to
+        from ortoo.client.core.connection import call_explainer
 
-        explained_to.set(lambda said: print(f"# {said}", file=sys.stderr))
+        call_explainer.set(lambda said: print(f"# {said}", file=sys.stderr))
 
 
 @app.command()
@@ -148,24 +148,24 @@ def dev(
     listen_address: Annotated[
         str, typer.Option(envvar="ORTOO_LISTEN_ADDRESS", help="host:port for clients; port 0 takes a free one.")
     ] = "127.0.0.1:8081",
-    members: Annotated[
+    replicas: Annotated[
         int, typer.Option(help="Number of replicas of the enode: 1, 3 or 5. Several are separate processes.")
     ] = 1,
 ) -> None:
     """Run a whole cluster in this process, for development."""
     from ortoo.cli.dev.cluster import run as run_cluster
 
-    if members not in (1, 3, 5):
+    if replicas not in (1, 3, 5):
         raise typer.BadParameter("expected 1, 3 or 5", param_hint="--members")
-    run_cluster(data_dir, listen_address, members)
+    run_cluster(data_dir, listen_address, replicas)
 
 
 @app.command()
 def doctor(
     address: Address = "",
-    topic: Annotated[str, typer.Option(help="Check this topic too.", autocompletion=offered_topics)] = "",
+    topic: Annotated[str, typer.Option(help="Check this topic too.", autocompletion=complete_topics)] = "",
     group: Annotated[
-        str, typer.Option(help="Check this group too; with --topic also its lag.", autocompletion=offered_groups)
+        str, typer.Option(help="Check this group too; with --topic also its lag.", autocompletion=complete_groups)
     ] = "",
     patience: Annotated[
         float, typer.Option(min=1.0, help="Factor for the limit of two seconds, for a slow machine or network.")
@@ -175,7 +175,7 @@ def doctor(
     """Find problems with their causes and remedies, within two seconds. Exit code 1 if there is a serious one."""
     from ortoo.cli.doctor.run import diagnose
 
-    run(diagnose(address, topic, group, as_json=as_json, patience=patience))
+    run(diagnose(address, topic, group, as_json=as_json, timeout_factor=patience))
 
 
 for word, work in COMMANDS.items():
@@ -194,7 +194,7 @@ profile_app.command("save")(profiles.save)
 app.add_typer(profile_app, name="profile")
 
 
-def _less(word: str) -> typer.Typer:
+def _only(word: str) -> typer.Typer:
     """The command with only this subcommand, because typer builds all subcommands of its app at each start."""
     chosen = copy.copy(app)
     chosen.registered_commands = [
@@ -209,21 +209,21 @@ def main() -> None:
 
     Exit codes: 0, 1 for a named error, 2 for wrong usage, 141 if the reader of its output has ended.
     """
-    hold_standard_files()
-    sys.exit(end_output(_run()))
+    open_missing_standard_files()
+    sys.exit(finish_output(_run()))
 
 
 def _run() -> int:
     from ortoo.common.errors import OrtooError
 
     try:
-        _less(sys.argv[1] if sys.argv[1:] else "")()
+        _only(sys.argv[1] if sys.argv[1:] else "")()
     except SystemExit as ended:  # Typer ends each command with it
         if ended.code is None or isinstance(ended.code, int):
             return ended.code or 0
         raise
     except OrtooError as error:
-        complain(str(error))
+        print_error(str(error))
     except OSError as error:
-        complain(f"{error.filename or 'the system'}: {error.strerror}")
+        print_error(f"{error.filename or 'the system'}: {error.strerror}")
     return 1

@@ -27,13 +27,13 @@ from ortoo.client.admin.descriptions import (
     DelayedMessage,
     DeletedGroup,
     DeletedTopic,
-    DirectResult,
+    ConsumeDirectlyResult,
     FoundMessages,
     GroupDescription,
     GroupInfo,
     GroupLag,
-    MemberInfo,
-    OfferedTopic,
+    GroupMemberInfo,
+    OrphanedTopic,
     OpenTransaction,
     PeekedMessage,
     ProcessInfo,
@@ -48,10 +48,10 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
-from ortoo.client.admin.replicas import EnodeMember, EnodeMembers, MemberAdmin
+from ortoo.client.admin.replicas import EnodeReplica, ReplicaSet, ReplicaAdmin
 from ortoo.client.admin.operations import (
     ClusterFinding,
-    Deliveries,
+    MessageDeliveries,
     Explanation,
     MessageDelivery,
     ProcessSettings,
@@ -59,7 +59,7 @@ from ortoo.client.admin.operations import (
 )
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
-from ortoo.client.core.closed import Closed, Left
+from ortoo.client.core.closed import ClientClosed, ConsumerClosed
 from ortoo.client.core.filters import Filter, Sql
 from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue, Receipt
@@ -68,14 +68,14 @@ from ortoo.client.offsets.losses import LostMessages
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer
-from ortoo.client.produce.producer_batch import Sending, Sendings
+from ortoo.client.produce.producer_batch import SendFuture, SendFutures
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, Verdict
+from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, TransactionVerdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
 from ortoo.client.pull.pull_handlers import CommitVerdict
-from ortoo.client.pull.pull_call import Pulled, PullStatus
-from ortoo.client.pull.settings import Handling, PullSettings
+from ortoo.client.pull.pull_call import PullResult, PullStatus
+from ortoo.client.pull.settings import HandlerOptions, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.errors import (
@@ -107,7 +107,7 @@ __all__ = [
     "ClientDescription",
     "ClientInfo",
     "ClientQueue",
-    "Closed",
+    "ClientClosed",
     "ClusterFinding",
     "ClusterInfo",
     "Codec",
@@ -120,10 +120,10 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
-    "Deliveries",
-    "DirectResult",
-    "EnodeMember",
-    "EnodeMembers",
+    "MessageDeliveries",
+    "ConsumeDirectlyResult",
+    "EnodeReplica",
+    "ReplicaSet",
     "Explanation",
     "Fenced",
     "Filter",
@@ -134,17 +134,17 @@ __all__ = [
     "GroupDescription",
     "GroupInfo",
     "GroupLag",
-    "Handling",
+    "HandlerOptions",
     "Internal",
     "Invalid",
-    "Left",
+    "ConsumerClosed",
     "LostMessages",
-    "MemberAdmin",
-    "MemberInfo",
+    "ReplicaAdmin",
+    "GroupMemberInfo",
     "Message",
     "MessageDelivery",
     "NotFound",
-    "OfferedTopic",
+    "OrphanedTopic",
     "OpenTransaction",
     "OrtooError",
     "OutOfRange",
@@ -160,7 +160,7 @@ __all__ = [
     "PullConsumer",
     "PullSettings",
     "PullStatus",
-    "Pulled",
+    "PullResult",
     "Queue",
     "QueueInfo",
     "QueueLag",
@@ -171,8 +171,8 @@ __all__ = [
     "ReceivedMessage",
     "ReplayProgress",
     "RetryLater",
-    "Sending",
-    "Sendings",
+    "SendFuture",
+    "SendFutures",
     "Sql",
     "StoredMessage",
     "TopicDescription",
@@ -186,6 +186,6 @@ __all__ = [
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
-    "Verdict",
+    "TransactionVerdict",
     "connect",
 ]

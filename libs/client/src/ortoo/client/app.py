@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager
 
 from ortoo.client.admin.admin import Admin
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.credentials import addresses_from, credentials_from, surroundings, tls_from
-from ortoo.client.core.filters import Filter, Topics, wanted_topics
+from ortoo.client.core.credentials import addresses_from, credentials_from, effective_environment, tls_from
+from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.transactions import Checker, TransactionalProducer
+from ortoo.client.produce.transactions import TransactionChecker, TransactionalProducer
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
@@ -39,20 +39,20 @@ class Client:
         """A producer for one topic; enter it with `async with`."""
         return Producer(self._connection, topic, settings or ProducerSettings())
 
-    def transactional_producer(self, topic: str, group: str, checker: Checker) -> TransactionalProducer:
+    def transactional_producer(self, topic: str, group: str, checker: TransactionChecker) -> TransactionalProducer:
         """A producer whose messages wait for a verdict; enter it with `async with`.
 
         `checker` returns the verdict of a transaction of `group` whose verdict was lost, whichever producer began it.
         """
         return TransactionalProducer(self._connection, topic, group, checker)
 
-    def consumer(self, group: str, topics: Topics, settings: ConsumerSettings | None = None) -> Consumer:
+    def consumer(self, group: str, topics: TopicFilters, settings: ConsumerSettings | None = None) -> Consumer:
         """A member of `group`; enter it with `async with`.
 
         `topics` names whole topics, or maps each topic to a tag expression such as "UA || DL" ("*" = all messages) or
         to an `Sql` condition.
         """
-        return Consumer(self._connection, group, wanted_topics(topics), settings or ConsumerSettings())
+        return Consumer(self._connection, group, topic_filters(topics), settings or ConsumerSettings())
 
     async def recall(self, recall_handle: str) -> None:
         """Cancel a delayed message by the handle in its receipt. After this call returns it is never delivered.
@@ -63,33 +63,33 @@ class Client:
         await self._connection.call(ProducerServiceStub, "RecallMessage", request)
 
     def pull_consumer(
-        self, group: str, topics: Topics | None = None, settings: PullSettings | None = None
+        self, group: str, topics: TopicFilters | None = None, settings: PullSettings | None = None
     ) -> PullConsumer:
         """A member of `group` that pulls from queues that it has locked; enter it with `async with`.
 
         `topics` as for `consumer`. Without topics it joins no group and pulls from the queues given to `assign`.
         """
-        wanted = wanted_topics(topics) if topics is not None else {}
-        return PullConsumer(self._connection, self._session, group, wanted, settings or PullSettings())
+        filters = topic_filters(topics) if topics is not None else {}
+        return PullConsumer(self._connection, self._session, group, filters, settings or PullSettings())
 
     def pop_consumer(
-        self, group: str, topic: str, wanted: Filter = "*", settings: PopSettings | None = None
+        self, group: str, topic: str, filter: Filter = "*", settings: PopSettings | None = None
     ) -> PopConsumer:
         """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
 
         Any number of workers share the topic, independent of its number of queues. `wanted` is a tag expression or an
         `Sql` condition. Messages that do not match count as consumed by the group.
         """
-        return PopConsumer(self._connection, group, topic, wanted, settings or PopSettings())
+        return PopConsumer(self._connection, group, topic, filter, settings or PopSettings())
 
     def fetch(
-        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, wanted: Filter = "*"
+        self, queue: Queue, from_offset: int = 0, to_offset: int = 0, *, follow: bool = False, filter: Filter = "*"
     ) -> AsyncIterator[ReceivedBatch]:
         """Read batches of one queue outside any group: no lock is taken and no offset moves.
 
         `to_offset` is exclusive; 0 = the queue's end at the time of the call. With `follow` the iterator never ends.
         """
-        return fetch(self._connection, queue, from_offset, to_offset, follow=follow, wanted=wanted)
+        return fetch(self._connection, queue, from_offset, to_offset, follow=follow, filter=filter)
 
 
 @asynccontextmanager
@@ -98,7 +98,7 @@ async def connect(
     *,
     profile: str = "",
     client_id: str = "",
-    room: str = "",
+    zone: str = "",
     access_key: str = "",
     secret_key: str = "",
     tls_ca_file: str = "",
@@ -119,12 +119,12 @@ async def connect(
     `tls_certificate_file` and `tls_key_file` are the client's certificate.
     Their defaults are ORTOO_TLS_CA_FILE, ORTOO_TLS_CERTIFICATE_FILE and ORTOO_TLS_KEY_FILE.
     """
-    environ = os.environ if addresses and not profile else surroundings(profile)
-    several = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)
+    environ = os.environ if addresses and not profile else effective_environment(profile)
+    address_list = addresses_from(addresses, environ) if isinstance(addresses, str) else list(addresses)
     connection = Connection(
-        several,
+        address_list,
         client_id=client_id,
-        room=room,
+        zone=zone,
         credentials=credentials_from(access_key, secret_key, environ),
         tls=tls_from(tls_ca_file, tls_certificate_file, tls_key_file, environ),
         clock=clock or current_clock(),

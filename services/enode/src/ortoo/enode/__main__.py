@@ -5,33 +5,33 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import OrtooError
 from ortoo.common.machine.descriptors import raise_limit
-from ortoo.common.machine.standard_files import complain
+from ortoo.common.machine.standard_files import print_error
 from ortoo.common.process import entry_point, service
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import LoadedSettings
 from ortoo.enode.app import open_enode
-from ortoo.enode.leadership.running_replica import open_member
-from ortoo.enode.settings import IMPORTANT, Settings, load
+from ortoo.enode.leadership.running_replica import open_replica
+from ortoo.enode.settings import IMPORTANT, EnodeSettings, load
 
 TOOLS = ("inspect", "repair", "elect", "backup", "restore")
 
 
-def opened(
-    loaded: Loaded[Settings], load_again: Callable[[], Loaded[Settings]]
+def open_process(
+    loaded: LoadedSettings[EnodeSettings], load_again: Callable[[], LoadedSettings[EnodeSettings]]
 ) -> AbstractAsyncContextManager[Running]:
     """The enode, or one of its replicas if it has several."""
-    open_it = open_member if loaded.settings.member_listen_address else open_enode
-    return open_it(loaded.settings, live=LiveSettings(loaded, load_again))
+    open_role = open_replica if loaded.settings.member_listen_address else open_enode
+    return open_role(loaded.settings, live=DynamicSettings(loaded, load_again))
 
 
-ROLE = entry_point.Role(
+ROLE = entry_point.RoleDefinition(
     name="enode",
     about="A storage node of Ortoo.",
     load=load,
-    open=opened,
+    open=open_process,
     important=IMPORTANT,
     epilog="`ortoo-enode inspect DIR` reads a store without the server. `ortoo-enode repair DIR` lists the damage of "
     "one, and repairs it on request. `ortoo-enode elect DIR --lose` continues with one disk of a set that lost its "
@@ -43,8 +43,8 @@ ROLE = entry_point.Role(
 def main() -> int:
     """Run the command line; returns the exit code."""
     if sys.argv[1:] and sys.argv[1] in TOOLS:
-        return entry_point.command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
-    return entry_point.command(lambda: entry_point.main(ROLE, sys.argv[1:]))
+        return entry_point.run_command(lambda: run_tool(sys.argv[1], sys.argv[2:]))
+    return entry_point.run_command(lambda: entry_point.main(ROLE, sys.argv[1:]))
 
 
 def run_tool(name: str, arguments: Sequence[str]) -> int:
@@ -54,13 +54,13 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     try:
         code: int = module.main(arguments)
     except OrtooError as error:
-        complain(str(error))
-        return service.EXIT_REFUSED
+        print_error(str(error))
+        return service.EXIT_INVALID_SETTINGS
     except BrokenPipeError:
         raise
     except OSError as error:
-        complain(f"{error.filename or ' '.join(arguments)}: {error.strerror}")
-        return service.EXIT_REFUSED
+        print_error(f"{error.filename or ' '.join(arguments)}: {error.strerror}")
+        return service.EXIT_INVALID_SETTINGS
     return code
 
 

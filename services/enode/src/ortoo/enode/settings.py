@@ -11,9 +11,9 @@ from ortoo.common.cluster.addresses import check_address, check_advertised, chec
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Loaded, Range
+from ortoo.common.process.settings import LoadedSettings, NumberRange
 from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.log.settings import DAY_MS, RETENTION, FlushMode, StoreSettings
+from ortoo.enode.log.settings import DAY_MS, RETENTION_SETTINGS, FlushMode, StoreSettings
 
 GROUP_RETENTION_MS_MIN = 120_000
 """Snodes report popping groups every half minute, so a shorter retention would drop groups in use."""
@@ -55,16 +55,16 @@ class NodeRole(enum.StrEnum):
     """Follows, and leads only when an operator elects it."""
 
 
-DURABILITY_OF = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
+DURABILITY_OF_ROLE = {NodeRole.ASYNC_MASTER: Durability.LEADER, NodeRole.SYNC_MASTER: Durability.REPLICAS}
 """The durability that a role implies when it is set explicitly."""
 
 
 @dataclass(frozen=True)
-class Settings(InnerSettings):
+class EnodeSettings(InnerSettings):
     """The settings of one enode."""
 
     ENVIRON_PREFIX = "ORTOO_ENODE_"
-    LIVE = ("log_level", "namesrv_address", *LIMITS, *(f"store.{name}" for name in RETENTION))
+    LIVE = ("log_level", "namesrv_address", *LIMITS, *(f"store.{name}" for name in RETENTION_SETTINGS))
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
@@ -85,32 +85,32 @@ class Settings(InnerSettings):
     durability: Durability = Durability.REPLICAS
     """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
     its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
-    member: Annotated[int, Range(1, 99)] = 1
+    member: Annotated[int, NumberRange(1, 99)] = 1
     """The replica's number, 1 or more. The folder records it, so it must not change."""
-    members: Annotated[int, Range(1, 5)] = 1
+    members: Annotated[int, NumberRange(1, 5)] = 1
     """The number of replicas of a new set: 1, 3 or 5, or 2 by hand. It has no effect on an existing set."""
     member_listen_address: str = ""
     """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
     member_addresses: str = ""
     """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
-    memory_share_percent: Annotated[int, Range(1, 90)] = 40
+    memory_share_percent: Annotated[int, NumberRange(1, 90)] = 40
     """Maximum part of the memory for the store's caches. The default of a SLAVE is 10 less."""
-    heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
+    heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the enode at the name servers."""
-    health_interval_s: Annotated[float, Range(0.01, 3_600)] = 0.5
+    health_interval_s: Annotated[float, NumberRange(0.01, 3_600)] = 0.5
     """Interval between reads of the store's health."""
-    transaction_check_after_ms: Annotated[int, Range(1, DAY_MS)] = 6_000
+    transaction_check_after_ms: Annotated[int, NumberRange(1, DAY_MS)] = 6_000
     """Time after which the producers of an open transaction are asked for its verdict, unless the transaction has its
     own."""
-    transaction_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 30_000
+    transaction_check_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 30_000
     """Interval between two such checks; it doubles from time to time, up to 120 times this value."""
-    transaction_checks_max: Annotated[int, Range(1, DAY_MS)] = 15
+    transaction_checks_max: Annotated[int, NumberRange(1, DAY_MS)] = 15
     """Number of checks without a verdict after which a transaction is parked."""
-    delay_max_ms: Annotated[int, Range(0, 366 * DAY_MS)] = 366 * DAY_MS
+    delay_max_ms: Annotated[int, NumberRange(0, 366 * DAY_MS)] = 366 * DAY_MS
     """Maximum delay of a message; at most 366 days, which is the default. Longer delays are refused."""
-    dedup_window_ms: Annotated[int, Range(0, 7 * DAY_MS)] = 600_000
+    dedup_window_ms: Annotated[int, NumberRange(0, 7 * DAY_MS)] = 600_000
     """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
-    group_retention_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 30 * DAY_MS
+    group_retention_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 30 * DAY_MS
     """Time without use after which the offsets, locks and modes of an undeclared group are dropped, topic by topic. 0 =
     never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
     trace_endpoint: str = ""
@@ -169,31 +169,31 @@ class Settings(InnerSettings):
             )
 
     @classmethod
-    def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
+    def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
         """Derive durability from the role or the other way round; a SLAVE uses less memory for its own caches."""
         for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)
-        chosen, origins = loaded.settings, loaded.origins
-        follows: dict[str, tuple[Any, str]] = {}
+        settings, origins = loaded.settings, loaded.origins
+        derived: dict[str, tuple[Any, str]] = {}
         """Setting to its value, and the setting from which it is derived."""
-        said = DURABILITY_OF.get(chosen.role)
-        if not chosen.member_listen_address:
+        implied = DURABILITY_OF_ROLE.get(settings.role)
+        if not settings.member_listen_address:
             pass  # with one disk both durabilities are the same
         elif origins["role"] == "default":
-            if chosen.durability is Durability.REPLICAS:
-                follows["role"] = (NodeRole.SYNC_MASTER, "durability")
-        elif said is not None and origins["durability"] == "default":
-            follows["durability"] = (said, "role")
-        elif said is not None and said is not chosen.durability:
-            raise Invalid(f"{chosen.durability}; {chosen.role} means {said}: give one of the two", field="durability")
-        if chosen.role is NodeRole.SLAVE and origins["memory_share_percent"] == "default":
-            follows["memory_share_percent"] = (chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
-        changed = {name: one for name, one in follows.items() if one[0] != getattr(chosen, name)}
+            if settings.durability is Durability.REPLICAS:
+                derived["role"] = (NodeRole.SYNC_MASTER, "durability")
+        elif implied is not None and origins["durability"] == "default":
+            derived["durability"] = (implied, "role")
+        elif implied is not None and implied is not settings.durability:
+            raise Invalid(f"{settings.durability}; {settings.role} means {implied}: give one of the two", field="durability")
+        if settings.role is NodeRole.SLAVE and origins["memory_share_percent"] == "default":
+            derived["memory_share_percent"] = (settings.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
+        changed = {name: one for name, one in derived.items() if one[0] != getattr(settings, name)}
         values = {name: value for name, (value, _) in changed.items()}
-        return Loaded(
-            dataclasses.replace(chosen, **values), {**origins, **{name: by for name, (_, by) in changed.items()}}
+        return LoadedSettings(
+            dataclasses.replace(settings, **values), {**origins, **{name: by for name, (_, by) in changed.items()}}
         )
 
 
-load = Settings.load
+load = EnodeSettings.load

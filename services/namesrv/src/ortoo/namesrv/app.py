@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token
@@ -19,10 +19,10 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import LoadedSettings
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
-from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
@@ -33,7 +33,7 @@ from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.metrics import register
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import service
-from ortoo.namesrv.settings import Settings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.v1.namesrv_pb2_grpc import add_NameServiceServicer_to_server
 
 OpenCatalog = Callable[[str, Path, str], Awaitable[Catalog]]
@@ -44,12 +44,12 @@ _log = get_logger("namesrv")
 
 @contextlib.asynccontextmanager
 async def open_namesrv(
-    settings: Settings,
+    settings: NamesrvSettings,
     *,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     open_catalog: OpenCatalog = Catalog.open,
-    live: LiveSettings[Settings] | None = None,
+    live: DynamicSettings[NamesrvSettings] | None = None,
     descriptors: Descriptors | None = None,
 ) -> AsyncIterator[Running]:
     """Run a name server; leaving the block drains it.
@@ -60,23 +60,23 @@ async def open_namesrv(
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
-    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
-    telemetry = Telemetry("namesrv", settings, clock)
+    live = live or DynamicSettings(LoadedSettings(settings, {}), clock=clock)
+    telemetry = RoleTelemetry("namesrv", settings, clock)
     async with contextlib.AsyncExitStack() as parts:
         servers: list[GrpcServer] = []
         # This is opened first, so that a process that waits for its database can be observed.
         await parts.enter_async_context(telemetry.open(ready=lambda: any(server.serving for server in servers)))
-        catalog = await _opened_catalog(open_catalog, settings, clock, randomness)
+        catalog = await _open_catalog_with_retries(open_catalog, settings, clock, randomness)
         parts.push_async_callback(catalog.close)
         encryption = read_encryption(settings.secrets_key_file, settings.secrets_key_files_previous)
-        users = await catalog.keep_secrets(encryption)
+        users = await catalog.reencrypt_secrets(encryption)
         if users and settings.keeps_secrets_open:
-            raise service.secrets_would_be_open()
+            raise service.insecure_secrets_reason()
         if users and not encryption.encrypts:
             _log.emit(log_events.SECRETS_UNENCRYPTED, users=users)
         directory = Directory(
             catalog,
-            await catalog.contents(),
+            await catalog.load_all(),
             lease_s=settings.lease_s,
             deletion_grace_ms=settings.topic_deletion_grace_ms,
             group_deletion_grace_ms=settings.group_deletion_grace_ms,
@@ -85,10 +85,10 @@ async def open_namesrv(
             clock=clock,
             randomness=randomness,
         )
-        await directory.renew_handle_keys()
+        await directory.rotate_handle_keys()
         elections = Elections(
             catalog.proposals,
-            directory.put_members,
+            directory.update_replicas,
             lease_s=settings.member_lease_s,
             shared=catalog.shared,
             clock=clock,
@@ -123,30 +123,30 @@ async def open_namesrv(
             memory=memory,
         )
         found.sources.append(server.findings)
-        background.spawn("draining", directory.end_watches_when(server.draining))
-        background.spawn("others", directory.follow_others(settings.sync_interval_s))
-        background.every("elections", settings.sync_interval_s, elections.look, clock=clock)
-        background.every("stores", settings.sync_interval_s, stores.look, clock=clock)
+        background.spawn("draining", directory.close_watches_on(server.draining))
+        background.spawn("others", directory.follow_database(settings.sync_interval_s))
+        background.every("elections", settings.sync_interval_s, elections.refresh, clock=clock)
+        background.every("stores", settings.sync_interval_s, stores.refresh, clock=clock)
         background.every("expiry", settings.expiry_interval_s, directory.expire, clock=clock)
-        background.every("deletions", settings.expiry_interval_s, directory.end_deletions, clock=clock)
-        background.every("handle keys", KEYS_INTERVAL_S, directory.renew_handle_keys, clock=clock)
+        background.every("deletions", settings.expiry_interval_s, directory.expire_deletions, clock=clock)
+        background.every("handle keys", KEYS_INTERVAL_S, directory.rotate_handle_keys, clock=clock)
         register(telemetry.metrics, directory, elections)
         register_connections(telemetry.metrics, server.ended_connections)
         await parts.enter_async_context(server)
         servers.append(server)
 
-        def apply(new: Settings) -> None:
+        def apply(new: NamesrvSettings) -> None:
             directory.deletion_grace_ms = new.topic_deletion_grace_ms
             directory.group_deletion_grace_ms = new.group_deletion_grace_ms
             directory.watches.watchers_max = new.watchers_max
 
         live.appliers.append(apply)
         address = server.cluster_address or server.address
-        yield Running(settings.name, address, reload=live.reread, health_address=server.address)
+        yield Running(settings.name, address, reload=live.reload, health_address=server.address)
 
 
-async def _opened_catalog(
-    open_catalog: OpenCatalog, settings: Settings, clock: Clock, randomness: Randomness
+async def _open_catalog_with_retries(
+    open_catalog: OpenCatalog, settings: NamesrvSettings, clock: Clock, randomness: Randomness
 ) -> Catalog:
     """Open the database; a remote one is awaited, in any start order. Errors: as `Catalog.open`."""
     attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()

@@ -7,14 +7,14 @@ from typing import Annotated
 from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.cluster.name_servers import addresses_of
 from ortoo.common.cluster.service_settings import InnerSettings
-from ortoo.common.process.settings import Range
+from ortoo.common.process.settings import NumberRange
 
 DAY_MS = 86_400_000
 IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_url")
 
 
 @dataclass(frozen=True)
-class Settings(InnerSettings):
+class NamesrvSettings(InnerSettings):
     """The settings of one name server."""
 
     ENVIRON_PREFIX = "ORTOO_NAMESRV_"
@@ -30,17 +30,17 @@ class Settings(InnerSettings):
     """Folder of the database file, if there is no `database_url`."""
     database_url: str = ""
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
-    lease_s: Annotated[float, Range(0.1, 3_600)] = 15.0
+    lease_s: Annotated[float, NumberRange(0.1, 3_600)] = 15.0
     """The time for which a process counts as alive after its registration."""
-    member_lease_s: Annotated[float, Range(1, 3_600)] = 3.0
+    member_lease_s: Annotated[float, NumberRange(1, 3_600)] = 3.0
     """The time for which an enode's replica counts as alive after a report. Replicas report at least twice a second."""
-    expiry_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
+    expiry_interval_s: Annotated[float, NumberRange(0.01, 60)] = 1.0
     """The interval of the check for expired leases."""
-    sync_interval_s: Annotated[float, Range(0.01, 60)] = 0.25
+    sync_interval_s: Annotated[float, NumberRange(0.01, 60)] = 0.25
     """The interval of the check for changes by other name servers of the same database."""
-    topic_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
+    topic_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted topic can be restored; then enodes delete its messages. 0 = at once."""
-    group_deletion_grace_ms: Annotated[int, Range(0, 365 * DAY_MS)] = DAY_MS
+    group_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted group can be restored; then enodes delete its offsets, unless it is used. 0 = at once."""
     admin_token_file: str = ""
     """A file with a token that calls about users must carry; snodes need the same file. Empty = no token."""
@@ -53,11 +53,11 @@ class Settings(InnerSettings):
     plain text."""
     secrets_key_files_previous: str = ""
     """Files with earlier keys, separated by `;`. Secrets encrypted with them are encrypted again at the next start."""
-    handle_key_interval_ms: Annotated[int, Range(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS
+    handle_key_interval_ms: Annotated[int, NumberRange(3_600_000, 366 * DAY_MS)] = 30 * DAY_MS
     """How long one key seals new receipt handles, recall handles and transaction ids."""
-    unsigned_handles_grace_ms: Annotated[int, Range(0, 366 * DAY_MS)] = DAY_MS
+    unsigned_handles_grace_ms: Annotated[int, NumberRange(0, 366 * DAY_MS)] = DAY_MS
     """How long handles without a seal remain valid after an upgrade. 0 = they are refused."""
-    watchers_max: Annotated[int, Range(1, 100_000)] = 1_000
+    watchers_max: Annotated[int, NumberRange(1, 100_000)] = 1_000
     """The maximum number of processes that watch the routes at once."""
 
     @property
@@ -73,4 +73,4 @@ class Settings(InnerSettings):
             addresses_of(self.namesrv_address)
 
 
-load = Settings.load
+load = NamesrvSettings.load

@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from ortoo.common.cluster.address_server import listed_again
-from ortoo.common.cluster.addresses import reached_at
-from ortoo.common.cluster.registrations import Announcing
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.address_server import update_name_servers
+from ortoo.common.cluster.addresses import advertised_address_of
+from ortoo.common.cluster.registrations import Registrations
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.layers.layer import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
@@ -20,59 +20,59 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import LoadedSettings
 from ortoo.common.records.message import Message
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
-from ortoo.common.telemetry.role import Telemetry
-from ortoo.snode.clients import Clients
-from ortoo.snode.cluster import Cluster, open_cluster
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.common.telemetry.role import RoleTelemetry
+from ortoo.snode.clients import ClientComponents
+from ortoo.snode.cluster import ClusterView, open_cluster
+from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import Enodes
+from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.grpc_links import GrpcLinks
-from ortoo.snode.enodes.queue_locks import ASK_AGAIN_S
+from ortoo.snode.enodes.queue_locks import LOCK_RETRY_S
 from ortoo.snode.membership import open_membership
 from ortoo.snode.membership.store import redis_client
 from ortoo.snode.observe import open_observation
 from ortoo.snode.observe.trace_topic import TraceTopic
 from ortoo.snode.policy import Policy, open_policy
-from ortoo.snode.policy.access import LOOK_INTERVAL_S, Authentication
-from ortoo.snode.pop import Pop
-from ortoo.snode.pull import Pull
-from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.policy.access import USER_CHECK_INTERVAL_S, Authentication
+from ortoo.snode.pop import PopComponents
+from ortoo.snode.pull import PullComponents
+from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
-from ortoo.snode.rocketmq.rpc.activities import Gateway
-from ortoo.snode.rpc.layers.access import Refusals, Rights, RocketmqSignIn, SignIn
-from ortoo.snode.rpc.layers.interceptors import Interception, Limits, TlsOnly
-from ortoo.snode.rpc.layers.namespaces import Namespaces
-from ortoo.snode.rpc.services import HOT, Services
-from ortoo.snode.send import Sending
+from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
+from ortoo.snode.rpc.layers.access import RocketmqErrorLayer, Rights, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.interceptors import InterceptorLayer, FlowControlLayer, TlsRequiredLayer
+from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
+from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
+from ortoo.snode.send import SendComponents
 from ortoo.snode.send.publisher import Publisher
-from ortoo.snode.settings import Settings
-from ortoo.snode.topics import Topics
-from ortoo.snode.topics.creation import SendableTopics, TopicArrival
+from ortoo.snode.settings import SnodeSettings
+from ortoo.snode.topics import TopicComponents
+from ortoo.snode.topics.creation import ProducerTopics, TopicPropagation
 from ortoo.snode.workers.worker import Worker
 
-PRESENCE_SWEEP_S = 10.0
-LEASES_INTERVAL_S = 5.0
-CERTIFICATES_INTERVAL_S = 1.0
+CLIENT_SWEEP_INTERVAL_S = 10.0
+LEASE_RENEW_INTERVAL_S = 5.0
+CERTIFICATE_POLL_INTERVAL_S = 1.0
 """Interval of checks for changed certificate files."""
-FILES_INTERVAL_S = 1.0
+FILE_POLL_INTERVAL_S = 1.0
 """Interval of checks for changed files of limits and access."""
-TRACE_INTERVAL_S = 0.2
+TRACE_FLUSH_INTERVAL_S = 0.2
 """Time for which records of the trace topic are collected into one batch."""
-LAST_RECORDS_S = 2.0
+FINAL_FLUSH_TIMEOUT_S = 2.0
 """Time for which a stop waits for the last of them."""
 
 
 @contextlib.asynccontextmanager
 async def open_snode(
-    settings: Settings,
+    settings: SnodeSettings,
     *,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     connect_redis: Callable[[str], Any] = redis_client,
-    live: LiveSettings[Settings] | None = None,
+    live: DynamicSettings[SnodeSettings] | None = None,
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
@@ -85,20 +85,20 @@ async def open_snode(
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
-    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
-    telemetry = Telemetry("snode", settings, clock)
+    live = live or DynamicSettings(LoadedSettings(settings, {}), clock=clock)
+    telemetry = RoleTelemetry("snode", settings, clock)
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        alone = stack.enter_context(worker.ending_with_parent()) if worker is not None else None
+        parent_gone = stack.enter_context(worker.stop_with_parent()) if worker is not None else None
         channels = await enter(cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)))
         background = await enter(Background("snode"))
         incarnation = randomness.id_text()
         memory = MemoryBudget(settings.memory_budget_bytes, clock, processes=settings.workers)
         register_memory(telemetry.metrics, memory)
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
-        found = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
+        findings = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
-        observed = await enter(open_observation(runtime, cluster.directory))
+        observation = await enter(open_observation(runtime, cluster.directory))
         links = await enter(
             GrpcLinks(
                 channels=channels,
@@ -108,18 +108,18 @@ async def open_snode(
                 in_flight_bytes_max=settings.enode_in_flight_bytes,
             )
         )
-        enodes = Enodes(runtime, cluster, observed.links(links.to))
-        topics = Topics(runtime, cluster, enodes.links)
-        groups = await enter(open_membership(runtime, cluster, connect_redis, found))
-        sending = Sending(runtime, cluster, topics.sendable, enodes.links)
-        pull = Pull(runtime, cluster, enodes.links, topics.groups, groups.membership, observed.traffic)
-        pushes = Sessions(runtime, cluster, enodes, topics, groups, observed.traffic)
-        pop = Pop(runtime, cluster, enodes.links, topics, pull.reading)
-        clients = Clients(runtime, cluster, enodes, topics, groups, pushes)
+        enodes = EnodeComponents(runtime, cluster, observation.wrap_links(links.to))
+        topics = TopicComponents(runtime, cluster, enodes.links)
+        groups = await enter(open_membership(runtime, cluster, connect_redis, findings))
+        sending = SendComponents(runtime, cluster, topics.producer_topics, enodes.links)
+        pull = PullComponents(runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic)
+        push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic)
+        pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
+        clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
         policy = await open_policy(runtime, cluster)
-        gateway = Gateway(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.popping)
+        gateway = MessagingActivities(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor)
         services = Services(
-            runtime, cluster, enodes.links, topics, sending, pull, pushes, pop, clients, policy, gateway, found, live
+            runtime, cluster, enodes.links, topics, sending, pull, push_sessions, pop, clients, policy, gateway, findings, live
         )
         guards, layers = _around(settings, policy, cluster.name_server, clock)
         server = GrpcServer(
@@ -136,12 +136,12 @@ async def open_snode(
             tls=_tls_listener(settings),
             cluster_tls=cluster_listener(settings),
             memory=memory,
-            hot=HOT,
+            hot=QUEUE_FRONT_METHODS,
             own_address=worker.own_address if worker is not None and not settings.tls_cluster_listen_address else "",
             shares_ports=worker is not None,
-            alone=alone,
+            alone=parent_gone,
         )
-        found.sources.append(server.findings)
+        findings.sources.append(server.findings)
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
@@ -157,67 +157,67 @@ async def open_snode(
             telemetry.open(ready=lambda: server.serving, listener=worker.listener() if worker is not None else None)
         )
         await cluster.watch.ready.wait()
-        await enodes.locks.look()
+        await enodes.locks.attach_new_enodes()
 
         async def sweep() -> None:
             """One timer for both, because both find something only rarely."""
             try:
-                await pushes.sweep()
+                await push_sessions.sweep()
             finally:
                 await clients.sessions.sweep()
 
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
             ("sweep", settings.sweep_interval_s, sweep),
-            ("sweep clients", PRESENCE_SWEEP_S, gateway.presence.sweep),
-            ("sweep lite topics", PRESENCE_SWEEP_S, gateway.lite_expiry.sweep),
-            ("certificates", CERTIFICATES_INTERVAL_S, channels.renew),
-            ("renew leases", LEASES_INTERVAL_S, gateway.leases.renew),
+            ("sweep clients", CLIENT_SWEEP_INTERVAL_S, gateway.client_activity.sweep),
+            ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
+            ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
+            ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),
         ]
         if settings.flow_control_file:
-            steps.append(("limits", FILES_INTERVAL_S, policy.flow_file.look))
+            steps.append(("limits", FILE_POLL_INTERVAL_S, policy.flow_control_file.reload_if_changed))
         if policy.access is not None:
-            steps.append(("access", FILES_INTERVAL_S, policy.access.file.look))
-            steps.append(("users", LOOK_INTERVAL_S, policy.access.look_at_users))
-        if observed.trace_topic is not None:
-            flush = _trace_flush(observed.trace_topic, cluster, topics.arrival, sending.publisher)
-            stack.push_async_callback(_last_records, flush)
-            steps.append(("trace topic", TRACE_INTERVAL_S, flush))
+            steps.append(("access", FILE_POLL_INTERVAL_S, policy.access.file.reload_if_changed))
+            steps.append(("users", USER_CHECK_INTERVAL_S, policy.access.recheck_users))
+        if observation.trace_topic is not None:
+            flush = _make_trace_flush(observation.trace_topic, cluster, topics.propagation, sending.publisher)
+            stack.push_async_callback(_flush_last_records, flush)
+            steps.append(("trace topic", TRACE_FLUSH_INTERVAL_S, flush))
         await enter(server)
         address = settings.advertised_address or server.address
-        gateway.routing.own = endpoints_of(address)
-        inner = reached_at(server.cluster_address or server.own_address, settings.advertised_address)
-        registration = _announcing(runtime, cluster.name_server, address, inner)
-        found.sources.append(registration.findings)
-        await registration.begin()
-        stack.push_async_callback(registration.leave)
+        gateway.route.own_endpoints = endpoints_of(address)
+        inner = advertised_address_of(server.cluster_address or server.own_address, settings.advertised_address)
+        registration = _make_announcing(runtime, cluster.name_server, address, inner)
+        findings.sources.append(registration.findings)
+        await registration.register_first()
+        stack.push_async_callback(registration.unregister_all)
         announcing: asyncio.Task[None] = background.spawn("registration", registration.run())
         stack.callback(announcing.cancel)  # otherwise it would take a released lease again
         for name, interval_s, step in steps:
             background.every(name, interval_s, step, clock=clock)
-        background.after("locks", enodes.locks.wanted, ASK_AGAIN_S, enodes.locks.ask_again, clock=clock)
+        background.after("locks", enodes.locks.has_waiters, LOCK_RETRY_S, enodes.locks.retry_refused, clock=clock)
         background.spawn("enodes", _follow_enodes(cluster, enodes, sending))
 
-        def apply(new: Settings) -> None:
-            topics.sendable.auto_create = new.auto_create_topics
-            topics.sendable.queue_count = new.auto_create_queue_count
-            topics.groups.auto_create = new.auto_create_groups
-            pushes.expiry_s = new.session_expiry_s
+        def apply(new: SnodeSettings) -> None:
+            topics.producer_topics.auto_create = new.auto_create_topics
+            topics.producer_topics.queue_count = new.auto_create_queue_count
+            topics.group_settings.auto_create = new.auto_create_groups
+            push_sessions.expiry_s = new.session_expiry_s
 
-        live.appliers += [lambda new: listed_again(cluster.name_server.servers, new.namesrv_address), apply]
+        live.appliers += [lambda new: update_name_servers(cluster.name_server.servers, new.namesrv_address), apply]
         yield Running(
             settings.name,
             server.address,
-            reload=live.reread,
+            reload=live.reload,
             tls_address=server.tls_address,
         )
 
 
 def _around(
-    settings: Settings, policy: Policy, name_server: NameServer, clock: Clock
+    settings: SnodeSettings, policy: Policy, name_server: NameServerClient, clock: Clock
 ) -> tuple[list[Guard], list[Layer]]:
     """The guards before a request is decoded (TLS, signatures) and the layers after it (names, rights, limits)."""
-    guards: list[Guard] = [*([TlsOnly()] if settings.tls_required else []), Refusals()]
-    layers: list[Layer] = [Namespaces()]
+    guards: list[Guard] = [*([TlsRequiredLayer()] if settings.tls_required else []), RocketmqErrorLayer()]
+    layers: list[Layer] = [NamespaceLayer()]
     if policy.access is not None:
         sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
         guards.append(sign_in)
@@ -225,30 +225,30 @@ def _around(
     if settings.rocketmq_signatures_required:
         known = policy.access.authentication if policy.access is not None else None
         guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))
-    layers.append(Limits(policy.flow))
-    if policy.chain is not None:
-        layers.append(Interception(policy.chain))
+    layers.append(FlowControlLayer(policy.flow_control))
+    if policy.interceptors is not None:
+        layers.append(InterceptorLayer(policy.interceptors))
     return guards, layers
 
 
-async def _follow_enodes(cluster: Cluster, enodes: Enodes, sending: Sending) -> None:
+async def _follow_enodes(cluster: ClusterView, enodes: EnodeComponents, sending: SendComponents) -> None:
     """Connect to every enode that is added to the directory, and to its new leaders.
 
     The steps only start contained tasks. An error here ends the process, because it would miss new enodes.
     """
     while True:
         changed = cluster.watch.changed
-        enodes.links.look()
-        await enodes.locks.look()
-        await sending.transactions.look()
+        enodes.links.update_leaders()
+        await enodes.locks.attach_new_enodes()
+        await sending.transactions.follow_new_enodes()
         await changed.wait()
 
 
-def _trace_flush(
-    trace: TraceTopic, cluster: Cluster, arrival: TopicArrival, publisher: Publisher
+def _make_trace_flush(
+    trace: TraceTopic, cluster: ClusterView, propagation: TopicPropagation, publisher: Publisher
 ) -> Callable[[], Awaitable[None]]:
     """The step that stores the records of the trace topic; it creates the topic if it is missing."""
-    own_topic = SendableTopics(cluster, arrival, auto_create=True, queue_count=4)
+    own_topic = ProducerTopics(cluster, propagation, auto_create=True, queue_count=4)
 
     async def publish(topic: str, records: Sequence[Message]) -> None:
         await own_topic.topic(topic)
@@ -257,22 +257,22 @@ def _trace_flush(
     return lambda: trace.flush(publish)
 
 
-async def _last_records(flush: Callable[[], Awaitable[None]]) -> None:
+async def _flush_last_records(flush: Callable[[], Awaitable[None]]) -> None:
     """Store the records of the last calls in the trace topic, within a bounded time."""
     with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(LAST_RECORDS_S):
+        async with asyncio.timeout(FINAL_FLUSH_TIMEOUT_S):
             await flush()
 
 
-def _announcing(runtime: Runtime, name_server: NameServer, listed: str, inner: str) -> Announcing:
+def _make_announcing(runtime: Runtime, name_server: NameServerClient, public_address: str, cluster_address: str) -> Registrations:
     settings = runtime.settings
 
     async def announce(address: str) -> float:
         return await name_server.register(
-            address, settings.name, (listed, inner), runtime.incarnation, shares_membership=bool(settings.redis_url)
+            address, settings.name, (public_address, cluster_address), runtime.incarnation, shares_membership=bool(settings.redis_url)
         )
 
-    return Announcing(
+    return Registrations(
         name_server.servers,
         announce,
         lambda address: name_server.unregister(address, settings.name),
@@ -282,7 +282,7 @@ def _announcing(runtime: Runtime, name_server: NameServer, listed: str, inner: s
     )
 
 
-def _tls_listener(settings: Settings) -> TlsListener | None:
+def _tls_listener(settings: SnodeSettings) -> TlsListener | None:
     if not settings.tls_listen_address:
         return None
     return TlsListener(

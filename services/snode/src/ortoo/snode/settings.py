@@ -9,7 +9,7 @@ from ortoo.common.cluster.addresses import check_address, check_advertised, chec
 from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Range
+from ortoo.common.process.settings import NumberRange
 
 IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
@@ -27,7 +27,7 @@ class ReadFrom(enum.StrEnum):
 
 
 @dataclass(frozen=True)
-class Settings(ServiceSettings):
+class SnodeSettings(ServiceSettings):
     """The settings of one snode."""
 
     ENVIRON_PREFIX = "ORTOO_SNODE_"
@@ -42,10 +42,10 @@ class Settings(ServiceSettings):
     """host:port to serve clients on; port 0 takes any free one."""
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
-    workers: Annotated[int, Range(1, 64)] = 1
+    workers: Annotated[int, NumberRange(1, 64)] = 1
     """Number of processes that serve its ports, each on a core of its own. Several need a `redis_url`, as several
     snodes do (docs/operations/processes.md)."""
-    worker_port: Annotated[int, Range(0, 65_535)] = 0
+    worker_port: Annotated[int, NumberRange(0, 65_535)] = 0
     """Port on which other processes of the cluster reach the first of several workers. The second has the next port,
     and so on. 0 = free ports. With tls_cluster_listen_address the workers' ports begin there instead."""
     rocketmq_advertised_address: str = ""
@@ -69,25 +69,25 @@ class Settings(ServiceSettings):
     read_from: ReadFrom = ReadFrom.LEADER
     """Which replicas of an enode serve ranges of a queue (`fetch`, Spark), its `leader` or its `followers`. Followers
     have the same messages at the same offsets. The leader serves the messages that a follower lacks."""
-    enode_timeout_ms: Annotated[int, Range(10, 600_000)] = 3_000
+    enode_timeout_ms: Annotated[int, NumberRange(10, 600_000)] = 3_000
     """Timeout of a request to an enode."""
-    enode_in_flight_bytes: Annotated[int, Range(8 << 20, 16 << 30)] = 64 << 20
+    enode_in_flight_bytes: Annotated[int, NumberRange(8 << 20, 16 << 30)] = 64 << 20
     """Maximum of bytes in flight to one enode. Above it senders are throttled."""
-    heartbeat_interval_s: Annotated[float, Range(0.05, 3_600)] = 5.0
+    heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the snode at the name servers."""
-    session_expiry_s: Annotated[float, Range(0.1, 86_400)] = 120.0
+    session_expiry_s: Annotated[float, NumberRange(0.1, 86_400)] = 120.0
     """Timeout of a silent push session."""
     redis_url: str = ""
     """The Redis in which snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
     redis_prefix: str = "ortoo"
     """Prefix of the key names in Redis. Clusters that share a server need different prefixes."""
-    membership_timeout_s: Annotated[float, Range(0.2, 600)] = 4.0
+    membership_timeout_s: Annotated[float, NumberRange(0.2, 600)] = 4.0
     """Time after which the group members of a silent snode are removed from the shared membership."""
     auto_create_groups: bool = True
     """Whether a missing group is created when a consumer names it."""
     auto_create_topics: bool = False
     """Whether a missing topic is created when a producer names it."""
-    auto_create_queue_count: Annotated[int, Range(1, 1_024)] = 4
+    auto_create_queue_count: Annotated[int, NumberRange(1, 1_024)] = 4
     """Number of queues of such a topic on each enode."""
     access_file: str = ""
     """A file with the rights of users, read again when it changes (docs/operations/access.md). Empty = every client may
@@ -100,7 +100,7 @@ class Settings(ServiceSettings):
     trusted address."""
     admin_token_file: str = ""
     """A file with the token that name servers require for calls about users. They need the same file. Empty = none."""
-    signature_window_s: Annotated[float, Range(1, 86_400)] = 300.0
+    signature_window_s: Annotated[float, NumberRange(1, 86_400)] = 300.0
     """Maximum difference between the time of a signature and this process's clock."""
     signature_local_times: bool = True
     """Whether RocketMQ's clients may sign the local time of any zone as UTC, as those in Java, Python and Go do. Set
@@ -111,7 +111,7 @@ class Settings(ServiceSettings):
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
     """Interceptors that run around every call: `module:attribute`, separated by `;`."""
-    sweep_interval_s: Annotated[float, Range(0.01, 60)] = 1.0
+    sweep_interval_s: Annotated[float, NumberRange(0.01, 60)] = 1.0
     """Interval between checks for silent and slow sessions."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
@@ -127,9 +127,9 @@ class Settings(ServiceSettings):
         check_advertised(self.advertised_address)
         if self.tls_listen_address:
             check_address(self.tls_listen_address, "tls_listen_address")
-            given = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
+            is_tls_configured = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
             for name in ("tls_certificate_file", "tls_key_file"):
-                if given and not getattr(self, name):
+                if is_tls_configured and not getattr(self, name):
                     raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)
         elif self.tls_required:
             raise Invalid("TLS is required but no port serves it; give tls_listen_address too", field="tls_required")
@@ -155,4 +155,4 @@ class Settings(ServiceSettings):
         check_advertised(self.rocketmq_advertised_address, field="rocketmq_advertised_address")
 
 
-load = Settings.load
+load = SnodeSettings.load

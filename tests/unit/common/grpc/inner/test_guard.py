@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.cluster.role_names import CertificateRoles, Role, RoleNames
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import Call, Method
+from ortoo.common.grpc.layers.layer import ServedCall, Method
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
 from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.inner.guard import InnerGuard, inner_guards
@@ -51,8 +51,8 @@ def calling(
     headers = dict(TOKEN.headers(path, None)) if proves else {}
     if admin:
         headers[ADMIN_TOKEN] = admin
-    method = Method(path, name, takes_many=False, gives_many=False, read=bytes, write=bytes)
-    call = Call(method, b"", cast("Any", Context(None if is_clear else names, headers)))
+    method = Method(path, name, is_request_stream=False, is_response_stream=False, read=bytes, write=bytes)
+    call = ServedCall(method, b"", cast("Any", Context(None if is_clear else names, headers)))
     guard.enter(call)
     call.request = request
     for layer in guard.after_decoding():
@@ -97,11 +97,11 @@ def test_the_method_is_checked_before_the_request_is_decoded() -> None:
     """For every row, the fields of a request are only read after it is decoded, and never for an unknown caller."""
     guard = InnerGuard(CERTIFICATES, None)
     for name, callers in CALLERS.items():
-        method = Method(f"/ortoo.v1.{name}", name, takes_many=False, gives_many=False, read=bytes, write=bytes)
+        method = Method(f"/ortoo.v1.{name}", name, is_request_stream=False, is_response_stream=False, read=bytes, write=bytes)
         for role in (None, *Role):
             names = ("web.example",) if role is None else tuple(CERTIFICATES.names_of(role))
             may = role in callers.roles
-            call = Call(method, b"", cast("Any", Context(names, {})))
+            call = ServedCall(method, b"", cast("Any", Context(names, {})))
             with contextlib.nullcontext() if may else pytest.raises(Forbidden):
                 guard.enter(call)
 

@@ -7,54 +7,54 @@ import pytest
 from ortoo.enode.replication.protocol.events import (
     Action,
     AddLearner,
-    Appended,
+    LogAppended,
     AppendEpoch,
-    AppendMembers,
-    Committed,
-    Cut,
-    CutDone,
+    AppendConfiguration,
+    ApplyCommitted,
+    Truncate,
+    Truncated,
     DeleteBelow,
-    Deposed,
+    SteppedDown,
     Event,
     Flushed,
-    HandOver,
-    Lead,
-    LeaderSilent,
-    Proposed,
-    Refused,
-    ReignSaved,
-    Remove,
-    Restart,
-    SaveReign,
+    TransferLeadership,
+    BecomeLeader,
+    ReportLeaderSilent,
+    LeaderProposed,
+    RejectRequest,
+    HardStateSaved,
+    RemoveReplica,
+    Reset,
+    SaveHardState,
     Send,
-    Ship,
-    Shipped,
-    Suggest,
+    SendFrames,
+    FramesSent,
+    RequestElection,
     Tick,
-    Write,
+    WriteFrames,
 )
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process, Reign, Tail
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
 from ortoo.enode.replication.protocol.leader import deletable_below
-from ortoo.enode.replication.protocol.log_summary import Base, BeginFrame, EpochFrame, LogOutline, MembersFrame
-from ortoo.enode.replication.protocol.replica import Limits, Member
+from ortoo.enode.replication.protocol.log_summary import LogBase, BeginFrame, EpochFrame, LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.replica import ReplicationLimits, Replica
 from ortoo.enode.replication.protocol.messages import (
-    Ack,
+    AppendAck,
     Frames,
-    HandedOver,
+    TimeoutNow,
     Heartbeat,
-    HeartbeatAnswer,
-    MatchAnswer,
-    MatchAsk,
-    Matched,
-    Newer,
-    Promise,
-    PromiseAsk,
-    Released,
+    HeartbeatResponse,
+    LogMatchResponse,
+    LogMatchRequest,
+    LogMatched,
+    StaleEpoch,
+    Vote,
+    RequestVote,
+    LeaseReleased,
 )
 from ortoo.enode.replication.protocol.step import step
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
 
-ONE, TWO, THREE, FOUR = (Process(MemberId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
+ONE, TWO, THREE, FOUR = (Incarnation(ReplicaId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
 THREE_MEMBERS = Configuration((ONE.member, TWO.member, THREE.member))
 LATER_S = 10.0
 
@@ -63,9 +63,9 @@ class Run:
     """A replica, and the actions of its last event."""
 
     def __init__(self, members: Configuration = THREE_MEMBERS, *, window_bytes: int = 1000) -> None:
-        log = LogOutline().restarted(Base(0, 0, members))
-        self.member = Member.started(
-            ONE, replace(log, cuts=0, is_cutting=False), Reign(), 0.0, limits=Limits(window_bytes=window_bytes)
+        log = LogSummary().reset_to(LogBase(0, 0, members))
+        self.member = Replica.initial(
+            ONE, replace(log, cuts=0, is_cutting=False), HardState(), 0.0, limits=ReplicationLimits(window_bytes=window_bytes)
         )
         self.now_s = LATER_S
         self.wanted: tuple[Action, ...] = ()
@@ -78,36 +78,36 @@ class Run:
 
     def lead(self) -> None:
         """Lead epoch 1 with replica 2's vote; the EPOCH frame has 10 bytes and is flushed here."""
-        self(Proposed(1, ONE.member))
-        self(ReignSaved(self.member.reign))
+        self(LeaderProposed(1, ONE.member))
+        self(HardStateSaved(self.member.hard_state))
         if isinstance(self.member.role, Candidate):
-            self(Promise(1, TWO, Tail(0, 0), is_electable=True))
-        self(Appended(10, (EpochFrame(0, 10, 1),)), Flushed(0, 10))
+            self(Vote(1, TWO, Tail(0, 0), is_electable=True))
+        self(LogAppended(10, (EpochFrame(0, 10, 1),)), Flushed(0, 10))
 
-    def followed(self, by: Process = TWO, stream: int = 1) -> None:
+    def followed(self, by: Incarnation = TWO, stream: int = 1) -> None:
         """Let a follower match and have the whole log of this leader."""
         end = self.member.log.appended
         self(
-            MatchAsk(1, by, stream, 0),
-            Matched(1, by, stream, 0, 0),
-            Shipped(by, stream, end),
-            HeartbeatAnswer(1, by, 1, stream, end),
+            LogMatchRequest(1, by, stream, 0),
+            LogMatched(1, by, stream, 0, 0),
+            FramesSent(by, stream, end),
+            HeartbeatResponse(1, by, 1, stream, end),
         )
 
-    def follow(self, leader: Process = TWO, epoch: int = 1) -> None:
+    def follow(self, leader: Incarnation = TWO, epoch: int = 1) -> None:
         """Follow a leader, matched, with an empty log."""
-        self(beat(leader, epoch), ReignSaved(self.member.reign))
-        self(ReignSaved(self.member.reign))
-        self(MatchAnswer(epoch, ONE, self.member.streams_begun, 0, 0, Base(0, 0, THREE_MEMBERS)))
-        self(CutDone(self.member.log.cuts))
+        self(beat(leader, epoch), HardStateSaved(self.member.hard_state))
+        self(HardStateSaved(self.member.hard_state))
+        self(LogMatchResponse(epoch, ONE, self.member.stream_count, 0, 0, LogBase(0, 0, THREE_MEMBERS)))
+        self(Truncated(self.member.log.truncations))
 
     def frames(self, begin: int, end: int, *, epoch: int = 1, committed: int = 0) -> Frames:
         """Frames from the leader on this replica's stream."""
         marks = (EpochFrame(begin, begin + 1, epoch),) if self.member.log.history.last_epoch < epoch else ()
-        return Frames(epoch, ONE, self.member.streams_begun, begin, end, marks, committed, b"")
+        return Frames(epoch, ONE, self.member.stream_count, begin, end, marks, committed, b"")
 
 
-def beat(leader: Process, epoch: int, *, committed: int = 0, appended: int = 0) -> Heartbeat:
+def beat(leader: Incarnation, epoch: int, *, committed: int = 0, appended: int = 0) -> Heartbeat:
     """A heartbeat to a follower without a stream."""
     return Heartbeat(epoch, leader, 1, committed, appended, 0, 0)
 
@@ -121,13 +121,13 @@ def test_a_sole_member_leads_by_itself_and_commits_what_it_flushes() -> None:
     """It needs no votes and no lease, and its committed position is the flushed one."""
     run = Run(Configuration((ONE.member,)))
     (save,) = run(Tick())
-    assert isinstance(save, SaveReign)
-    assert run(ReignSaved(save.reign)) == (AppendEpoch(1),)
-    run(Appended(10, (EpochFrame(0, 10, 1),)))
+    assert isinstance(save, SaveHardState)
+    assert run(HardStateSaved(save.hard_state)) == (AppendEpoch(1),)
+    run(LogAppended(10, (EpochFrame(0, 10, 1),)))
     assert not run.member.may_append()
-    assert run(Flushed(0, 10)) == (Committed(10), Lead(1))
-    assert run(Appended(30)) == ()
-    assert run(Flushed(0, 30)) == (Committed(30),)
+    assert run(Flushed(0, 10)) == (ApplyCommitted(10), BecomeLeader(1))
+    assert run(LogAppended(30)) == ()
+    assert run(Flushed(0, 30)) == (ApplyCommitted(30),)
     assert run.member.may_append()
     assert run.member.may_read(run.now_s + 3600)
 
@@ -135,32 +135,32 @@ def test_a_sole_member_leads_by_itself_and_commits_what_it_flushes() -> None:
 def test_a_promise_is_said_when_it_is_saved_and_given_once() -> None:
     """The file is synced before the vote is sent. Other candidates get no vote in this epoch or a lower one."""
     run = Run()
-    assert run(PromiseAsk(5, TWO)) == (SaveReign(Reign(5, TWO)),)
-    assert run(ReignSaved(Reign(5, TWO))) == (Send(TWO.member, Promise(5, ONE, Tail(0, 0), is_electable=True)),)
-    assert run(PromiseAsk(5, TWO)) == run.wanted
-    assert run(PromiseAsk(5, THREE)) == ()
-    assert run(PromiseAsk(4, THREE)) == (Send(THREE.member, Newer(5)),)
+    assert run(RequestVote(5, TWO)) == (SaveHardState(HardState(5, TWO)),)
+    assert run(HardStateSaved(HardState(5, TWO))) == (Send(TWO.member, Vote(5, ONE, Tail(0, 0), is_electable=True)),)
+    assert run(RequestVote(5, TWO)) == run.wanted
+    assert run(RequestVote(5, THREE)) == ()
+    assert run(RequestVote(4, THREE)) == (Send(THREE.member, StaleEpoch(5)),)
     assert isinstance(run.member.role, Voter)
 
 
 def test_an_emptied_disk_does_not_vote() -> None:
     """A vote is of a disk: votes of disks outside the configuration do not count."""
     run = Run()
-    run(Proposed(1, ONE.member))
-    run(ReignSaved(run.member.reign))
-    emptied = Process(MemberId(2, "another"), 1)
-    assert run(Promise(1, emptied, Tail(0, 0), is_electable=True)) == ()
-    assert run(Promise(1, TWO, Tail(0, 0), is_electable=True)) == (AppendEpoch(1),)
+    run(LeaderProposed(1, ONE.member))
+    run(HardStateSaved(run.member.hard_state))
+    emptied = Incarnation(ReplicaId(2, "another"), 1)
+    assert run(Vote(1, emptied, Tail(0, 0), is_electable=True)) == ()
+    assert run(Vote(1, TWO, Tail(0, 0), is_electable=True)) == (AppendEpoch(1),)
 
 
 def test_a_candidate_gives_way_to_who_has_more() -> None:
     """A voter that is ahead is requested as leader; if it lost these frames, its vote just does not count."""
     run = Run()
-    run(Proposed(1, ONE.member))
-    run(ReignSaved(run.member.reign))
-    assert run(Promise(1, THREE, Tail(1, 10), is_electable=False)) == ()
-    assert run(Promise(1, TWO, Tail(1, 5), is_electable=True)) == (Suggest(TWO.member, 1),)
-    assert run(Promise(1, TWO, Tail(0, 0), is_electable=True)) == ()
+    run(LeaderProposed(1, ONE.member))
+    run(HardStateSaved(run.member.hard_state))
+    assert run(Vote(1, THREE, Tail(1, 10), is_electable=False)) == ()
+    assert run(Vote(1, TWO, Tail(1, 5), is_electable=True)) == (RequestElection(TWO.member, 1),)
+    assert run(Vote(1, TWO, Tail(0, 0), is_electable=True)) == ()
 
 
 def test_a_leader_serves_when_its_epoch_frame_is_committed_and_it_may_read() -> None:
@@ -168,12 +168,12 @@ def test_a_leader_serves_when_its_epoch_frame_is_committed_and_it_may_read() -> 
     run = Run()
     run.lead()
     assert not run.member.may_append()
-    run(MatchAsk(1, TWO, 1, 0), Matched(1, TWO, 1, 0, 0), Shipped(TWO, 1, 10))
-    assert run(Ack(1, TWO, 1, 9)) == ()
-    assert run(Ack(1, TWO, 1, 10)) == (Committed(10),)
+    run(LogMatchRequest(1, TWO, 1, 0), LogMatched(1, TWO, 1, 0, 0), FramesSent(TWO, 1, 10))
+    assert run(AppendAck(1, TWO, 1, 9)) == ()
+    assert run(AppendAck(1, TWO, 1, 10)) == (ApplyCommitted(10),)
     assert not run.member.may_append()
     assert not run.member.may_read(run.now_s)
-    assert run(HeartbeatAnswer(1, TWO, 1, 1, 10)) == (Lead(1),)
+    assert run(HeartbeatResponse(1, TWO, 1, 1, 10)) == (BecomeLeader(1),)
     assert run.member.may_append()
     assert run.member.may_read(run.now_s)
 
@@ -183,19 +183,19 @@ def test_who_is_matched_hears_the_last_beat_again() -> None:
     run = Run()
     run.lead()
     again = Heartbeat(1, ONE, 1, 0, 10, TWO.incarnation, 1)
-    assert messages(run(MatchAsk(1, TWO, 1, 0), Matched(1, TWO, 1, 0, 0))) == [again]
+    assert messages(run(LogMatchRequest(1, TWO, 1, 0), LogMatched(1, TWO, 1, 0, 0))) == [again]
 
 
 def test_a_follower_that_claims_too_much_releases_nothing() -> None:
     """Frames not sent on the stream do not count, nor do unmatched or other streams."""
     run = Run()
     run.lead()
-    assert run(MatchAsk(1, TWO, 1, 0), Ack(1, TWO, 1, 1 << 60)) == ()
-    assert run(Matched(1, TWO, 1, 1 << 60, 1 << 60)) == ()
-    run(Matched(1, TWO, 1, 0, 1 << 60))
-    assert run(Ack(1, TWO, 1, 1 << 60)) == ()
-    assert run(Ack(1, TWO, 2, 10)) == ()
-    assert run(HeartbeatAnswer(1, THREE, 1, 1, 10)) == ()
+    assert run(LogMatchRequest(1, TWO, 1, 0), AppendAck(1, TWO, 1, 1 << 60)) == ()
+    assert run(LogMatched(1, TWO, 1, 1 << 60, 1 << 60)) == ()
+    run(LogMatched(1, TWO, 1, 0, 1 << 60))
+    assert run(AppendAck(1, TWO, 1, 1 << 60)) == ()
+    assert run(AppendAck(1, TWO, 2, 10)) == ()
+    assert run(HeartbeatResponse(1, THREE, 1, 1, 10)) == ()
     assert run.member.log.committed == 0
 
 
@@ -203,26 +203,26 @@ def test_no_more_is_sent_than_the_window_beyond_what_is_acknowledged() -> None:
     """A follower that acknowledges nothing costs one window, whatever position it claims."""
     run = Run(window_bytes=30)
     run.lead()
-    run(Appended(200))
-    run(MatchAsk(1, TWO, 1, 0))
-    assert run(Matched(1, TWO, 1, 0, 0))[1:] == (Ship(TWO, 1, 0, 30),)
-    assert run(Shipped(TWO, 1, 34)) == ()
-    assert run(Ack(1, TWO, 1, 10)) == (Ship(TWO, 1, 34, 40), Committed(10))
-    assert run(Shipped(TWO, 1, 40)) == ()
-    assert run(Ack(1, TWO, 1, 1 << 60)) == (Ship(TWO, 1, 40, 70),)
+    run(LogAppended(200))
+    run(LogMatchRequest(1, TWO, 1, 0))
+    assert run(LogMatched(1, TWO, 1, 0, 0))[1:] == (SendFrames(TWO, 1, 0, 30),)
+    assert run(FramesSent(TWO, 1, 34)) == ()
+    assert run(AppendAck(1, TWO, 1, 10)) == (SendFrames(TWO, 1, 34, 40), ApplyCommitted(10))
+    assert run(FramesSent(TWO, 1, 40)) == ()
+    assert run(AppendAck(1, TWO, 1, 1 << 60)) == (SendFrames(TWO, 1, 40, 70),)
 
 
 def test_a_leader_answers_where_logs_part() -> None:
     """It returns its largest epoch up to the requested one and the end of that; for an empty log, its own begin."""
     run = Run()
     run.lead()
-    run(Appended(50))
+    run(LogAppended(50))
     log = run.member.log
-    run.member = replace(run.member, log=replace(log, history=log.history.cut(0).begun(1, 0).begun(4, 20).begun(6, 30)))
+    run.member = replace(run.member, log=replace(log, history=log.history.truncated(0).with_epoch(1, 0).with_epoch(4, 20).with_epoch(6, 30)))
     asked = {0: (0, 0), 1: (1, 20), 3: (1, 20), 4: (4, 30), 5: (4, 30), 6: (6, 50), 9: (6, 50)}
     for number, (last_epoch, (largest, end)) in enumerate(asked.items(), 1):
-        (answer,) = messages(run(MatchAsk(1, TWO, number, last_epoch)))
-        assert isinstance(answer, MatchAnswer)
+        (answer,) = messages(run(LogMatchRequest(1, TWO, number, last_epoch)))
+        assert isinstance(answer, LogMatchResponse)
         assert (answer.largest, answer.end, answer.stream) == (largest, end, number)
 
 
@@ -231,14 +231,14 @@ def test_a_follower_finds_where_logs_part() -> None:
     run = Run()
     run.follow()
     run(run.frames(0, 30), run.frames(30, 50, epoch=1), Flushed(1, 50))
-    run.member = replace(run.member, log=replace(run.member.log, history=run.member.log.history.begun(3, 40)))
-    run(beat(THREE, 7), ReignSaved(Reign(7, THREE)))
-    assert messages(run.wanted) == [MatchAsk(7, ONE, 2, 3)]
-    base = Base(0, 1, THREE_MEMBERS)
-    assert messages(run(MatchAnswer(7, ONE, 2, 2, 60, base))) == [MatchAsk(7, ONE, 2, 1)]
-    assert run(MatchAnswer(7, ONE, 2, 1, 35, base)) == (Cut(35, 2),)
+    run.member = replace(run.member, log=replace(run.member.log, history=run.member.log.history.with_epoch(3, 40)))
+    run(beat(THREE, 7), HardStateSaved(HardState(7, THREE)))
+    assert messages(run.wanted) == [LogMatchRequest(7, ONE, 2, 3)]
+    base = LogBase(0, 1, THREE_MEMBERS)
+    assert messages(run(LogMatchResponse(7, ONE, 2, 2, 60, base))) == [LogMatchRequest(7, ONE, 2, 1)]
+    assert run(LogMatchResponse(7, ONE, 2, 1, 35, base)) == (Truncate(35, 2),)
     assert run(Flushed(1, 50)) == ()
-    assert messages(run(CutDone(2))) == [Matched(7, ONE, 2, 35, 35)]
+    assert messages(run(Truncated(2))) == [LogMatched(7, ONE, 2, 35, 35)]
     assert run.member.log.tail == Tail(1, 35)
 
 
@@ -249,28 +249,28 @@ def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
     """
     run = Run()
     run.follow()
-    run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), ReignSaved(Reign(4, THREE)))
-    base = Base(0, 1, THREE_MEMBERS)
-    assert run(MatchAnswer(4, ONE, 2, 1, 20, base)) == (Cut(20, 2),)
-    run(beat(TWO, 5), ReignSaved(Reign(5, TWO)))
-    assert run(MatchAnswer(5, ONE, 3, 1, 20, base)) == ()
+    run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), HardStateSaved(HardState(4, THREE)))
+    base = LogBase(0, 1, THREE_MEMBERS)
+    assert run(LogMatchResponse(4, ONE, 2, 1, 20, base)) == (Truncate(20, 2),)
+    run(beat(TWO, 5), HardStateSaved(HardState(5, TWO)))
+    assert run(LogMatchResponse(5, ONE, 3, 1, 20, base)) == ()
     run.now_s = LATER_S + 5
-    assert run(Proposed(6, ONE.member)) == ()
-    assert messages(run(CutDone(2))) == [MatchAsk(5, ONE, 3, 1)]
-    assert messages(run(MatchAnswer(5, ONE, 3, 1, 20, base))) == [Matched(5, ONE, 3, 20, 20)]
+    assert run(LeaderProposed(6, ONE.member)) == ()
+    assert messages(run(Truncated(2))) == [LogMatchRequest(5, ONE, 3, 1)]
+    assert messages(run(LogMatchResponse(5, ONE, 3, 1, 20, base))) == [LogMatched(5, ONE, 3, 20, 20)]
 
 
 def test_what_is_below_the_leaders_begin_is_owed_before_it_is_given_up() -> None:
     """A log that ends before the leader's begin is reset to it; first its acknowledged end is saved."""
     run = Run()
     run.follow()
-    run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), ReignSaved(Reign(4, THREE)))
-    base = Base(100, 3, THREE_MEMBERS)
-    owed = Reign(4, THREE, Tail(1, 30))
-    assert run(MatchAnswer(4, ONE, 2, 0, 100, base)) == (SaveReign(owed),)
-    assert messages(run(ReignSaved(owed))) == [MatchAsk(4, ONE, 3, 1)]
-    assert run(MatchAnswer(4, ONE, 3, 0, 100, base)) == (Restart(base, 2),)
-    assert messages(run(CutDone(2))) == [Matched(4, ONE, 3, 100, 100)]
+    run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), HardStateSaved(HardState(4, THREE)))
+    base = LogBase(100, 3, THREE_MEMBERS)
+    owed = HardState(4, THREE, Tail(1, 30))
+    assert run(LogMatchResponse(4, ONE, 2, 0, 100, base)) == (SaveHardState(owed),)
+    assert messages(run(HardStateSaved(owed))) == [LogMatchRequest(4, ONE, 3, 1)]
+    assert run(LogMatchResponse(4, ONE, 3, 0, 100, base)) == (Reset(base, 2),)
+    assert messages(run(Truncated(2))) == [LogMatched(4, ONE, 3, 100, 100)]
     assert run.member.rules.claimed_tail(run.member.log, owed) == Tail(3, 100)
 
 
@@ -279,22 +279,22 @@ def test_frames_are_written_once_and_in_order() -> None:
     run = Run()
     run.follow()
     good = run.frames(0, 30)
-    assert run(good) == (Write(0, 30, b""),)
+    assert run(good) == (WriteFrames(0, 30, b""),)
     assert run(good) == ()
     assert run(run.frames(40, 50)) == ()
     assert run(replace(run.frames(30, 40), stream=99)) == ()
-    assert run(replace(run.frames(30, 40), follower=Process(ONE.member, 9))) == ()
+    assert run(replace(run.frames(30, 40), follower=Incarnation(ONE.member, 9))) == ()
     assert run(replace(run.frames(30, 40), epoch=0)) == ()
-    assert messages(run(Flushed(1, 30))) == [Ack(1, ONE, 1, 30)]
+    assert messages(run(Flushed(1, 30))) == [AppendAck(1, ONE, 1, 30)]
 
 
 def test_a_follower_knows_as_committed_only_what_it_has_flushed() -> None:
     """The leader may be ahead of this disk."""
     run = Run()
     run.follow()
-    assert run(run.frames(0, 30, committed=30)) == (Write(0, 30, b""),)
+    assert run(run.frames(0, 30, committed=30)) == (WriteFrames(0, 30, b""),)
     run(Flushed(1, 20))
-    assert Committed(20) in run(beat(TWO, 1, committed=30, appended=30))
+    assert ApplyCommitted(20) in run(beat(TWO, 1, committed=30, appended=30))
 
 
 def test_everybody_deletes_by_the_frame_that_says_so() -> None:
@@ -304,9 +304,9 @@ def test_everybody_deletes_by_the_frame_that_says_so() -> None:
     run(run.frames(0, 30), Flushed(1, 30))
     begins = replace(run.frames(30, 40), marks=(BeginFrame(30, 40, 20),))
     run(begins)
-    assert run(Flushed(1, 40), beat(TWO, 1, committed=39, appended=40))[0] == Committed(39)
-    assert run(beat(TWO, 1, committed=40, appended=40))[:2] == (Committed(40), DeleteBelow(20))
-    assert run.member.log.base == Base(20, 1, THREE_MEMBERS)
+    assert run(Flushed(1, 40), beat(TWO, 1, committed=39, appended=40))[0] == ApplyCommitted(39)
+    assert run(beat(TWO, 1, committed=40, appended=40))[:2] == (ApplyCommitted(40), DeleteBelow(20))
+    assert run.member.log.base == LogBase(20, 1, THREE_MEMBERS)
 
 
 def test_what_a_follower_needs_is_kept_within_bounds() -> None:
@@ -314,8 +314,8 @@ def test_what_a_follower_needs_is_kept_within_bounds() -> None:
     run = Run()
     run.lead()
     run.followed(TWO)
-    run(Appended(110), Flushed(0, 110), Shipped(TWO, 1, 110), Ack(1, TWO, 1, 110))
-    run(MatchAsk(1, THREE, 1, 0), Matched(1, THREE, 1, 40, 40))
+    run(LogAppended(110), Flushed(0, 110), FramesSent(TWO, 1, 110), AppendAck(1, TWO, 1, 110))
+    run(LogMatchRequest(1, THREE, 1, 0), LogMatched(1, THREE, 1, 40, 40))
     assert deletable_below(run.member, keep_bytes=100) == 40
     assert deletable_below(run.member, keep_bytes=50) == 110
 
@@ -324,14 +324,14 @@ def test_nothing_is_promised_to_others_during_a_lease() -> None:
     """Heartbeats and a start grant one; a leader that stops reading releases it."""
     run = Run()
     run.now_s = 0.5
-    assert run(PromiseAsk(1, TWO)) == ()
+    assert run(RequestVote(1, TWO)) == ()
     run.now_s = LATER_S
     run.follow()
-    assert run(PromiseAsk(2, THREE)) == ()
-    assert run(Released(1, THREE)) == ()
-    assert run(PromiseAsk(2, THREE)) == ()
-    run(Released(1, TWO))
-    assert run(PromiseAsk(2, THREE)) == (SaveReign(Reign(2, THREE)),)
+    assert run(RequestVote(2, THREE)) == ()
+    assert run(LeaseReleased(1, THREE)) == ()
+    assert run(RequestVote(2, THREE)) == ()
+    run(LeaseReleased(1, TWO))
+    assert run(RequestVote(2, THREE)) == (SaveHardState(HardState(2, THREE)),)
 
 
 def test_a_leader_reads_for_a_lease_from_when_it_asked() -> None:
@@ -351,9 +351,9 @@ def test_a_leader_gives_up_when_no_majority_answers() -> None:
     run.lead()
     run.followed()
     run.now_s = LATER_S + 0.9
-    assert not any(isinstance(one, Deposed) for one in run(Tick()))
+    assert not any(isinstance(one, SteppedDown) for one in run(Tick()))
     run.now_s = LATER_S + 1.0
-    assert run(Tick()) == (Deposed(1),)
+    assert run(Tick()) == (SteppedDown(1),)
     assert not run.member.may_append()
 
 
@@ -361,16 +361,16 @@ def test_a_leader_that_promises_another_leads_no_more() -> None:
     """Its first action is to step down."""
     run = Run()
     run.lead()
-    assert run(PromiseAsk(2, TWO)) == (Deposed(1), SaveReign(Reign(2, TWO)))
+    assert run(RequestVote(2, TWO)) == (SteppedDown(1), SaveHardState(HardState(2, TWO)))
 
 
 def test_news_of_a_higher_epoch_makes_a_leader_ask_for_one_above() -> None:
     """A follower that voted in a higher epoch cannot follow; the leader continues meanwhile."""
     run = Run()
     run.lead()
-    assert run(Newer(8)) == (Suggest(ONE.member, 8),)
+    assert run(StaleEpoch(8)) == (RequestElection(ONE.member, 8),)
     assert isinstance(run.member.role, Leader)
-    assert run(Newer(1)) == ()
+    assert run(StaleEpoch(1)) == ()
 
 
 def test_silence_is_reported_after_a_second() -> None:
@@ -379,9 +379,9 @@ def test_silence_is_reported_after_a_second() -> None:
     run.follow()
     run(run.frames(0, 30))
     run.now_s = LATER_S + 0.9
-    assert not any(isinstance(one, LeaderSilent) for one in run(Tick()))
+    assert not any(isinstance(one, ReportLeaderSilent) for one in run(Tick()))
     run.now_s = LATER_S + 1.1
-    assert LeaderSilent() in run(Tick())
+    assert ReportLeaderSilent() in run(Tick())
     assert isinstance(run.member.role, Follower)
 
 
@@ -391,7 +391,7 @@ def test_a_stream_on_which_nothing_comes_is_begun_anew() -> None:
     run.follow()
     run(beat(TWO, 1, appended=30))
     run.now_s = LATER_S + 0.6
-    assert messages(run(Tick())) == [MatchAsk(1, ONE, 2, 0)]
+    assert messages(run(Tick())) == [LogMatchRequest(1, ONE, 2, 0)]
 
 
 def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
@@ -399,13 +399,13 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
     run = Run()
     run.lead()
     run.followed()
-    run(Appended(20), Shipped(TWO, 1, 20), Flushed(0, 20))
-    assert run(HandOver(TWO.member)) == ()
+    run(LogAppended(20), FramesSent(TWO, 1, 20), Flushed(0, 20))
+    assert run(TransferLeadership(TWO.member)) == ()
     assert not run.member.may_append()
-    done = run(Ack(1, TWO, 1, 20))
-    assert done[:2] == (Committed(20), Deposed(1))
-    assert messages(done) == [Released(1, ONE), Released(1, ONE), HandedOver(2, TWO.member)]
-    assert done[-1] == Suggest(TWO.member, 1)
+    done = run(AppendAck(1, TWO, 1, 20))
+    assert done[:2] == (ApplyCommitted(20), SteppedDown(1))
+    assert messages(done) == [LeaseReleased(1, ONE), LeaseReleased(1, ONE), TimeoutNow(2, TWO.member)]
+    assert done[-1] == RequestElection(TWO.member, 1)
 
 
 def test_a_hand_over_that_comes_to_nothing_ends() -> None:
@@ -413,9 +413,9 @@ def test_a_hand_over_that_comes_to_nothing_ends() -> None:
     run = Run()
     run.lead()
     run.followed()
-    run(HandOver(THREE.member))
+    run(TransferLeadership(THREE.member))
     run.now_s = LATER_S + 0.9
-    run(HeartbeatAnswer(1, TWO, 1, 1, 10), Tick())
+    run(HeartbeatResponse(1, TWO, 1, 1, 10), Tick())
     assert not run.member.may_append()
     run.now_s = LATER_S + 1.1
     run(Tick())
@@ -428,24 +428,24 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
     run.lead()
     run.followed()
     learning = Configuration(THREE_MEMBERS.voters, (FOUR.member,))
-    assert run(AddLearner(FOUR.member)) == (AppendMembers(learning),)
-    run(Appended(20, (MembersFrame(20, learning),)), MatchAsk(1, FOUR, 1, 0), Matched(1, FOUR, 1, 0, 0))
-    run(Shipped(FOUR, 1, 20), Ack(1, FOUR, 1, 20), Flushed(0, 20), Shipped(TWO, 1, 20))
+    assert run(AddLearner(FOUR.member)) == (AppendConfiguration(learning),)
+    run(LogAppended(20, (ConfigurationFrame(20, learning),)), LogMatchRequest(1, FOUR, 1, 0), LogMatched(1, FOUR, 1, 0, 0))
+    run(FramesSent(FOUR, 1, 20), AppendAck(1, FOUR, 1, 20), Flushed(0, 20), FramesSent(TWO, 1, 20))
     voting = Configuration((*THREE_MEMBERS.voters, FOUR.member))
-    assert run(Ack(1, TWO, 1, 20)) == (Committed(20),)
+    assert run(AppendAck(1, TWO, 1, 20)) == (ApplyCommitted(20),)
     # A voter that never answered would count as silent, and the leader might step down because of it.
-    assert run(HeartbeatAnswer(1, FOUR, 1, 1, 20)) == (AppendMembers(voting),)
-    assert run.member.log.members.majority == 2
-    run(Appended(30, (MembersFrame(30, voting),)))
-    assert run.member.log.members.majority == 3
+    assert run(HeartbeatResponse(1, FOUR, 1, 1, 20)) == (AppendConfiguration(voting),)
+    assert run.member.log.configuration.majority == 2
+    run(LogAppended(30, (ConfigurationFrame(30, voting),)))
+    assert run.member.log.configuration.majority == 3
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
         (AddLearner(TWO.member), "in the set already"),
-        (Remove(FOUR.member), "is not in the set"),
-        (Remove(ONE.member), "transfer leadership to another first"),
+        (RemoveReplica(FOUR.member), "is not in the set"),
+        (RemoveReplica(ONE.member), "transfer leadership to another first"),
     ],
 )
 def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None:
@@ -454,7 +454,7 @@ def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None
     run.lead()
     run.followed()
     (refused,) = run(change)
-    assert isinstance(refused, Refused)
+    assert isinstance(refused, RejectRequest)
     assert why in refused.reason
 
 
@@ -464,22 +464,22 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     run.lead()
     run.followed()
     run.now_s = LATER_S + 1.0
-    run(HeartbeatAnswer(1, TWO, 1, 1, 10))
-    (refused,) = run(Remove(TWO.member))
-    assert isinstance(refused, Refused)
+    run(HeartbeatResponse(1, TWO, 1, 1, 10))
+    (refused,) = run(RemoveReplica(TWO.member))
+    assert isinstance(refused, RejectRequest)
     assert "start replica 3" in refused.reason
-    assert run(Remove(THREE.member)) == (AppendMembers(Configuration((ONE.member, TWO.member))),)
-    run(HeartbeatAnswer(1, THREE, 1, 1, 10))
-    assert run(Remove(TWO.member)) == (AppendMembers(Configuration((ONE.member, THREE.member))),)
+    assert run(RemoveReplica(THREE.member)) == (AppendConfiguration(Configuration((ONE.member, TWO.member))),)
+    run(HeartbeatResponse(1, THREE, 1, 1, 10))
+    assert run(RemoveReplica(TWO.member)) == (AppendConfiguration(Configuration((ONE.member, THREE.member))),)
 
 
 def test_members_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
     """Both refusals name the remedy."""
     run = Run()
     run.lead()
-    assert "EPOCH" in str(run(Remove(TWO.member)))
+    assert "EPOCH" in str(run(RemoveReplica(TWO.member)))
     run.followed()
     left = Configuration((ONE.member, TWO.member))
-    assert run(Remove(THREE.member)) == (AppendMembers(left),)
-    run(Appended(20, (MembersFrame(20, left),)))
+    assert run(RemoveReplica(THREE.member)) == (AppendConfiguration(left),)
+    run(LogAppended(20, (ConfigurationFrame(20, left),)))
     assert "not committed" in str(run(AddLearner(FOUR.member)))

@@ -11,20 +11,20 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import Joining
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.replication.protocol.identity import MemberId
+from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.rpc.replicas.living_set import check_no_living_set
-from ortoo.enode.rpc.replicas.service import NAME, MemberService
-from ortoo.enode.settings import Settings
+from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
+from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings as NamesrvSettings
+from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
 from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
-OWN = MemberId(1, "disk-1")
+OWN = ReplicaId(1, "disk-1")
 UNREACHABLE = "127.0.0.1:9"
 """An address where no process listens."""
 
@@ -39,7 +39,7 @@ async def namesrv(tmp_path: Path) -> AsyncIterator[str]:
 
 async def checked(namesrv: str, addresses: str = "") -> None:
     """Run the command's check."""
-    settings = Settings(namesrv_address=namesrv, member_addresses=addresses)
+    settings = EnodeSettings(namesrv_address=namesrv, member_addresses=addresses)
     await check_no_living_set("e", "the-set", OWN, settings, SystemClock())
 
 
@@ -65,8 +65,8 @@ async def report(
 @pytest.mark.parametrize("number", [1, 2])
 async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path: Path, number: int) -> None:
     """Whether it is this number or another; processes of another set, and silent addresses, are no objection."""
-    joining = Joining(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, members=3)
-    add = partial(add_MemberServiceServicer_to_server, MemberService("c", "e", joining))
+    joining = ReplicaMembership(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, initial_voters=3)
+    add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
         addresses = f"{UNREACHABLE};{server.address}"
         await checked(namesrv, addresses)
@@ -80,7 +80,7 @@ async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path
 async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_id: str) -> None:
     """The addresses in the settings are outdated, but two replicas report to the name server."""
     async with Channels() as channels:
-        stub = NameServiceStub(channels.to(namesrv))
+        stub = NameServiceStub(channels.channel_to(namesrv))
         await report(stub, 1, set_id=set_id)  # this disk itself is no other replica
         await checked(namesrv, UNREACHABLE)
         for number in (2, 3):
@@ -91,11 +91,11 @@ async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_
 
 async def test_an_address_that_only_the_name_server_knows_is_asked(namesrv: str, tmp_path: Path) -> None:
     """A replica that no longer reports but answers at its last address is alive."""
-    joining = Joining(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, members=3)
+    joining = ReplicaMembership(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, initial_voters=3)
     await joining.join("the-set", 1)
-    add = partial(add_MemberServiceServicer_to_server, MemberService("c", "e", joining))
+    add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server, Channels() as channels:
-        stub = NameServiceStub(channels.to(namesrv))
+        stub = NameServiceStub(channels.channel_to(namesrv))
         await report(stub, 3)
         await report(stub, 2, address=server.address, is_leaving=True)
         await report(stub, 3, is_leaving=True)

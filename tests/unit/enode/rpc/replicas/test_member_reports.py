@@ -7,8 +7,8 @@ from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.enode.replication.protocol.events import Suggest
-from ortoo.enode.rpc.replicas.reports import MemberReports
+from ortoo.enode.replication.protocol.events import RequestElection
+from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.v1 import member_report_pb2 as pb
 from tests.unit.enode.replication.protocol.test_member import TWO
 
@@ -37,24 +37,24 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
     """A name server whose database failed dropped the request: it must be repeated, or no leader would be proposed."""
     names, driver = Answering(), SimpleNamespace()
     async with Background("test") as background, Channels() as channels:
-        reports = MemberReports(NameServers(AT), channels, pb.ReportMemberRequest, background, SystemClock())
+        reports = ReplicaReports(NameServers(AT), channels, pb.ReportMemberRequest, background, SystemClock())
         told: Any = driver
         reports.driver, reports._stubs[AT] = told, names  # type: ignore[assignment]
         for ends in ("proposal", "promise"):
             driver.post, driver.member = lambda event: None, SimpleNamespace(reign=SimpleNamespace(epoch=4))
-            driver.suggestion, names.answer = Suggest(TWO.member, 4), pb.ReportMemberResponse()
+            driver.suggestion, names.answer = RequestElection(TWO.member, 4), pb.ReportMemberResponse()
             driver.asked_for = lambda: driver.suggestion
             names.heard.clear()
-            await reports._try(AT)
+            await reports._report_once(AT)
             names.answer = proposing(4)  # an earlier epoch
-            await reports._try(AT)
+            await reports._report_once(AT)
             if ends == "proposal":
                 names.answer = proposing(5)
             else:
                 driver.member.reign.epoch = 5
-            await reports._try(AT)
-            await reports._try(AT)
+            await reports._report_once(AT)
+            await reports._report_once(AT)
             assert [one.suggested.number for one in names.heard] == [2, 2, 2, 0]
-        driver.suggestion, driver.asked_for = Suggest(TWO.member, 5), lambda: None  # its leader is followed
-        await reports._try(AT)
+        driver.suggestion, driver.asked_for = RequestElection(TWO.member, 5), lambda: None  # its leader is followed
+        await reports._report_once(AT)
         assert not names.heard[-1].HasField("suggested")

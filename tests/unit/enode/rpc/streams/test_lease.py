@@ -9,7 +9,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import SENDERS_PERCENT, MemoryBudget
 from ortoo.enode.rpc.streams import lease
-from ortoo.enode.rpc.streams.runner import Streams
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.lease import LeaseStream
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import failure_pb2
@@ -64,7 +64,7 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
     """Later requests are answered first; an empty request is refused."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
-        answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
+        answers = StreamRunner(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
         peer.pop(1, wait_ms=1_000)
         peer.pop(2, group="refused")
         peer.asked.put_nowait(pb.LeaseRequest(request_id=3, settle=pb.SettlePoppedRequest()))
@@ -85,10 +85,10 @@ async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
     """Requests sent later get no answer."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
-        answers = Streams(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
+        answers = StreamRunner(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
         peer.pop(1, wait_ms=1_000)
         assert await following(answers) == pb.LeaseResponse()
-        answered = background.asked("answer", following(answers))
+        answered = background.start_future("answer", following(answers))
         await turns()
         assert peer.waiting == 1
         draining.set()
@@ -103,7 +103,7 @@ async def test_of_a_peer_that_takes_no_answers_no_more_is_read() -> None:
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
         stream = LeaseStream(peer.popped, peer.settled)
-        answers = Streams(background, draining).run("lease", stream, peer.requests())
+        answers = StreamRunner(background, draining).run("lease", stream, peer.requests())
         peer.pop(1, group="small")
         assert await following(answers) == pb.LeaseResponse()
         assert (await anext(answers)).request_id == 1
@@ -138,7 +138,7 @@ async def answers_behind(pops: int) -> dict[int, str | None]:
 
     ended: dict[int, str | None] = {}
     async with asyncio.timeout(60), Background("test") as background:
-        running = Streams(background, asyncio.Event()).run("lease", LeaseStream(waiting, settled), requests())
+        running = StreamRunner(background, asyncio.Event()).run("lease", LeaseStream(waiting, settled), requests())
         async for answer in running:
             ended[answer.request_id] = answer.WhichOneof("ended")
             if answer.request_id > pops:
@@ -155,7 +155,7 @@ async def test_a_settlement_is_taken_behind_any_number_of_pops_that_wait() -> No
 async def test_a_settlement_is_taken_from_what_memory_is_kept_for_single_requests() -> None:
     """As for a separate call: consumers can acknowledge although many others do not read their answers."""
     budget = MemoryBudget(3 << 30)
-    budget.share("unread").take(budget.bytes_max * (100 - SENDERS_PERCENT) // 100 + 1)
+    budget.share("unread").draw_unchecked(budget.bytes_max * (100 - SENDERS_PERCENT) // 100 + 1)
     token = call_memory._share.set(budget.share("Lease"))
     try:
         assert await answers_behind(0) == {0: None, 1: "settled"}

@@ -101,11 +101,11 @@ def test_queue_order_holds_back_what_is_not_due() -> None:
 async def test_what_nobody_asked_for_is_offered_and_left_out_where_it_does_not_fit() -> None:
     """G17: a snode that reads no checks costs at most the memory of a stream, and gets further ones when it reads."""
     outbox = Outbox[str](bytes_max=100)
-    assert [outbox.offer(name, 60) for name in "ab"] == [True, False]
+    assert [outbox.try_push(name, 60) for name in "ab"] == [True, False]
     assert outbox.open_requests == 1
     answers = aiter(outbox)
     assert await anext(answers) == "a"
-    assert [outbox.offer("c", 300), outbox.offer("d", 1)] == [True, False]
+    assert [outbox.try_push("c", 300), outbox.try_push("d", 1)] == [True, False]
     assert await anext(answers) == "c"
     outbox.end()
     assert [one async for one in answers] == []
@@ -119,9 +119,9 @@ async def test_what_is_offered_is_drawn_from_the_process() -> None:
     outbox = Outbox[str](bytes_max=20_000_000)
     call_memory._share.reset(token)
     before = budget.used_bytes
-    assert outbox.offer("a", 1_000_000)
+    assert outbox.try_push("a", 1_000_000)
     assert budget.used_bytes == before + 1_000_000
-    assert not outbox.offer("b", 15_000_000)
+    assert not outbox.try_push("b", 15_000_000)
     answers = aiter(outbox)
     assert await anext(answers) == "a"
     assert budget.used_bytes == before

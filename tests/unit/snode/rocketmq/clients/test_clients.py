@@ -12,30 +12,30 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT, MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.snode.rocketmq.clients.registration import Registration
+from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.table import (
     COMMANDS_MAX,
     EXPIRY_S,
     SETTINGS_COPIES,
     TOPICS_MAX,
-    Clients,
+    ClientTable,
     CommandStream,
 )
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
-from ortoo.snode.rocketmq.send.transactions import Transacting
-from ortoo.snode.send.transactions import Transactions
+from ortoo.snode.rocketmq.send.transactions import TransactionActivity
+from ortoo.snode.send.transactions import TransactionProcessor
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
     """Every request counts as a sign of life, whether or not the telemetry stream is open."""
-    clients = Clients(MemoryBudget(1 << 30).share("clients"))
-    clients.seen(Caller("a"), 0.0)
-    clients.seen(Caller("b"), 0.0)
-    clients.seen(Caller("a"), 60.0)
-    assert clients.expired(EXPIRY_S) == []
-    assert [client.client_id for client in clients.expired(EXPIRY_S + 1)] == ["b"]
-    assert [client.client_id for client in clients.expired(60.0 + EXPIRY_S + 1)] == ["a"]
+    clients = ClientTable(MemoryBudget(1 << 30).share("clients"))
+    clients.touch(Caller("a"), 0.0)
+    clients.touch(Caller("b"), 0.0)
+    clients.touch(Caller("a"), 60.0)
+    assert clients.remove_expired(EXPIRY_S) == []
+    assert [client.client_id for client in clients.remove_expired(EXPIRY_S + 1)] == ["b"]
+    assert [client.client_id for client in clients.remove_expired(60.0 + EXPIRY_S + 1)] == ["a"]
 
 
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
@@ -43,9 +43,9 @@ async def test_a_stream_says_everything_in_order_and_then_ends() -> None:
     stream = CommandStream()
     commands = [TelemetryCommand() for _ in range(COMMANDS_MAX)]
     for command in commands:
-        stream.say(command)
+        stream.send(command)
     with pytest.raises(Overloaded):
-        stream.say(TelemetryCommand())
+        stream.send(TelemetryCommand())
     stream.end()
     assert [await stream.next() for _ in commands] == commands
     assert await stream.next() is None
@@ -60,13 +60,13 @@ async def test_what_waits_for_a_client_is_drawn_from_the_process() -> None:
     said = 0
     with pytest.raises(Overloaded):
         while True:
-            stream.say(large)
+            stream.send(large)
             said += 1
     assert 0 < said < 10
     for _ in range(said):
         await stream.next()
     assert budget.used_bytes == before
-    stream.say(large)
+    stream.send(large)
 
 
 async def test_one_client_that_does_not_read_leaves_the_others_their_memory() -> None:
@@ -76,10 +76,10 @@ async def test_one_client_that_does_not_read_leaves_the_others_their_memory() ->
     settings = TelemetryCommand(settings=Settings(publishing=Publishing(topics=[Resource(name="t" * (250 << 10))])))
     with pytest.raises(Overloaded):
         while True:
-            stream.say(settings)
+            stream.send(settings)
     other.draw(32 << 20)
     await stream.next()
-    stream.say(settings)
+    stream.send(settings)
 
 
 @pytest.mark.parametrize(
@@ -104,35 +104,35 @@ def test_an_empty_poll_is_answered_before_the_clients_deadline(
 def test_what_clients_say_of_themselves_counts_as_long_as_they_are_there() -> None:
     """The newest settings of each; those beyond the limit are refused and change nothing (G17)."""
     budget = MemoryBudget(RESIDENT_PERCENT * 100)
-    clients = Clients(budget.share("clients"))
-    client = clients.seen(Caller("a"), 0.0)
+    clients = ClientTable(budget.share("clients"))
+    client = clients.touch(Caller("a"), 0.0)
     small, large = (Settings(publishing=Publishing(topics=[Resource(name="t" * size)])) for size in (10, 50_000))
     for _ in range(3):
-        clients.learn(client, small)
+        clients.set_settings(client, small)
     assert budget.used_bytes == SETTINGS_COPIES * small.ByteSize()
     with pytest.raises(Overloaded):
-        clients.learn(client, large)
+        clients.set_settings(client, large)
     assert client.settings is small
     budget.bytes_max = 0
-    clients.learn(client, small)  # settings of the same or a smaller size are not refused
-    clients.leave("a")
+    clients.set_settings(client, small)  # settings of the same or a smaller size are not refused
+    clients.remove("a")
     assert not budget.used_bytes
 
 
 def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     """G17: a name is a few bytes on the wire, and here a producer group with the client as a member."""
     budget, names = MemoryBudget(3 << 30), [f"topic-{number}" for number in range(TOPICS_MAX)]
-    clients = Clients(budget.share("clients"))
+    clients = ClientTable(budget.share("clients"))
     settings, clock = SimpleNamespace(name="snode-0"), VirtualClock()
     runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness(1))
-    registration = Registration(Membership(clock), runtime)
-    transacting: Any = Transacting(Transactions(runtime, None, None, None), None)  # type: ignore[arg-type]
+    registration = ClientRegistration(Membership(clock), runtime)
+    transacting: Any = TransactionActivity(TransactionProcessor(runtime, None, None, None), None)  # type: ignore[arg-type]
     stream = CommandStream()
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
-        client = clients.seen(Caller("a"), 0.0)
-        clients.publishes(client, names)
+        client = clients.touch(Caller("a"), 0.0)
+        clients.add_published_topics(client, names)
         client.stream = stream
         transacting.listens(client)
         registration.register(client)
@@ -141,22 +141,22 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
         tracemalloc.stop()
     assert taken_bytes < budget.used_bytes * RESIDENT_PERCENT // 100 < 2 * taken_bytes
     budget.bytes_max = budget.used_bytes
-    clients.publishes(client, names)  # unchanged
-    other = clients.seen(Caller("b"), 0.0)
+    clients.add_published_topics(client, names)  # unchanged
+    other = clients.touch(Caller("b"), 0.0)
     with pytest.raises(Overloaded):
-        clients.publishes(other, names)
-    assert not other.publishes
+        clients.add_published_topics(other, names)
+    assert not other.published_topics
     for name in "ab":
-        clients.leave(name)
+        clients.remove(name)
     assert not budget.used_bytes
 
 
 def test_of_the_topics_that_one_client_sends_to_a_bounded_number_is_known() -> None:
     """G17: each is a producer group in which it would be a member."""
-    clients = Clients(MemoryBudget(1 << 30).share("clients"))
-    client = clients.seen(Caller("a"), 0.0)
+    clients = ClientTable(MemoryBudget(1 << 30).share("clients"))
+    client = clients.touch(Caller("a"), 0.0)
     for number in range(TOPICS_MAX + 3):
-        clients.publishes(client, {f"t{number}"})
-    assert len(client.publishes) == TOPICS_MAX
-    clients.leave("a")
+        clients.add_published_topics(client, {f"t{number}"})
+    assert len(client.published_topics) == TOPICS_MAX
+    clients.remove("a")
     assert clients.all() == []

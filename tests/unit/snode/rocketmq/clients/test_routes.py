@@ -5,17 +5,17 @@ import pytest
 from apache.rocketmq.v2.definition_pb2 import Address, AddressScheme, Endpoints, MessageType, Permission, Resource
 from ortoo.snode.cluster import routes
 from ortoo.snode.rocketmq.clients.routes import (
-    ACCEPTED,
+    ACCEPTED_TYPES,
     ANY_QUEUE,
-    MIXED,
-    accepted_by,
-    answered_endpoints,
+    MIXED_TYPES,
+    accepted_types,
+    choose_endpoints,
     assignments,
     endpoints_of,
     route_queues,
 )
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 OWN = endpoints_of("10.0.0.1:8081")
 
@@ -45,13 +45,13 @@ def test_an_address_says_what_kind_it_is(address: str, scheme: int, host: str) -
 def test_a_client_is_told_the_way_it_came() -> None:
     """The address by which the client came works behind any address translation."""
     asked = endpoints_of("mq.example.org:30081")
-    assert answered_endpoints(asked, None, OWN) == asked
+    assert choose_endpoints(asked, None, OWN) == asked
 
 
 def test_what_is_advertised_counts_most() -> None:
     """An operator's address for clients comes first."""
     advertised = endpoints_of("public:1")
-    assert answered_endpoints(endpoints_of("mq.example.org:30081"), advertised, OWN) == advertised
+    assert choose_endpoints(endpoints_of("mq.example.org:30081"), advertised, OWN) == advertised
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_what_is_advertised_counts_most() -> None:
 )
 def test_endpoints_that_no_client_could_use_are_not_given_back(asked: Endpoints) -> None:
     """No scheme, no address, or two names: the answer has the snode's own address."""
-    assert answered_endpoints(asked, None, OWN) == OWN
+    assert choose_endpoints(asked, None, OWN) == OWN
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_each_queue_says_what_may_be_done_with_it(read: int, write: int, expecte
 
 def test_a_topic_that_allows_nothing_is_forbidden() -> None:
     """A route without queues would look like a topic that does not exist."""
-    with pytest.raises(Refused, match="NONE"):
+    with pytest.raises(GrpcProxyError, match="NONE"):
         route_queues(topic(1, 1, routes.Permission.NONE), Resource(name="t"), OWN)
 
 
@@ -96,14 +96,14 @@ def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
     found = assignments(topic(4, 4), Resource(resource_namespace="n", name="t"), OWN)
     assert [(a.message_queue.broker.name, a.message_queue.id) for a in found] == [("a", ANY_QUEUE), ("b", ANY_QUEUE)]
     assert {a.message_queue.topic.resource_namespace for a in found} == {"n"}
-    with pytest.raises(Refused, match="WRITE_ONLY"):
+    with pytest.raises(GrpcProxyError, match="WRITE_ONLY"):
         assignments(topic(4, 4, routes.Permission.WRITE_ONLY), Resource(name="t"), OWN)
 
 
 def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
     """Clients compare a message's type with the list before they send; an empty one would refuse everything."""
-    assert set(ACCEPTED) == set(routes.MessageType)
-    assert all(accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED.values())
+    assert set(ACCEPTED_TYPES) == set(routes.MessageType)
+    assert all(accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED_TYPES.values())
 
 
 @pytest.mark.parametrize(
@@ -120,5 +120,5 @@ def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
 )
 def test_java_clients_are_told_of_kinds_that_they_know(language: str, version: str, knows: bool) -> None:
     """Clients before 5.2.0 do not start if a topic without a type accepts priorities."""
-    accepted = accepted_by(topic(1, 1), Caller("c", language, version))
-    assert list(accepted) == [kind for kind in MIXED if knows or kind != MessageType.PRIORITY]
+    accepted = accepted_types(topic(1, 1), Caller("c", language, version))
+    assert list(accepted) == [kind for kind in MIXED_TYPES if knows or kind != MessageType.PRIORITY]

@@ -11,15 +11,15 @@ from apache.rocketmq.v2.definition_pb2 import (
 )
 from ortoo.common.groups.retry_policy import RetryPolicy
 from ortoo.snode.cluster.routes import Group
-from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, pop_rules, settings_reply
-from ortoo.snode.rocketmq.protocol.messages import in_ms
+from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, pop_rules, make_settings_reply
+from ortoo.snode.rocketmq.protocol.messages import to_ms
 
 TOPIC = Resource(resource_namespace="n", name="t")
 
 
 def test_a_producer_gets_exponential_backoff_and_a_maximal_body() -> None:
     """Without the first the Node.js client dies and Java's never starts; without the second Python's sends nothing."""
-    reply = settings_reply(
+    reply = make_settings_reply(
         Settings(client_type=ClientType.PRODUCER, publishing=Publishing(topics=[TOPIC])), "PYTHON", None
     )
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
@@ -38,7 +38,7 @@ def test_a_consumer_gets_its_groups_rules() -> None:
         client_type=ClientType.LITE_PUSH_CONSUMER,
         subscription=Subscription(group=Resource(name="g"), subscriptions=[entry]),
     )
-    reply = settings_reply(asked, "JAVA", Group("g", attempts_max=5))
+    reply = make_settings_reply(asked, "JAVA", Group("g", attempts_max=5))
     assert reply.subscription.fifo
     assert (reply.subscription.lite_subscription_quota, reply.subscription.max_lite_topic_size) == (2000, 64)
     assert reply.subscription.receive_batch_size == 32
@@ -52,7 +52,7 @@ def test_a_consumer_gets_its_groups_rules() -> None:
 def test_the_node_client_gets_the_one_policy_it_knows() -> None:
     """With a customised list it would retry at once and give up after the first failure in order."""
     asked = Settings(subscription=Subscription(group=Resource(name="g")))
-    reply = settings_reply(asked, NODE_JS, None)
+    reply = make_settings_reply(asked, NODE_JS, None)
     assert reply.backoff_policy.WhichOneof("strategy") == "exponential_backoff"
     assert reply.backoff_policy.max_attempts == 16
 
@@ -62,9 +62,9 @@ def test_clients_are_told_the_groups_own_back_off() -> None:
 
     def told(group: Group | None) -> tuple[tuple[int, ...], int]:
         asked = Settings(subscription=Subscription(group=Resource(name="g")))
-        policy = settings_reply(asked, "JAVA", group).backoff_policy
+        policy = make_settings_reply(asked, "JAVA", group).backoff_policy
         assert pop_rules(group).attempts_max == policy.max_attempts
-        return tuple(map(in_ms, policy.customized_backoff.next)), policy.max_attempts
+        return tuple(map(to_ms, policy.customized_backoff.next)), policy.max_attempts
 
     for one in (None, Group("g")):
         assert told(one) == (RetryPolicy().delays_ms, 16)

@@ -7,8 +7,8 @@ from typing import Any
 
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pop.processor import PopAnswer, PopCall
-from ortoo.snode.rocketmq.lite.pop_processor import LitePopping
+from ortoo.snode.pop.processor import PopResult, PopCall
+from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.testing.time.virtual_clock import VirtualClock
 
@@ -30,15 +30,15 @@ class Pops:
     asked: list[Queue] = field(default_factory=list)
     released: list[Queue] = field(default_factory=list)
 
-    async def pop(self, call: PopCall) -> PopAnswer:
+    async def pop(self, call: PopCall) -> PopResult:
         """One message of the queue."""
         assert call.queue is not None
         if not self.asked:
-            self.subscriptions.put(self.subscriptions.of("c", "g", "t", 0.0), frozenset("b"), 0.0)
+            self.subscriptions.set_lite_topics(self.subscriptions.get_or_create("c", "g", "t", 0.0), frozenset("b"), 0.0)
         self.asked.append(call.queue)
-        return PopAnswer([Leased(call.queue)])  # type: ignore[list-item]
+        return PopResult([Leased(call.queue)])  # type: ignore[list-item]
 
-    async def release(self, answer: PopAnswer) -> None:
+    async def release(self, answer: PopResult) -> None:
         """Release."""
         self.released += [one.queue for one in answer.batches]
 
@@ -46,7 +46,7 @@ class Pops:
 class Owners:
     """No group is exclusive."""
 
-    def counts(self, group: str) -> bool:
+    def is_exclusive(self, group: str) -> bool:
         """Whether lite topics are exclusive."""
         return False
 
@@ -62,13 +62,13 @@ class LiteQueues:
 async def test_a_lite_topic_left_during_a_look_is_not_received_from() -> None:
     """Its message is released without counting an attempt; those of other lite topics are returned."""
     subscriptions = LiteSubscriptions()
-    known = subscriptions.of("c", "g", "t", 0.0)
-    subscriptions.put(known, frozenset("ab"), 0.0)
+    known = subscriptions.get_or_create("c", "g", "t", 0.0)
+    subscriptions.set_lite_topics(known, frozenset("ab"), 0.0)
     pops, topics, parent = Pops(subscriptions), LiteQueues(), SimpleNamespace(name="t")
     async with Background("test") as background:
         runtime: Any = SimpleNamespace(background=background, clock=VirtualClock())
         watch = SimpleNamespace(changed=asyncio.Event())
-        lite: Any = LitePopping(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
+        lite: Any = LitePopProcessor(pops, topics, subscriptions, Owners(), watch, runtime)  # type: ignore[arg-type]
         answer = await lite.pop(PopCall("g", "t", 8, 1000, 0, "c"), parent)
     assert set(pops.asked) == {A, B}
     assert [one.queue for one in answer.batches] == [B]

@@ -5,7 +5,7 @@ from typing import Any
 
 from ortoo.common.errors import Unavailable
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.rocketmq.receive.auto_renewal import SLICE_MS, Lease, Leases
+from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 
@@ -28,10 +28,10 @@ class TwoEnodes:
 async def test_an_enode_that_is_away_once_costs_no_lease() -> None:
     """The other enode's leases are renewed, and its own are retried before they end."""
     clock, enodes = VirtualClock(), TwoEnodes()
-    leases = Leases(enodes, clock)  # type: ignore[arg-type]
+    leases = AutoRenewedLeases(enodes, clock)  # type: ignore[arg-type]
     for enode in ("a", "b"):
-        leases.keep(Lease("client", ReceiptHandle(enode, "g", 1, 0, 7, 0, 1), clock.monotonic_s()))
-    clock.advance(SLICE_MS / 1000 - 15)
+        leases.add(AutoRenewedLease("client", ReceiptHandle(enode, "g", 1, 0, 7, 0, 1), clock.monotonic_s()))
+    clock.advance(LEASE_MS / 1000 - 15)
     await leases.renew()
     assert enodes.renewed == ["b"]
     enodes.away.clear()

@@ -11,21 +11,21 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.snode.rocketmq.clients.table import Client, CommandStream
-from ortoo.snode.rocketmq.presence.telemetry import Telemetry
+from ortoo.snode.rocketmq.clients.table import ConnectedClient, CommandStream
+from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 
 
-class Echoing(Telemetry):
+class Echoing(TelemetryActivity):
     """Answers any request."""
 
-    def _take(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
-        stream.say(request)
+    def _on_request(self, caller: Any, request: TelemetryCommand, stream: CommandStream, scope: Any) -> None:
+        stream.send(request)
 
 
 class NoClients:
     """Has no members."""
 
-    def get(self, client_id: str) -> Client | None:
+    def get(self, client_id: str) -> ConnectedClient | None:
         """No member."""
         return None
 

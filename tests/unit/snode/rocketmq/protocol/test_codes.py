@@ -5,7 +5,7 @@ import pytest
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common import errors
 from ortoo.common.errors.status import TABLE
-from ortoo.snode.rocketmq.protocol.codes import BY_FIELD, BY_KIND, Refused, code_of, common_status, status_of
+from ortoo.snode.rocketmq.protocol.codes import BY_FIELD, BY_KIND, GrpcProxyError, code_of, common_status, status_of
 
 
 def test_every_kind_of_error_has_a_code() -> None:
@@ -25,7 +25,7 @@ def test_an_error_of_no_known_field_has_its_kinds_code(kind: type[errors.OrtooEr
 
 def test_another_leader_is_a_server_that_cannot_answer() -> None:
     """The protocol has no code for another leader: clients retry, as after a timeout."""
-    assert code_of(errors.Moved("member 2 leads")) == Code.PROXY_TIMEOUT
+    assert code_of(errors.NotLeader("member 2 leads")) == Code.PROXY_TIMEOUT
 
 
 @pytest.mark.parametrize(("kind", "field", "code"), BY_FIELD)
@@ -37,7 +37,7 @@ def test_the_field_decides_wherever_it_stands(kind: type[errors.OrtooError], fie
 
 def test_a_code_of_its_own_stands_as_it_is() -> None:
     """Errors that only the protocol has keep the protocol's code."""
-    assert status_of(Refused(Code.MESSAGE_BODY_EMPTY, "no body")).code == Code.MESSAGE_BODY_EMPTY
+    assert status_of(GrpcProxyError(Code.MESSAGE_BODY_EMPTY, "no body")).code == Code.MESSAGE_BODY_EMPTY
 
 
 def test_entries_that_agree_give_their_code_and_others_say_that_results_differ() -> None:

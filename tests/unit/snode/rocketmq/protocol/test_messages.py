@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType, Resource, SystemProperties
 from ortoo.common.errors import Invalid
-from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
-from ortoo.snode.rocketmq.protocol.messages import DELAY_MS_MAX, Delivery, delivered, sent_of, timestamp
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, status_of
+from ortoo.snode.rocketmq.protocol.messages import DELAY_MS_MAX, DeliveryInfo, write_message, read_message, timestamp
 
 NOW_MS = 1_790_000_000_000
-PLACE = Delivery("t", "enode-0", 3, 17, NOW_MS + 5, "made", attempt=2, receipt_handle="h", invisible_ms=1500)
+PLACE = DeliveryInfo("t", "enode-0", 3, 17, NOW_MS + 5, "made", attempt=2, receipt_handle="h", invisible_ms=1500)
 TEXT = st.text(
     st.characters(min_codepoint=33, max_codepoint=0x2FFF, exclude_characters="|\x7f"), min_size=1, max_size=20
 ).filter(lambda text: text.isprintable())
@@ -56,7 +56,7 @@ def test_what_was_sent_is_what_is_delivered(
         message.system_properties.tag = tag
     if trace is not None:
         message.system_properties.trace_context = trace
-    back = delivered(sent_of(message, 0, NOW_MS, lambda: "peer").message, PLACE)
+    back = write_message(read_message(message, 0, NOW_MS, lambda: "peer").message, PLACE)
     assert (back.body, dict(back.user_properties), back.topic.name) == (body, properties, "t")
     system = back.system_properties
     for field in ("tag", "keys", "message_id", "body_encoding", "born_timestamp", "born_host", "trace_context"):
@@ -66,7 +66,7 @@ def test_what_was_sent_is_what_is_delivered(
 
 def test_a_delivery_has_what_some_client_cannot_do_without() -> None:
     """Digest, encoding, attempt, handle, queue, offset, times and type are always there."""
-    system = delivered(sent_of(sent(), 0, NOW_MS, lambda: "peer").message, PLACE).system_properties
+    system = write_message(read_message(sent(), 0, NOW_MS, lambda: "peer").message, PLACE).system_properties
     assert (system.body_digest.type, system.body_digest.checksum) == (
         DigestType.MD5,
         "841A2D689AD86BD1611447453C22C6FC",
@@ -96,7 +96,7 @@ def test_a_delivery_has_what_some_client_cannot_do_without() -> None:
 )
 def test_properties_tell_the_type_and_the_type_field_only_transactions(system: dict[str, object], kind: int) -> None:
     """Clients set the type carelessly; the properties decide."""
-    assert sent_of(sent(**system), 0, NOW_MS, str).message_type == kind
+    assert read_message(sent(**system), 0, NOW_MS, str).message_type == kind
 
 
 def damaged(
@@ -135,8 +135,8 @@ def damaged(
 )
 def test_what_cannot_be_kept_is_refused_with_its_code(message: definition_pb2.Message, code: int) -> None:
     """Each limit of the protocol has a code, and the text names the message."""
-    with pytest.raises((Refused, Invalid), match=r"messages\[4\]") as caught:
-        sent_of(message, 4, NOW_MS, str)
+    with pytest.raises((GrpcProxyError, Invalid), match=r"messages\[4\]") as caught:
+        read_message(message, 4, NOW_MS, str)
     error = caught.value
-    assert isinstance(error, Refused | Invalid)
+    assert isinstance(error, GrpcProxyError | Invalid)
     assert status_of(error).code == code

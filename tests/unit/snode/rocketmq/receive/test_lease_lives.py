@@ -9,20 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.errors import NotFound, Unavailable
-from ortoo.common.groups.pop import GiveBack, Renew
+from ortoo.common.groups.pop import Redeliver, Renew
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.receive.auto_renewal import (
-    AT_ONCE_MAX,
-    GONE_DELAY_MS,
+    LEASES_PER_REQUEST_MAX,
+    REDELIVERY_DELAY_MS,
     RENEW_BEFORE_S,
-    SLICE_MS,
-    TOTAL_S,
-    Lease,
-    Leases,
+    LEASE_MS,
+    HOLD_MAX_S,
+    AutoRenewedLease,
+    AutoRenewedLeases,
 )
 from ortoo.testing.time.virtual_clock import VirtualClock
 
-SLICE_S = SLICE_MS / 1000
+SLICE_S = LEASE_MS / 1000
 Place = tuple[str, int, str]
 PLACES: list[Place] = [("a", 1, "g"), ("a", 1, "h"), ("a", 2, "g"), ("b", 1, "g")]
 
@@ -40,7 +40,7 @@ class Enodes:
         """One place at a time, each message by its own offset."""
         places = {(handle.enode, handle.topic_id, handle.group) for handle, _ in receipts}
         assert len(places) == 1
-        assert len(receipts) <= AT_ONCE_MAX
+        assert len(receipts) <= LEASES_PER_REQUEST_MAX
         assert all(tuple(offsets) == (handle.first_offset,) for handle, offsets in receipts)
         [place] = places
         if place in self.away:
@@ -62,7 +62,7 @@ class Enodes:
 class Held:
     """A lease, as the model has it."""
 
-    lease: Lease
+    lease: AutoRenewedLease
     place: Place
     until_s: float
 
@@ -72,7 +72,7 @@ class World:
 
     def __init__(self, *, counts: bool) -> None:
         self.clock, self.enodes, self.counts = VirtualClock(), Enodes(), counts
-        self.leases = Leases(self.enodes, self.clock)  # type: ignore[arg-type]
+        self.leases = AutoRenewedLeases(self.enodes, self.clock)  # type: ignore[arg-type]
         self.held: dict[int, Held] = {}
         self.count = 0
 
@@ -90,8 +90,8 @@ class World:
         """Another message is leased to a client."""
         enode, topic_id, group = place
         now_s = self.clock.monotonic_s()
-        lease = Lease(f"c{self.count % 2}", ReceiptHandle(enode, group, topic_id, 0, 7, self.count, 1), now_s)
-        self.leases.keep(lease)
+        lease = AutoRenewedLease(f"c{self.count % 2}", ReceiptHandle(enode, group, topic_id, 0, 7, self.count, 1), now_s)
+        self.leases.add(lease)
         self.held[self.count] = Held(lease, place, now_s + SLICE_S)
         self.count += 1
 
@@ -99,14 +99,14 @@ class World:
         """A message is settled, if it is there."""
         held = self.held.pop(number, None)
         handle = ReceiptHandle("z", "z", 0, 0, 0, 0, 1) if held is None else held.lease.handle
-        assert self.leases.drop(handle) == (held is not None)
+        assert self.leases.remove(handle) == (held is not None)
 
     async def leave(self, client_id: str) -> None:
         """A client leaves."""
-        verdict = GiveBack((GONE_DELAY_MS,), counts=self.counts, error="the consumer left")
+        verdict = Redeliver((REDELIVERY_DELAY_MS,), counts=self.counts, error="the consumer left")
         mine = [number for number, held in self.held.items() if held.lease.client_id == client_id]
         expected = [(number, verdict) for number in mine if not self._is_lost(self.held.pop(number).place)]
-        await self.leases.client_left(client_id, counts=self.counts)
+        await self.leases.release_client(client_id, counts=self.counts)
         assert self.enodes.told() == expected
 
     async def look(self, _: None) -> None:
@@ -117,7 +117,7 @@ class World:
             is_lost, verdict = self._is_lost(held.place), _verdict(held, now_s)
             is_over = number in self.enodes.stale if not is_lost else held.place in self.enodes.gone
             is_over = is_over and held.place not in self.enodes.away
-            if isinstance(verdict, GiveBack) or is_over:
+            if isinstance(verdict, Redeliver) or is_over:
                 del self.held[number]
             elif not is_lost:
                 held.until_s = now_s + SLICE_S
@@ -131,14 +131,14 @@ class World:
 
 
 def _verdict(held: Held, now_s: float) -> Any:
-    if now_s - held.lease.taken_at_s > TOTAL_S:
-        return GiveBack((GONE_DELAY_MS,), error="the consumer held the message for 3 hours")
-    return Renew(SLICE_MS)
+    if now_s - held.lease.taken_at_s > HOLD_MAX_S:
+        return Redeliver((REDELIVERY_DELAY_MS,), error="the consumer held the message for 3 hours")
+    return Renew(LEASE_MS)
 
 
 BY_NAME: dict[str, st.SearchStrategy[Any]] = {
     "keep": st.sampled_from(PLACES),
-    "wait": st.sampled_from([1.0, SLICE_S - RENEW_BEFORE_S, 30.0, TOTAL_S]),
+    "wait": st.sampled_from([1.0, SLICE_S - RENEW_BEFORE_S, 30.0, HOLD_MAX_S]),
     "look": st.none(),
     "leave": st.sampled_from(["c0", "c1"]),
     "drop": st.integers(0, 9),
@@ -180,12 +180,12 @@ def test_leases_of_one_client_and_of_places_that_fail_each_go_their_way() -> Non
 async def test_many_are_settled_some_at_once() -> None:
     """Each once, and in their order."""
     clock, enodes = VirtualClock(), Enodes()
-    leases = Leases(enodes, clock)  # type: ignore[arg-type]
-    for number in range(2 * AT_ONCE_MAX + 1):
-        leases.keep(Lease("c", ReceiptHandle("a", "g", 1, 0, 7, number, 1), clock.monotonic_s()))
+    leases = AutoRenewedLeases(enodes, clock)  # type: ignore[arg-type]
+    for number in range(2 * LEASES_PER_REQUEST_MAX + 1):
+        leases.add(AutoRenewedLease("c", ReceiptHandle("a", "g", 1, 0, 7, number, 1), clock.monotonic_s()))
     clock.advance(SLICE_S - RENEW_BEFORE_S)
     await leases.renew()
-    assert [len(offsets) for _, offsets, _ in enodes.calls] == [AT_ONCE_MAX, AT_ONCE_MAX, 1]
-    assert [one for one, _ in enodes.told()] == list(range(2 * AT_ONCE_MAX + 1))
+    assert [len(offsets) for _, offsets, _ in enodes.calls] == [LEASES_PER_REQUEST_MAX, LEASES_PER_REQUEST_MAX, 1]
+    assert [one for one, _ in enodes.told()] == list(range(2 * LEASES_PER_REQUEST_MAX + 1))
     await leases.renew()
     assert enodes.told() == []

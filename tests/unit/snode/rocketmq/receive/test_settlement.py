@@ -12,14 +12,14 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.common.groups.pop import Finish, GiveBack, Renew
-from ortoo.snode.membership.group_members import Member
+from ortoo.common.groups.pop import Finish, Redeliver, Renew
+from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.receive.auto_renewal import Lease, Leases
-from ortoo.snode.rocketmq.receive.settlement import ENTRIES_MAX, Settling
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
+from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLease, AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.settlement import ENTRIES_MAX, SettlementActivity
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 SEALS = HandleSeals()
@@ -35,7 +35,7 @@ def handle(offset: int, group: str = "g", topic_id: int = 1) -> ReceiptHandle:
 
 def text(offset: int, group: str = "g", topic_id: int = 1) -> str:
     """As a client has it."""
-    return handle(offset, group, topic_id).text(SEALS)
+    return handle(offset, group, topic_id).encoded(SEALS)
 
 
 class Directory:
@@ -57,10 +57,10 @@ class Members:
 
     pushed: dict[tuple[str, str], bool] = field(default_factory=dict)
 
-    def member(self, group: str, client_id: str) -> Member | None:
+    def find_member(self, group: str, client_id: str) -> GroupMember | None:
         """A member of a group."""
         pushed = self.pushed.get((group, client_id))
-        return None if pushed is None else Member(client_id, "session", "snode-1", "i", (), pushed, active=False)
+        return None if pushed is None else GroupMember(client_id, "session", "snode-1", "i", (), pushed, active=False)
 
 
 @dataclass
@@ -84,22 +84,22 @@ class Pops:
         self.said.append((one, verdict))
         return [{one.first_offset} & self.over]
 
-    async def ensure_dead_letters(self, handles: Sequence[ReceiptHandle]) -> None:
+    async def ensure_dead_letter_topics(self, handles: Sequence[ReceiptHandle]) -> None:
         """They are there."""
         self.letters += handles
 
 
-def settling() -> tuple[Settling, Pops, Leases]:
+def settling() -> tuple[SettlementActivity, Pops, AutoRenewedLeases]:
     """With leases of messages 0 to 9 that are renewed."""
     pops = Pops()
-    leases = Leases(pops, VirtualClock())  # type: ignore[arg-type]
-    return Settling(Directory(), pops, leases, Members()), pops, leases  # type: ignore[arg-type]
+    leases = AutoRenewedLeases(pops, VirtualClock())  # type: ignore[arg-type]
+    return SettlementActivity(Directory(), pops, leases, Members()), pops, leases  # type: ignore[arg-type]
 
 
-def keep(leases: Leases, *offsets: int) -> None:
+def keep(leases: AutoRenewedLeases, *offsets: int) -> None:
     """Lease these to a push consumer."""
     for offset in offsets:
-        leases.keep(Lease("c", handle(offset), 0.0))
+        leases.add(AutoRenewedLease("c", handle(offset), 0.0))
 
 
 def acks(*texts: str, group: str = "g", topic: str = "t") -> s.AckMessageRequest:
@@ -134,7 +134,7 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert words[:3] == ["ok", OVER, "the handle is not of group g"]
     assert "is not of topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
-    assert [leases.drop(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
+    assert [leases.remove(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
 
 
 async def test_entries_that_agree_are_answered_together() -> None:
@@ -151,7 +151,7 @@ async def test_entries_that_agree_are_answered_together() -> None:
 async def test_so_many_entries_one_request_may_have(count: int) -> None:
     """From one to a thousand and some."""
     it, _, _ = settling()
-    with pytest.raises(Refused, match=f"^{count} entries; give 1 to {ENTRIES_MAX}$") as refused:
+    with pytest.raises(GrpcProxyError, match=f"^{count} entries; give 1 to {ENTRIES_MAX}$") as refused:
         await it.ack(CALLER, acks(*["x"] * count))
     assert refused.value.code == d.BAD_REQUEST
     assert len((await it.ack(CALLER, acks(*["x"] * ENTRIES_MAX))).entries) == ENTRIES_MAX
@@ -166,9 +166,9 @@ def change(offset: int, invisible_ms: int, **more: Any) -> s.ChangeInvisibleDura
     )  # fmt: skip
 
 
-def given_back(*delays_ms: int, counts: bool = True) -> GiveBack:
+def given_back(*delays_ms: int, counts: bool = True) -> Redeliver:
     """A nack by a consumer."""
-    return GiveBack(delays_ms, counts, "c", "the consumer failed", rules=RULES)
+    return Redeliver(delays_ms, counts, "c", "the consumer failed", rules=RULES)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ async def test_a_change_means_what_its_kind_of_consumer_means(
     answer = await it.change_invisible(CALLER, request)
     assert (answer.status.code, answer.receipt_handle) == (d.OK, request.receipt_handle)
     assert pops.said == [(handle(1), verdict)]
-    assert not leases.drop(handle(1))
+    assert not leases.remove(handle(1))
 
 
 @pytest.mark.parametrize(
@@ -216,16 +216,16 @@ async def test_a_push_consumers_failure_is_one_whichever_snode_gave_the_message(
 async def test_a_change_that_cannot_be_is_refused() -> None:
     """Too long, of another group, expired."""
     it, pops, _ = settling()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(GrpcProxyError) as refused:
         await it.change_invisible(CALLER, change(1, 13 * 3_600_000))
     assert refused.value.code == d.ILLEGAL_INVISIBLE_TIME
     pops.over = {1}
-    with pytest.raises(Refused, match=OVER) as refused:
+    with pytest.raises(GrpcProxyError, match=OVER) as refused:
         await it.change_invisible(CALLER, change(1, 1_000))
     assert refused.value.code == d.INVALID_RECEIPT_HANDLE
     request = change(1, 1_000)
     request.group.name = "h"
-    with pytest.raises(Refused, match="is not of group h"):
+    with pytest.raises(GrpcProxyError, match="is not of group h"):
         await it.change_invisible(CALLER, request)
 
 
@@ -251,8 +251,8 @@ async def test_what_is_given_up_is_parked_because_it_was_asked_for_or_had_all_it
     assert answer.status.code == d.OK
     assert pops.letters == [handle(1)]
     words = f"given up after {tried} of 16 attempts"
-    assert pops.said == [(handle(1), GiveBack((0,), True, "c", words, is_asked, RULES, tried))]
-    assert (leases.drop(handle(1)), leases.drop(handle(2))) == (False, True)
+    assert pops.said == [(handle(1), Redeliver((0,), True, "c", words, is_asked, RULES, tried))]
+    assert (leases.remove(handle(1)), leases.remove(handle(2))) == (False, True)
 
 
 async def test_a_park_that_fails_leaves_the_lease_to_be_renewed() -> None:
@@ -262,7 +262,7 @@ async def test_a_park_that_fails_leaves_the_lease_to_be_renewed() -> None:
     pops.failing = {1: Unavailable("away")}
     with pytest.raises(Unavailable):
         await it.park(CALLER, forward(1))
-    assert leases.drop(handle(1))
+    assert leases.remove(handle(1))
 
 
 async def test_a_park_without_a_handle_is_answered_and_does_nothing() -> None:

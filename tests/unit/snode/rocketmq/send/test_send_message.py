@@ -10,14 +10,14 @@ from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import MessageType, Permission, Placement, Queue, Topic
-from ortoo.snode.rocketmq.protocol.codes import Refused
-from ortoo.snode.rocketmq.protocol.messages import Sent
-from ortoo.snode.rocketmq.send.send_message import Sending
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
+from ortoo.snode.rocketmq.protocol.messages import SentMessage
+from ortoo.snode.rocketmq.send.send_message import SendMessageActivity
 from ortoo.snode.send.publisher import Receipt
-from ortoo.snode.send.transactions import Begun
+from ortoo.snode.send.transactions import StartedTransaction
 
 PARENT = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),), message_type=MessageType.LITE)
-SENT = [Sent(Message(b"x"), LITE, lite_topic=name) for name in ("a", "b", "full")]
+SENT = [SentMessage(Message(b"x"), LITE, lite_topic=name) for name in ("a", "b", "full")]
 
 
 class Storage:
@@ -29,7 +29,7 @@ class Storage:
 
     async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool) -> Queue:
         if lite_topic == "full":
-            raise Refused(Code.LITE_TOPIC_QUOTA_EXCEEDED, "the quota is used up")
+            raise GrpcProxyError(Code.LITE_TOPIC_QUOTA_EXCEEDED, "the quota is used up")
         return Queue(lite_topic, "e", 0)
 
     async def publish(self, topic: str, messages: Sequence[Message], queue: Queue) -> list[Receipt]:
@@ -39,15 +39,15 @@ class Storage:
         return [Receipt("", queue, row) for row, _ in enumerate(messages)]
 
 
-def sending_to(storage: Storage) -> Sending:
+def sending_to(storage: Storage) -> SendMessageActivity:
     some = cast(Any, storage)
-    return Sending(some, some, some, some, some, SystemClock())
+    return SendMessageActivity(some, some, some, some, some, SystemClock())
 
 
 async def test_a_lite_topic_that_cannot_be_made_refuses_the_request_before_anything_is_stored() -> None:
     """G11: the last of three exceeds the quota, and nothing of the first two is stored."""
     storage = Storage({})
-    with pytest.raises(Refused):
+    with pytest.raises(GrpcProxyError):
         await sending_to(storage)._publish(PARENT, SENT)
     assert storage.stored == []
 
@@ -71,13 +71,13 @@ async def test_of_transactions_of_which_one_is_begun_nobody_says_that_nothing_wa
     """G11: its producer gets checks of the begun one."""
 
     class Begins:
-        async def begin(self, topic: str, sent: Sent) -> Begun:
+        async def begin(self, topic: str, sent: SentMessage) -> StartedTransaction:
             if sent.message.body == refused:
                 raise Invalid("a message of a transaction cannot be delayed as well", field="messages.deliver_at_ms")
-            return Begun("handle", ("id",), Queue(topic, "e", 0))
+            return StartedTransaction("handle", ("id",), Queue(topic, "e", 0))
 
     some = cast(Any, Begins())
-    sending = Sending(some, some, some, some, some, SystemClock())
+    sending = SendMessageActivity(some, some, some, some, some, SystemClock())
     with pytest.raises(OrtooError) as raised:
-        await sending._begin("t", [Sent(Message(body), TRANSACTION) for body in (b"a", b"b")])
+        await sending._begin("t", [SentMessage(Message(body), TRANSACTION) for body in (b"a", b"b")])
     assert type(raised.value) is told

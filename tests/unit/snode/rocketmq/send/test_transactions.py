@@ -7,13 +7,13 @@ from typing import Any
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import Message, encode
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Permission, Topic
 from ortoo.snode.enodes.link import DueHalf, OpenHalf
-from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, Client, Clients, CommandStream
+from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, ConnectedClient, ClientTable, CommandStream
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.send.transactions import Transacting
-from ortoo.snode.send.transactions import Transactions
+from ortoo.snode.rocketmq.send.transactions import TransactionActivity
+from ortoo.snode.send.transactions import TransactionProcessor
 
 TOPICS = {"t": 1, "u": 2, "other": 3}
 
@@ -22,33 +22,33 @@ class Producers:
     """Clients that send to topics, and listen to commands unless the test sets otherwise."""
 
     def __init__(self, names: str, topics: Iterable[str], *, deaf: str = "") -> None:
-        directory: Any = Directory()
+        directory: Any = DirectoryCache()
         for name, topic_id in TOPICS.items():
             directory.learn_topic(Topic(name, topic_id, 1, Permission.READ_WRITE, ()))
         parts: Any = SimpleNamespace(directory=directory)
-        self.clients = Clients(MemoryBudget(1 << 30).share("clients"))
-        self.transactions = Transactions(parts, parts, parts, parts)
-        self.transacting = Transacting(self.transactions, directory)
+        self.clients = ClientTable(MemoryBudget(1 << 30).share("clients"))
+        self.transactions = TransactionProcessor(parts, parts, parts, parts)
+        self.transacting = TransactionActivity(self.transactions, directory)
         self.streams: dict[str, CommandStream] = {}
         for name in names:
-            client = self.clients.seen(Caller(name), 0.0)
-            self.clients.publishes(client, set(topics))
+            client = self.clients.touch(Caller(name), 0.0)
+            self.clients.add_published_topics(client, set(topics))
             if name not in deaf:
                 self.streams[name] = client.stream = CommandStream()
-            self.transacting.listens(client)
+            self.transacting.watch_transactions(client)
 
     def asked(self, topic: str) -> str:
         """The client that gets a check of a transaction of this topic; empty if none does."""
         waiting = {name: len(stream._waiting) for name, stream in self.streams.items()}
         half = OpenHalf(1, TOPICS[topic], 0, 1, 5, 6, 1, False, topic)
-        self.transactions._ask("e", DueHalf(half, encode([Message(b"x")], now_ms=1)))
+        self.transactions._send_check("e", DueHalf(half, encode([Message(b"x")], now_ms=1)))
         return "".join(name for name, stream in self.streams.items() if len(stream._waiting) > waiting[name])
 
-    def leave(self, name: str) -> Client:
+    def leave(self, name: str) -> ConnectedClient:
         """A client disconnects."""
-        client = self.clients.leave(name)
+        client = self.clients.remove(name)
         assert client is not None
-        self.transacting.listens_no_more(client)
+        self.transacting.unwatch_transactions(client)
         return client
 
 
@@ -59,7 +59,7 @@ async def test_a_transaction_is_asked_of_a_producer_that_listens_and_of_another_
     assert producers.asked("other") == ""
     assert producers.transactions._producers.keys() == {"t"}
     for name in "ac":
-        assert not producers.leave(name).asked
+        assert not producers.leave(name).checked_topics
     assert producers.asked("t") == ""
     producers.leave("b")
     assert not producers.transactions._producers
@@ -78,10 +78,10 @@ async def test_who_comes_to_send_to_more_topics_is_asked_about_those_too() -> No
     producers = Producers("ab", "t")
     client = producers.clients.get("a")
     assert client is not None
-    producers.clients.publishes(client, {"u"})
+    producers.clients.add_published_topics(client, {"u"})
     assert producers.asked("u") == ""
     for _ in range(2):
-        producers.transacting.listens(client)
+        producers.transacting.watch_transactions(client)
     assert producers.asked("u") == "a"
     assert [producers.asked("t") for _ in range(4)] == ["a", "b", "a", "b"]
 
@@ -96,5 +96,5 @@ async def test_who_may_not_send_any_more_or_does_not_read_is_not_asked() -> None
             client.principal = SimpleNamespace(sends_to=lambda topic: False)  # type: ignore[assignment]
         else:
             for _ in range(COMMANDS_MAX):
-                producers.streams[name].say(TelemetryCommand())
+                producers.streams[name].send(TelemetryCommand())
     assert [producers.asked("t") for _ in range(3)] == ["", "c", ""]

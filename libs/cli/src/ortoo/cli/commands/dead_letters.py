@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
-from ortoo.cli.terminal.completion import offered_groups, offered_topics
-from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields, utc
+from ortoo.cli.terminal.completion import complete_groups, complete_topics
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, body_start, message_fields, utc
 from ortoo.common.errors import NotFound
 
 if TYPE_CHECKING:
@@ -23,9 +23,9 @@ async def show_all(
     where: Where = "",
     count: Annotated[int, typer.Option("-n", min=0, help="Largest number to show; 0 = all.")] = 100,
     everything: Annotated[bool, typer.Option("--all", help="Include those that were sent again.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Show the dead letters of a group, oldest first."""
-    found = mq.admin.dead_letters(group, _sql(where), letters_max=count, with_replayed=everything)
+    found = mq.admin.list_dead_letters(group, _sql(where), dead_letters_max=count, include_replayed=everything)
     letters = [letter async for letter in found]
     columns: Columns = {
         "MESSAGE ID": "message_id",
@@ -36,17 +36,17 @@ async def show_all(
         "REPLAYED": "replayed",
         "ERROR": lambda letter: letter.error[:60],
     }
-    return Answer(map(_fields, letters), Table(columns, letters))
+    return CommandOutput(map(_fields, letters), OutputTable(columns, letters))
 
 
 async def show(
     mq: "Client", group: GroupName, message_id: Annotated[str, typer.Argument(help="The message's id.")]
-) -> Answer:
+) -> CommandOutput:
     """Show everything about one dead letter."""
-    async for letter in mq.admin.dead_letters(group, with_replayed=True):
+    async for letter in mq.admin.list_dead_letters(group, include_replayed=True):
         if letter.message_id == message_id:
             fields = _fields(letter)
-            return Answer(fields, [f"{name:16} {value}" for name, value in fields.items()])
+            return CommandOutput(fields, [f"{name:16} {value}" for name, value in fields.items()])
     raise NotFound(f"group {group} has no dead letter {message_id!r}; `ortoo dlq list {group} --all` shows them")
 
 
@@ -56,26 +56,26 @@ async def replay(
     where: Where = "",
     to_topic: Annotated[
         str,
-        typer.Option("--to", help="The topic, instead of the group's retry topic.", autocompletion=offered_topics),
+        typer.Option("--to", help="The topic, instead of the group's retry topic.", autocompletion=complete_topics),
     ] = "",
     rate: Annotated[int, typer.Option(min=0, help="Largest number per second; 0 = no limit.")] = 0,
     count: Annotated[int, typer.Option("-n", min=0, help="Largest number to send; 0 = all.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
     as_json: AsJson = False,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[CommandOutput]:
     """Send dead letters again, each once. After an interruption, a new call continues where it ended."""
-    going = mq.admin.replay_dead_letters(
+    replays = mq.admin.replay_dead_letters(
         group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
     )
     progress = None
-    async for progress in going:
+    async for progress in replays:
         if sys.stderr.isatty() and not progress.done and not as_json:
             print(f"\r{progress.replayed_messages} messages", end="", file=sys.stderr, flush=True)
-        yield Answer(progress)
+        yield CommandOutput(progress)
     if progress is not None:
         verb = "would be sent again" if dry_run else "sent again"
-        said = f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before"
-        yield Answer((), said)
+        text = f"{progress.replayed_messages} messages {verb}, {progress.skipped_messages} had been before"
+        yield CommandOutput((), text)
 
 
 async def peek(
@@ -84,11 +84,11 @@ async def peek(
     group: Annotated[
         str,
         typer.Option(
-            help="The group whose next messages to show; without it the oldest.", autocompletion=offered_groups
+            help="The group whose next messages to show; without it the oldest.", autocompletion=complete_groups
         ),
     ] = "",
     count: Annotated[int, typer.Option("-n", min=1, max=1024, help="Largest number to show.")] = 10,
-) -> Answer:
+) -> CommandOutput:
     """Show the next messages of a topic without taking them."""
     messages = await mq.admin.peek(topic, group, messages_max=count)
     columns: Columns = {
@@ -100,7 +100,7 @@ async def peek(
         "BODY": body_start,
     }
     fields = [{**message_fields(one), "attempts": one.attempts} for one in messages]
-    return Answer(fields, Table(columns, messages))
+    return CommandOutput(fields, OutputTable(columns, messages))
 
 
 def _sql(where: str) -> "Sql | None":

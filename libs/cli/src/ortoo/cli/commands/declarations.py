@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from ortoo.cli.terminal.completion import OWN
-from ortoo.cli.terminal.output import Answer
+from ortoo.cli.terminal.completion import SYSTEM_PREFIX
+from ortoo.cli.terminal.output import CommandOutput
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -33,20 +33,20 @@ LITE = "lite"
 Entry = dict[str, Any]
 
 
-class Change(NamedTuple):
+class DeclaredChange(NamedTuple):
     """One topic or group to create or change."""
 
     kind: str
     name: str
     is_new: bool
-    wanted: Entry
+    desired: Entry
     """The new values; for an existing one only those that differ."""
-    was: Entry
+    previous: Entry
 
     def __str__(self) -> str:
         values = (
-            f"{key} {self.was[key]!r} → {value!r}" if key in self.was else f"{key} {value!r}"
-            for key, value in self.wanted.items()
+            f"{key} {self.previous[key]!r} → {value!r}" if key in self.previous else f"{key} {value!r}"
+            for key, value in self.desired.items()
         )
         return f"{'+' if self.is_new else '~'} {self.kind} {self.name}: {', '.join(values) or 'with defaults'}"
 
@@ -55,31 +55,31 @@ async def apply(
     mq: "Client",
     file: Annotated[Path, typer.Option("-f", "--file", help="TOML as `ortoo export` prints it.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Create and change topics and groups as declared in a file. Others are unchanged, and nothing is deleted."""
-    changes = differences(read_declared(file), await _present(mq))
+    changes = plan_changes(read_declarations(file), await _read_existing(mq))
     for change in changes if not dry_run else ():
         await (_make_topic if change.kind == "topic" else _make_group)(mq, change)
-    said = "would change" if dry_run else "changed"
-    lines = [*map(str, changes), f"{said} {len(changes)} of them" if changes else "everything is as the file says"]
-    return Answer([{"change": str(one), **one._asdict()} for one in changes], tuple(lines))
+    verb = "would change" if dry_run else "changed"
+    lines = [*map(str, changes), f"{verb} {len(changes)} of them" if changes else "everything is as the file says"]
+    return CommandOutput([{"change": str(one), **one._asdict()} for one in changes], tuple(lines))
 
 
-async def export(mq: "Client") -> Answer:
+async def export(mq: "Client") -> CommandOutput:
     """Print all topics and groups as TOML that `ortoo apply` takes."""
-    present = await _present(mq)
-    return Answer(present, written(present))
+    present = await _read_existing(mq)
+    return CommandOutput(present, as_toml(present))
 
 
-def read_declared(file: Path) -> dict[str, list[Entry]]:
+def read_declarations(file: Path) -> dict[str, list[Entry]]:
     """The entries of a file. Errors: Invalid, naming the entry and the key, before any change."""
     try:
-        said = tomllib.loads(file.read_text())
+        values = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise Invalid(f"{file} is no TOML: {error}", field="file") from error
-    for kind in said.keys() - {"topic", "group"}:
+    for kind in values.keys() - {"topic", "group"}:
         raise Invalid(f"{file} has {kind!r}; expected [[topic]] and [[group]]", field=kind)
-    declared = {"topic": said.get("topic", []), "group": said.get("group", [])}
+    declared = {"topic": values.get("topic", []), "group": values.get("group", [])}
     for kind, keys in (("topic", TOPIC_KEYS), ("group", GROUP_KEYS)):
         names = set[str]()
         for number, entry in enumerate(declared[kind]):
@@ -90,25 +90,25 @@ def read_declared(file: Path) -> dict[str, list[Entry]]:
     return declared
 
 
-def differences(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[Change]:
+def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[DeclaredChange]:
     """The changes, topics first. Errors: Invalid for a value that cannot be changed, before any change."""
     changes = []
     for kind in ("topic", "group"):
-        known = {entry["name"]: entry for entry in present[kind]}
+        existing = {entry["name"]: entry for entry in present[kind]}
         for entry in declared[kind]:
-            was = known.get(entry["name"])
-            wanted = {key: value for key, value in entry.items() if key != "name" and (was or {}).get(key) != value}
-            if was is None:
-                changes.append(Change(kind, entry["name"], True, wanted, {}))
+            previous = existing.get(entry["name"])
+            desired = {key: value for key, value in entry.items() if key != "name" and (previous or {}).get(key) != value}
+            if previous is None:
+                changes.append(DeclaredChange(kind, entry["name"], True, desired, {}))
                 continue
             if kind == "topic":
-                _check_changeable(entry, was)
-            if wanted:
-                changes.append(Change(kind, entry["name"], False, wanted, {key: was[key] for key in wanted}))
+                _check_changeable(entry, previous)
+            if desired:
+                changes.append(DeclaredChange(kind, entry["name"], False, desired, {key: previous[key] for key in desired}))
     return changes
 
 
-def written(present: Mapping[str, list[Entry]]) -> str:
+def as_toml(present: Mapping[str, list[Entry]]) -> str:
     """TOML of topics and groups."""
     return "\n".join(_lines(present)).rstrip()
 
@@ -132,15 +132,15 @@ def _check(entry: object, keys: Mapping[str, type], where: str) -> None:
             raise Invalid(f"{value!r}; expected {keys[key].__name__}", field=f"{where}.{key}")
 
 
-def _check_changeable(entry: Entry, was: Entry) -> None:
-    if entry.get("type", was["type"]) != was["type"]:
-        raise Invalid(f"topic {was['name']} has the type {was['type']}, which cannot be changed", field="type")
-    if entry.get("queues", was["queues"]) < was["queues"]:
-        raise Invalid(f"topic {was['name']} has {was['queues']} queues on each enode; expected more", field="queues")
+def _check_changeable(entry: Entry, existing: Entry) -> None:
+    if entry.get("type", existing["type"]) != existing["type"]:
+        raise Invalid(f"topic {existing['name']} has the type {existing['type']}, which cannot be changed", field="type")
+    if entry.get("queues", existing["queues"]) < existing["queues"]:
+        raise Invalid(f"topic {existing['name']} has {existing['queues']} queues on each enode; expected more", field="queues")
 
 
-async def _present(mq: "Client") -> dict[str, list[Entry]]:
-    topics = [_topic(one) for one in await mq.admin.list_topics() if not one.name.startswith(OWN)]
+async def _read_existing(mq: "Client") -> dict[str, list[Entry]]:
+    topics = [_topic(one) for one in await mq.admin.list_topics() if not one.name.startswith(SYSTEM_PREFIX)]
     groups = [_group(one) for one in await mq.admin.list_groups() if not one.by_use]
     return {"topic": topics, "group": groups}
 
@@ -155,16 +155,16 @@ def _group(group: "GroupInfo") -> Entry:
     return {"name": group.name, **{key: getattr(group, field) for key, (field, _) in GROUP_FIELDS.items()}}
 
 
-async def _make_topic(mq: "Client", change: Change) -> None:
-    queues, permission = change.wanted.get("queues", 0), change.wanted.get("permission", "")
+async def _make_topic(mq: "Client", change: DeclaredChange) -> None:
+    queues, permission = change.desired.get("queues", 0), change.desired.get("permission", "")
     if change.is_new:
-        kind = change.wanted.get("type", "any")
+        kind = change.desired.get("type", "any")
         await mq.admin.create_topic(
             change.name,
             queue_count=queues,
             permission=permission or "read_write",
             message_type=kind,
-            lite_ttl_ms=change.wanted.get("lite_ttl_ms", 0),
+            lite_ttl_ms=change.desired.get("lite_ttl_ms", 0),
         )
     else:
         await mq.admin.update_topic(
@@ -172,9 +172,9 @@ async def _make_topic(mq: "Client", change: Change) -> None:
             read_queue_count=queues,
             write_queue_count=queues,
             permission=permission,
-            lite_ttl_ms=change.wanted.get("lite_ttl_ms"),
+            lite_ttl_ms=change.desired.get("lite_ttl_ms"),
         )
 
 
-async def _make_group(mq: "Client", change: Change) -> None:
-    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key][0]: value for key, value in change.wanted.items()})
+async def _make_group(mq: "Client", change: DeclaredChange) -> None:
+    await mq.admin.groups.update(change.name, **{GROUP_FIELDS[key][0]: value for key, value in change.desired.items()})

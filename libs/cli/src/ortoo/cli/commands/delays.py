@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.output import Answer, Columns, Table, utc
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 Limit = Annotated[int, typer.Option("-n", min=1, max=10_000, help="Largest number to show.")]
 
 
-async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> Answer:
+async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> CommandOutput:
     """Show the delayed messages of a topic, the next first."""
     delayed = await mq.admin.list_delayed(topic, limit=limit)
     columns: Columns = {
@@ -27,17 +27,17 @@ async def show_all(mq: "Client", topic: TopicName, limit: Limit = 100) -> Answer
         "MESSAGE ID": "message_id",
         "RECALL HANDLE": "recall_handle",
     }
-    return Answer(delayed, Table(columns, delayed))
+    return CommandOutput(delayed, OutputTable(columns, delayed))
 
 
 async def cancel(
     mq: "Client",
     handles: Annotated[list[str], typer.Argument(help="Recall handles, from `delay list` or a receipt.")],
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[CommandOutput]:
     """Cancel delayed messages, so that they are never delivered."""
     for handle in handles:
         await mq.recall(handle)
-        yield Answer({"recalled": handle}, f"recalled {handle}")
+        yield CommandOutput({"recalled": handle}, f"recalled {handle}")
 
 
 def milliseconds_of(duration: str) -> int:

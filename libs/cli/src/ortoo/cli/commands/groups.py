@@ -8,21 +8,21 @@ import typer
 
 from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
-from ortoo.cli.terminal.completion import offered_deleted_groups, offered_groups, offered_topics
-from ortoo.cli.terminal.output import Answer, Columns, Table, utc
+from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
     from ortoo.client import Client, GroupLag
 
 
-async def show_all(mq: "Client") -> Answer:
+async def show_all(mq: "Client") -> CommandOutput:
     """Show all consumer groups."""
     groups = await mq.admin.list_groups()
-    return Answer(groups, Table({"GROUP": "name", "MAY CONSUME": "consume_enabled"}, groups))
+    return CommandOutput(groups, OutputTable({"GROUP": "name", "MAY CONSUME": "consume_enabled"}, groups))
 
 
-async def describe(mq: "Client", group: GroupName) -> Answer:
+async def describe(mq: "Client", group: GroupName) -> CommandOutput:
     """Show a group's settings, its members, and its lag."""
     found = await mq.admin.groups.describe(group)
     it = found.group
@@ -33,14 +33,14 @@ async def describe(mq: "Client", group: GroupName) -> Answer:
         "HOW": lambda member: ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else ""),
         "TOPICS": lambda member: ",".join(member.topics),
     }
-    return Answer(
+    return CommandOutput(
         found,
         (
             f"{group} {'may consume' if it.consume_enabled else 'may not consume'}, a member is slow above "
             f"{it.slow_consumer_threshold_messages} messages of lag and {it.slow_consumer_grace_ms} ms of silence",
             f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
             f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
-            Table(columns, found.members),
+            OutputTable(columns, found.members),
             *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
         ),
     )
@@ -61,7 +61,7 @@ async def update(
     in_flight: Annotated[int | None, typer.Option(min=0, help="Largest number of leased messages of a topic.")] = None,
     park_expired: Annotated[bool | None, typer.Option(help="Whether expired messages are parked.")] = None,
     lite_exclusive: Annotated[bool | None, typer.Option(help="Whether a lite topic is for one member only.")] = None,
-) -> Answer:
+) -> CommandOutput:
     """Change a group, or create it; options that are not given are unchanged."""
     changed = await mq.admin.groups.update(
         group,
@@ -76,7 +76,7 @@ async def update(
         park_expired=park_expired,
         lite_exclusive=lite_exclusive,
     )
-    return Answer(changed, f"changed group {changed.name}")
+    return CommandOutput(changed, f"changed group {changed.name}")
 
 
 async def mode(
@@ -84,42 +84,42 @@ async def mode(
     group: GroupName,
     topic: Annotated[
         str | None,
-        typer.Argument(help="The topic; without it all topics of the group.", autocompletion=offered_topics),
+        typer.Argument(help="The topic; without it all topics of the group.", autocompletion=complete_topics),
     ] = None,
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
     if to is None:
-        modes = [one for one in await mq.admin.groups.modes(group) if topic in (None, one.topic)]
-        return Answer(modes, Table({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
+        modes = [one for one in await mq.admin.groups.list_delivery_modes(group) if topic in (None, one.topic)]
+        return CommandOutput(modes, OutputTable({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
     if topic is None:
         raise Invalid("missing topic; expected the topic whose mode to change", field="topic")
-    before = await mq.admin.groups.set_mode(group, topic, to, force=force)
-    said = f"group {group} consumes {topic} by {to} now; before: {before}"
-    return Answer({"before": before, "mode": to}, said)
+    previous = await mq.admin.groups.set_delivery_mode(group, topic, to, force=force)
+    text = f"group {group} consumes {topic} by {to} now; before: {previous}"
+    return CommandOutput({"before": previous, "mode": to}, text)
 
 
 async def delete(
     mq: "Client",
     group: GroupName,
     at_once: Annotated[bool, typer.Option("--at-once", help="Delete its offsets now; it cannot be restored.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Delete a group. It can be restored for a day (group_deletion_grace_ms); then its offsets are deleted."""
     await mq.admin.delete_group(group, at_once=at_once)
-    return Answer({"deleted": group}, f"deleted group {group}")
+    return CommandOutput({"deleted": group}, f"deleted group {group}")
 
 
 async def undelete(
     mq: "Client",
-    group: Annotated[str, typer.Argument(help="The group's name.", autocompletion=offered_deleted_groups)],
-) -> Answer:
+    group: Annotated[str, typer.Argument(help="The group's name.", autocompletion=complete_deleted_groups)],
+) -> CommandOutput:
     """Restore a deleted group with its settings and offsets."""
     back = await mq.admin.undelete_group(group)
-    return Answer(back, f"group {back.name} is restored")
+    return CommandOutput(back, f"group {back.name} is restored")
 
 
-async def deleted(mq: "Client") -> Answer:
+async def deleted(mq: "Client") -> CommandOutput:
     """Show the deleted groups that can be restored."""
     groups = await mq.admin.list_deleted_groups()
     columns: Columns = {
@@ -127,20 +127,20 @@ async def deleted(mq: "Client") -> Answer:
         "DELETED": lambda one: text_of_time(one.deleted_at_ms),
         "UNTIL": lambda one: text_of_time(one.due_at_ms),
     }
-    return Answer(groups, Table(columns, groups))
+    return CommandOutput(groups, OutputTable(columns, groups))
 
 
 async def clone(
     mq: "Client",
     group: GroupName,
-    to: Annotated[str, typer.Argument(help="The group that gets the offsets.", autocompletion=offered_groups)],
+    to: Annotated[str, typer.Argument(help="The group that gets the offsets.", autocompletion=complete_groups)],
     topic: TopicName,
-) -> Answer:
+) -> CommandOutput:
     """Copy a group's offsets in a topic to another group."""
     offsets = await mq.admin.groups.clone_offsets(group, to, topic)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "OFFSET": lambda item: _offset(item.offset)}
-    said = f"group {to} has the offsets of group {group} in {len(offsets)} queues of {topic}"
-    return Answer(offsets, [said, Table(columns, offsets)])
+    text = f"group {to} has the offsets of group {group} in {len(offsets)} queues of {topic}"
+    return CommandOutput(offsets, [text, OutputTable(columns, offsets)])
 
 
 async def reset_offset(
@@ -149,14 +149,14 @@ async def reset_offset(
     topic: TopicName,
     to: Annotated[str, typer.Option(help="begin, end, an offset, or a time such as 2026-01-31T12:00:00Z.")],
     force: Annotated[bool, typer.Option("--force", help="Also forward, skipping messages.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Move a group's offsets in a topic; its members continue from there immediately."""
     offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
-    moved = sum(one.offset != one.before for one in offsets)
-    ahead = sum(one.wanted >= 0 for one in offsets)
-    if ahead and not moved:
+    moved = sum(one.offset != one.previous for one in offsets)
+    beyond_end = sum(one.refused_offset >= 0 for one in offsets)
+    if beyond_end and not moved:
         raise Conflict(
-            f"nothing was moved, because {ahead} of {len(offsets)} queues would skip messages that {group} never "
+            f"nothing was moved, because {beyond_end} of {len(offsets)} queues would skip messages that {group} never "
             "consumed; add --force to skip them",
             field="--force",
         )
@@ -166,10 +166,10 @@ async def reset_offset(
         "BEFORE": lambda item: _offset(item.before),
         "OFFSET": lambda item: _offset(item.offset),
     }
-    said = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"
-    if ahead:
-        said += f"; {ahead} are unchanged, because they would skip messages (add --force to skip them)"
-    return Answer(offsets, [said, Table(columns, offsets)])
+    text = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"
+    if beyond_end:
+        text += f"; {beyond_end} are unchanged, because they would skip messages (add --force to skip them)"
+    return CommandOutput(offsets, [text, OutputTable(columns, offsets)])
 
 
 async def lag(
@@ -177,26 +177,26 @@ async def lag(
     group: GroupName,
     topic: Annotated[
         str | None,
-        typer.Argument(help="The topic; without it all that its members subscribe to.", autocompletion=offered_topics),
+        typer.Argument(help="The topic; without it all that its members subscribe to.", autocompletion=complete_topics),
     ] = None,
-) -> Answer:
+) -> CommandOutput:
     """Show the lag of a group."""
     if topic is not None:
-        behind = await mq.admin.lag(group, topic)
-        return Answer(_fields(group, topic, behind), _lag(group, topic, behind))
+        behind = await mq.admin.describe_lag(group, topic)
+        return CommandOutput(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
         raise Invalid(f"{group} has no member with a topic now; expected a topic", field="topic")
-    all_behind = {name: await mq.admin.lag(group, name) for name in topics}
+    all_behind = {name: await mq.admin.describe_lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
-    return Answer(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
+    return CommandOutput(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
     return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
 
 
-def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:
+def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
     columns: Columns = {
         "ENODE": "queue.enode",
         "QUEUE": "queue.queue_id",
@@ -204,7 +204,7 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, Table]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} is {behind.lag_messages} messages behind in {topic}", Table(columns, behind.queues)
+    return f"{group} is {behind.lag_messages} messages behind in {topic}", OutputTable(columns, behind.queues)
 
 
 def _offset(offset: int) -> object:
@@ -233,12 +233,12 @@ async def explain(
     group: GroupName,
     topic: TopicName,
     message: Annotated[str, typer.Argument(help="A message's id; without it the topic as a whole.")] = "",
-) -> Answer:
+) -> CommandOutput:
     """Explain why a group does not consume a topic, or one message of it."""
-    found = await mq.admin.operations.explain(group, topic, message)
+    found = await mq.admin.operations.explain_consumption(group, topic, message)
     lines = [f"{one.name}: {one.seen}" + (f"\n  → {one.cure}" if one.cure else "") for one in found.reasons]
-    return Answer(
-        found, (*lines, *([Table(_DELIVERY_COLUMNS, [found.delivery])] if found.delivery is not None else []))
+    return CommandOutput(
+        found, (*lines, *([OutputTable(_DELIVERY_COLUMNS, [found.delivery])] if found.delivery is not None else []))
     )
 
 
@@ -251,14 +251,14 @@ async def delivery(
     ] = None,
     to_offset: Annotated[int, typer.Option("--to", min=0, help="Up to this offset, exclusive; 0 = the end.")] = 0,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="Largest number for each queue.")] = 100,
-) -> Answer:
+) -> CommandOutput:
     """Show the state of each message of a topic for a group."""
-    found = await mq.admin.operations.deliveries(
+    found = await mq.admin.operations.list_deliveries(
         group, topic, from_offset=from_offset, to_offset=to_offset, limit=limit
     )
     away = [f"enode {name} does not answer: its queues are missing here" for name in found.enodes_away]
     more = ["there are more; select them with --from, --to or --limit"] if found.more else []
-    return Answer(found, (Table(_DELIVERY_COLUMNS, found.messages), *away, *more))
+    return CommandOutput(found, (OutputTable(_DELIVERY_COLUMNS, found.messages), *away, *more))
 
 
 _DELIVERY_COLUMNS: Columns = {

@@ -13,8 +13,8 @@ import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.completion import offered_enodes
-from ortoo.cli.terminal.output import Answer, Columns, Table, body_start, message_fields, when_unread
+from ortoo.cli.terminal.completion import complete_enodes
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, body_start, message_fields, when_unread
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
@@ -26,7 +26,7 @@ LAST_MESSAGES = 10
 PROBE_TAG = "ortoo-probe"
 
 
-class Probed(NamedTuple):
+class ProbeResult(NamedTuple):
     """The times of one message."""
 
     enode: str
@@ -52,7 +52,7 @@ async def send(
     expire: Annotated[str | None, typer.Option(help="Time after which it is no longer delivered.")] = None,
     dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
     priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent; for type priority.")] = None,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[CommandOutput]:
     """Send a message, or every line of standard input."""
     from ortoo.client import Message
 
@@ -78,40 +78,40 @@ async def send(
 
     async with mq.producer(topic) as producer:
         if body is not None and dedup_id is not None:
-            yield _stored(await producer.send_once(message(body.encode()), dedup_id))
+            yield _receipt_output(await producer.send_once(message(body.encode()), dedup_id))
             return
         if body not in (None, "-"):
-            yield _stored(await producer.send(message(body.encode())))
+            yield _receipt_output(await producer.send(message(body.encode())))
             return
         count = 0
         async for lines in lines_of(partial(os.read, sys.stdin.fileno())):
             contents = [content for line in lines if (content := line.rstrip(b"\r"))]
             receipts = await (await producer.send_many([message(content) for content in contents]))
             count += len(receipts)
-            yield Answer(receipts)
-        yield Answer((), f"sent {count} messages")
+            yield CommandOutput(receipts)
+        yield CommandOutput((), f"sent {count} messages")
 
 
 async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
     """The lines of an input as they arrive, without line ends; `read` waits for bytes and returns none at the end."""
-    begun = b""
+    partial_line = b""
     while chunk := await asyncio.to_thread(read, INPUT_BYTES):
-        *lines, begun = (begun + chunk).split(b"\n")
+        *lines, partial_line = (partial_line + chunk).split(b"\n")
         yield lines
-    yield [begun]
+    yield [partial_line]
 
 
 async def tail(
     mq: "Client",
     topic: TopicName,
-    from_first: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-first", help="Begin with the oldest message.")] = False,
     count: Annotated[int | None, typer.Option("-n", min=1, help="Stop after this number of messages.")] = None,
     follow: Annotated[bool, typer.Option(help="Continue with new messages.")] = True,
     tags: Annotated[str, typer.Option(help="Only messages with one of these tags, such as 'a || b'.")] = "*",
     sql: Annotated[str | None, typer.Option(help='Only messages that match, such as "amount > 100".')] = None,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[CommandOutput]:
     """Show the last 10 messages, then new ones until Ctrl-C."""
-    wanted = _wanted(tags, sql)
+    filter = _filter_of(tags, sql)
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()
@@ -125,14 +125,14 @@ async def tail(
 
     when_unread(no_longer_read)
     source = (
-        mq.admin.tail(topic, from_first=True, follow=follow, wanted=wanted)
-        if from_first
-        else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, wanted=wanted)
+        mq.admin.tail(topic, from_beginning=True, follow=follow, filter=filter)
+        if from_beginning
+        else mq.admin.tail_last(topic, LAST_MESSAGES, follow=follow, filter=filter)
     )
     printed = 0
     try:
         async for stored in source:
-            yield Answer(message_fields(stored), stored.message.body.decode(errors="backslashreplace"))
+            yield CommandOutput(message_fields(stored), stored.message.body.decode(errors="backslashreplace"))
             printed += 1
             if printed == count:
                 return
@@ -147,7 +147,7 @@ async def probe(
     topic: TopicName,
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
     tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
-) -> Answer:
+) -> CommandOutput:
     """Send messages to a topic, read each one, and show how long both took. Groups of the topic receive them too."""
     from ortoo.client import Message
 
@@ -155,7 +155,7 @@ async def probe(
     probed = []
     async with mq.producer(topic) as producer:
         for number in range(count):
-            begun_s = clock.monotonic_s()
+            started_s = clock.monotonic_s()
             receipt = await producer.send(Message(b"probe %d" % number, tag))
             stored_s = clock.monotonic_s()
             found = mq.fetch(receipt.queue, receipt.offset, receipt.offset + 1)
@@ -163,7 +163,7 @@ async def probe(
                 raise DataLoss(f"{receipt.queue} has another message at offset {receipt.offset} than was stored there")
             read_s = clock.monotonic_s()
             place = (receipt.queue.enode, receipt.queue.queue_id, receipt.offset)
-            probed.append(Probed(*place, round((stored_s - begun_s) * 1000, 1), round((read_s - stored_s) * 1000, 1)))
+            probed.append(ProbeResult(*place, round((stored_s - started_s) * 1000, 1), round((read_s - stored_s) * 1000, 1)))
     columns: Columns = {
         "ENODE": "enode",
         "QUEUE": "queue_id",
@@ -171,29 +171,29 @@ async def probe(
         "STORED MS": "stored_ms",
         "READ MS": "read_ms",
     }
-    return Answer(probed, Table(columns, probed))
+    return CommandOutput(probed, OutputTable(columns, probed))
 
 
 async def get(
     mq: "Client",
     topic: TopicName,
     message_id: Annotated[str, typer.Argument(help="As `ortoo send` printed it, or as its producer chose it.")],
-) -> Answer:
+) -> CommandOutput:
     """Show one message."""
     found = await mq.admin.find_messages(topic, message_id=message_id, limit=1)
-    _say_who_is_away(found)
+    _warn_unavailable(found)
     if not found.messages:
         raise NotFound(f"topic {topic!r} has no message {message_id!r}, or it was deleted", field="message_id")
-    return _shown(found.messages[0])
+    return _message_output(found.messages[0])
 
 
 async def at(
     mq: "Client",
     topic: TopicName,
-    enode: Annotated[str, typer.Argument(help="The enode of the queue.", autocompletion=offered_enodes)],
+    enode: Annotated[str, typer.Argument(help="The enode of the queue.", autocompletion=complete_enodes)],
     queue: Annotated[int, typer.Argument(min=0, help="The queue's number.")],
     offset: Annotated[int, typer.Argument(min=0, help="The message's offset.")],
-) -> Answer:
+) -> CommandOutput:
     """Show the message at an offset of a queue."""
     from ortoo.client import Queue, StoredMessage
 
@@ -201,7 +201,7 @@ async def at(
     async for batch in mq.fetch(place, offset, offset + 1):
         for one in batch:
             if one.offset == offset:
-                return _shown(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
+                return _message_output(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
     raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
 
 
@@ -212,26 +212,26 @@ async def find(
     begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
     end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Largest number to show.")] = 32,
-) -> Answer:
+) -> CommandOutput:
     """Show the messages with a key, the newest first."""
     found = await mq.admin.find_messages(topic, key=key, begin_ms=begin_ms, end_ms=end_ms, limit=count)
-    _say_who_is_away(found)
+    _warn_unavailable(found)
     columns: Columns = {
         "stored at ms": "stored_at_ms",
         "message id": "message_id",
         "tag": lambda stored: stored.message.tag or "-",
         "body": body_start,
     }
-    return Answer(map(message_fields, found.messages), Table(columns, found.messages))
+    return CommandOutput(map(message_fields, found.messages), OutputTable(columns, found.messages))
 
 
-def _shown(found: "StoredMessage") -> Answer:
+def _message_output(found: "StoredMessage") -> CommandOutput:
     fields = message_fields(found)
     rows = [(name, value) for name, value in fields.items() if value not in (None, [], {})]
-    return Answer(fields, Table({"field": itemgetter(0), "value": itemgetter(1)}, rows))
+    return CommandOutput(fields, OutputTable({"field": itemgetter(0), "value": itemgetter(1)}, rows))
 
 
-def _wanted(tags: str, sql: str | None) -> "Filter":
+def _filter_of(tags: str, sql: str | None) -> "Filter":
     """The filter of the options. Errors: Invalid when both are given."""
     from ortoo.client import Sql
 
@@ -252,14 +252,14 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
     return properties
 
 
-def _stored(receipt: "Receipt") -> Answer:
+def _receipt_output(receipt: "Receipt") -> CommandOutput:
     queue = receipt.queue
     if receipt.recall_handle:
-        return Answer(receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}")
+        return CommandOutput(receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}")
     place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
-    return Answer(receipt, f"stored {receipt.message_id} in {place}")
+    return CommandOutput(receipt, f"stored {receipt.message_id} in {place}")
 
 
-def _say_who_is_away(found: "FoundMessages") -> None:
+def _warn_unavailable(found: "FoundMessages") -> None:
     if found.enodes_away:
         print(f"enodes that could not be searched: {', '.join(found.enodes_away)}", file=sys.stderr)

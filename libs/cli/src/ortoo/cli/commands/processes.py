@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.completion import offered_groups
-from ortoo.cli.terminal.output import Answer, Columns, Table, utc
+from ortoo.cli.terminal.completion import complete_groups
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
 
 if TYPE_CHECKING:
     from ortoo.client import Client, ProcessSettings
@@ -17,40 +17,40 @@ Process = Annotated[str, typer.Option(help="Only this process, by its name or ad
 ROLES = ("namesrv", "enode", "snode")
 
 
-async def cluster(mq: "Client") -> Answer:
+async def cluster(mq: "Client") -> CommandOutput:
     """Show the cluster's processes."""
     found = await mq.admin.describe_cluster()
     rows = []
     for role, items in (("enode", found.enodes), ("snode", found.snodes)):
         rows += [(role, item.name, item.address, "alive" if item.alive else "away") for item in items]
     headings = ("ROLE", "NAME", "ADDRESS", "STATE")
-    return Answer(found, Table({heading: itemgetter(at) for at, heading in enumerate(headings)}, rows))
+    return CommandOutput(found, OutputTable({heading: itemgetter(at) for at, heading in enumerate(headings)}, rows))
 
 
 async def clients(
     mq: "Client",
     client_id: Annotated[str | None, typer.Argument(help="One client, with its queues.")] = None,
-    group: Annotated[str, typer.Option(help="Only members of this group.", autocompletion=offered_groups)] = "",
+    group: Annotated[str, typer.Option(help="Only members of this group.", autocompletion=complete_groups)] = "",
     stack: Annotated[bool, typer.Option("--stack", help="Show the stacks of the client.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Show the clients that are connected, or one of them."""
     if client_id is None:
         if stack:
             raise typer.BadParameter("expected the client whose stacks to show", param_hint="CLIENT_ID")
-        all_clients = await mq.admin.groups.clients(group)
-        return Answer(all_clients, Table(_CLIENT_COLUMNS, all_clients))
+        all_clients = await mq.admin.groups.list_clients(group)
+        return CommandOutput(all_clients, OutputTable(_CLIENT_COLUMNS, all_clients))
     if stack:
         text = await mq.admin.groups.print_stack(client_id)
-        return Answer({"client_id": client_id, "stack": text}, text)
+        return CommandOutput({"client_id": client_id, "stack": text}, text)
     found = await mq.admin.groups.describe_client(client_id, group)
     it = found.client
-    return Answer(
+    return CommandOutput(
         found,
         (
             f"{it.client_id}: {it.language} {it.client_version}, at {it.snode} from {it.peer} "
             f"since {_time(it.since_ms)}",
             *([f"it does not answer: {found.failure}"] if found.failure else []),
-            Table(_QUEUE_COLUMNS, found.queues),
+            OutputTable(_QUEUE_COLUMNS, found.queues),
         ),
     )
 
@@ -60,11 +60,11 @@ async def get_settings(
     role: RoleName,
     names: Annotated[list[str] | None, typer.Argument(help="Some settings; without them all.")] = None,
     process: Process = "",
-) -> Answer:
+) -> CommandOutput:
     """Show the settings that running processes have, and the origin of each."""
-    found = await mq.admin.operations.settings(role, process)
-    known = {one.name for each in found for one in each.settings}
-    if known and (unknown := [name for name in names or () if name not in known]):
+    found = await mq.admin.operations.list_settings(role, process)
+    known_names = {one.name for each in found for one in each.settings}
+    if known_names and (unknown := [name for name in names or () if name not in known_names]):
         raise typer.BadParameter(f"{role} has no setting {unknown[0]}", param_hint="NAMES")
     rows = [(each, one) for each in found for one in each.settings if not names or one.name in names]
     columns: Columns = {
@@ -75,7 +75,7 @@ async def get_settings(
         "LIVE": lambda it: it[1].live,
         "NEXT START": lambda it: "" if it[1].at_next_start is None else it[1].at_next_start or "-",
     }
-    return Answer(found, (Table(columns, rows), *_unheard(found)))
+    return CommandOutput(found, (OutputTable(columns, rows), *_errors_of(found)))
 
 
 async def set_settings(
@@ -85,7 +85,7 @@ async def set_settings(
     reset: Annotated[list[str] | None, typer.Option(help="Settings to restore from file and environment.")] = None,
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Change settings of running processes until their next start, in all selected processes or none."""
     values: dict[str, str] = {}
     for one in changes or ():
@@ -95,23 +95,23 @@ async def set_settings(
         values[name] = value
     if not values and not reset:
         raise typer.BadParameter("expected NAME=VALUE or --reset NAME", param_hint="CHANGES")
-    found = await mq.admin.operations.change_settings(
-        role, values, reset=reset or (), process=process, check_only=dry_run
+    found = await mq.admin.operations.update_settings(
+        role, values, reset=reset or (), process=process, dry_run=dry_run
     )
     rows = [(each, one) for each in found for one in each.changes]
     done = "would change" if dry_run else "changed until the next start, which uses file and environment"
-    said = (Table(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
-    return Answer(found, (*said, *_unheard(found)))
+    said = (OutputTable(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
+    return CommandOutput(found, (*said, *_errors_of(found)))
 
 
-async def settings_history(mq: "Client", role: RoleName, process: Process = "") -> Answer:
+async def settings_history(mq: "Client", role: RoleName, process: Process = "") -> CommandOutput:
     """Show the changes of settings in running processes since their start, and the users who made them."""
-    found = await mq.admin.operations.setting_changes(role, process)
+    found = await mq.admin.operations.list_setting_changes(role, process)
     rows = [(each, one) for each in found for one in each.changes]
-    return Answer(found, (Table({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_unheard(found)))
+    return CommandOutput(found, (OutputTable({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_errors_of(found)))
 
 
-def _unheard(found: "Sequence[ProcessSettings]") -> list[str]:
+def _errors_of(found: "Sequence[ProcessSettings]") -> list[str]:
     return [f"{one.role} {one.name or one.address}: {one.error}" for one in found if one.error]
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 
 from ortoo.cli.terminal.command import AsJson
-from ortoo.cli.terminal.completion import offered_profiles
-from ortoo.cli.terminal.output import Answer, Table, show
+from ortoo.cli.terminal.completion import complete_profiles
+from ortoo.cli.terminal.output import CommandOutput, OutputTable, show
 
-ProfileName = Annotated[str, typer.Argument(help="The profile's name.", autocompletion=offered_profiles)]
+ProfileName = Annotated[str, typer.Argument(help="The profile's name.", autocompletion=complete_profiles)]
 
 
 def show_all(as_json: AsJson = False) -> None:
@@ -29,7 +29,7 @@ def show_all(as_json: AsJson = False) -> None:
         "ACCESS KEY": lambda one: one.get("access_key", ""),
         "TLS": lambda one: "tls_ca_file" in one,
     }
-    show(Answer(found, Table(columns, found)), as_json=as_json)
+    show(CommandOutput(found, OutputTable(columns, found)), as_json=as_json)
 
 
 def use(name: ProfileName, as_json: AsJson = False) -> None:
@@ -38,8 +38,8 @@ def use(name: ProfileName, as_json: AsJson = False) -> None:
 
     read_profile(name)
     (profiles_folder() / "current").write_text(name + "\n")
-    said = f"{name} is used where no address is given and ORTOO_ADDRESS is not set"
-    show(Answer({"current": name}, said), as_json=as_json)
+    text = f"{name} is used where no address is given and ORTOO_ADDRESS is not set"
+    show(CommandOutput({"current": name}, text), as_json=as_json)
 
 
 def save(
@@ -56,7 +56,7 @@ def save(
 
     file = profile_file(name)
     secret_key = typer.prompt("Secret key", hide_input=True, err=True) if access_key else ""
-    said = {
+    values = {
         "address": address,
         "access_key": access_key,
         "secret_key": secret_key,
@@ -69,7 +69,7 @@ def save(
     file.chmod(0o600)
     # TOML strings are JSON strings, except characters beyond U+FFFF as two escapes; those are written unescaped.
     file.write_text(
-        "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in said.items() if value)
+        "".join(f"{key} = {json.dumps(value, ensure_ascii=False)}\n" for key, value in values.items() if value)
     )
-    told = f"saved {file}; `ortoo profile use {name}` makes it the current one"
-    show(Answer({"name": name, "file": str(file)}, told), as_json=as_json)
+    text = f"saved {file}; `ortoo profile use {name}` makes it the current one"
+    show(CommandOutput({"name": name, "file": str(file)}, text), as_json=as_json)

@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import EnodeName
-from ortoo.cli.terminal.completion import offered_enodes
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.completion import complete_enodes
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, EnodeMembers
+    from ortoo.client import Client, ReplicaSet
 
 Number = Annotated[int, typer.Argument(help="The replica's number, as `enode members` prints it.")]
 Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have the same number.")]
@@ -18,12 +18,12 @@ Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have t
 async def show(
     mq: "Client",
     enode: Annotated[
-        str, typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=offered_enodes)
+        str, typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=complete_enodes)
     ] = "",
-) -> Answer:
+) -> CommandOutput:
     """Show the leader, the state and the lag of each replica."""
-    found = await mq.admin.members.list(enode)
-    rows = [(one, member) for one in found for member in one.members]
+    replica_sets = await mq.admin.replicas.list(enode)
+    rows = [(one, replica) for one in replica_sets for replica in one.replicas]
     columns: Columns = {
         "ENODE": lambda it: it[0].enode,
         "MEMBER": lambda it: it[1].number,
@@ -36,64 +36,64 @@ async def show(
         "REPORTED": lambda it: _ago(it[1].reported_ms_ago),
         "DISK": lambda it: it[1].disk,
     }
-    if not found:
-        return Answer(found, "no enode has more than one replica, or none reports")
-    return Answer(found, (Table(columns, rows), *(_leaderless(one) for one in found if one.leader is None)))
+    if not replica_sets:
+        return CommandOutput(replica_sets, "no enode has more than one replica, or none reports")
+    return CommandOutput(replica_sets, (OutputTable(columns, rows), *(_leaderless(one) for one in replica_sets if one.leader is None)))
 
 
 def _ago(time_ms: int | None) -> str:
     return "never" if time_ms is None else f"{time_ms / 1000:.1f} s ago"
 
 
-def _leaderless(found: "EnodeMembers") -> str:
+def _leaderless(found: "ReplicaSet") -> str:
     proposed = f", replica {found.proposed} is proposed in epoch {found.proposed_epoch}" if found.proposed else ""
     return f"{found.enode} has no leader{proposed}; the quorum is {found.majority}"
 
 
-async def hand_over(
+async def transfer_leadership(
     mq: "Client",
     enode: EnodeName,
     to: Annotated[int | None, typer.Option(help="The new leader; without it the replica with the longest log.")] = None,
-) -> Answer:
+) -> CommandOutput:
     """Transfer leadership to another replica. Acknowledged messages are kept, and clients see a short pause."""
-    successor = await mq.admin.members.hand_over(enode, to)
-    return Answer({"enode": enode, "successor": successor}, f"transferred leadership of {enode} to replica {successor}")
+    successor = await mq.admin.replicas.transfer_leadership(enode, to)
+    return CommandOutput({"enode": enode, "successor": successor}, f"transferred leadership of {enode} to replica {successor}")
 
 
-async def elect(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
+async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
     """Propose a replica as leader if there is none and none is elected automatically, as with two replicas."""
-    epoch = await mq.admin.members.elect(enode, member, disk)
-    return Answer(
-        {"enode": enode, "member": member, "epoch": epoch},
-        f"proposed replica {member} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows if it leads",
+    epoch = await mq.admin.replicas.elect(enode, replica, disk)
+    return CommandOutput(
+        {"enode": enode, "member": replica, "epoch": epoch},
+        f"proposed replica {replica} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows if it leads",
     )
 
 
-async def add(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
+async def add(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
     """Add an empty disk that waits: it receives the log, and then gets a vote."""
-    await mq.admin.members.add(enode, member, disk)
-    return Answer(
-        {"enode": enode, "added": member},
-        f"added replica {member} to {enode}; it receives the log first (`ortoo enode members {enode}`)",
+    await mq.admin.replicas.add(enode, replica, disk)
+    return CommandOutput(
+        {"enode": enode, "added": replica},
+        f"added replica {replica} to {enode}; it receives the log first (`ortoo enode members {enode}`)",
     )
 
 
-async def remove(mq: "Client", enode: EnodeName, member: Number, disk: Disk = "") -> Answer:
+async def remove(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
     """Remove a replica, such as one with a lost disk. To replace one, add the new one first."""
-    await mq.admin.members.remove(enode, member, disk)
-    return Answer({"enode": enode, "removed": member}, f"removed replica {member} from {enode}")
+    await mq.admin.replicas.remove(enode, replica, disk)
+    return CommandOutput({"enode": enode, "removed": replica}, f"removed replica {replica} from {enode}")
 
 
 async def accept_store(
     mq: "Client",
     enode: EnodeName,
     store: Annotated[str, typer.Argument(help="The id of the new store, as in the error and in `ortoo doctor`.")],
-) -> Answer:
+) -> CommandOutput:
     """Accept another store of an enode. Messages that only the former store holds are lost."""
-    former = await mq.admin.members.accept_store(enode, store)
+    former = await mq.admin.replicas.accept_store(enode, store)
     if former == store:
-        return Answer({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
-    return Answer(
+        return CommandOutput({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
+    return CommandOutput(
         {"enode": enode, "store": store, "former_store": former},
         f"accepted store {store} of {enode}; after it has registered, its former store {former} is rejected",
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class TopicRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Snapshot:
     """One sample of the cluster."""
 
     at_ms: int
@@ -43,23 +43,23 @@ async def top(
     mq: "Client",
     interval_s: Annotated[float, typer.Option("--interval", min=0.2, help="Seconds between two samples.")] = 1.0,
     count: Annotated[int, typer.Option("-n", min=0, help="Stop after this number of samples; 0 = never.")] = 0,
-) -> AsyncIterator[Answer]:
+) -> AsyncIterator[CommandOutput]:
     """Show topics, groups and processes as they change. Ctrl-C ends it."""
     clock = SystemClock()
-    before: Mapping[str, int] = {}
-    before_ms = looks = 0
+    ends_before: Mapping[str, int] = {}
+    before_ms = snapshots = 0
     while True:
-        before, look = await _look(mq.admin, before, before_ms, clock.now_ms())
-        before_ms = look.at_ms
+        ends_before, snapshot = await _take_snapshot(mq.admin, ends_before, before_ms, clock.now_ms())
+        before_ms = snapshot.at_ms
         columns: Columns = {"TOPIC": "topic", "MESSAGES": "messages", "IN/S": lambda row: f"{row.in_per_s:.0f}"}
-        yield Answer(look, (_headline(look), Table(columns, look.topics)))
-        looks += 1
-        if looks == count:
+        yield CommandOutput(snapshot, (_headline(snapshot), OutputTable(columns, snapshot.topics)))
+        snapshots += 1
+        if snapshots == count:
             return
         await clock.sleep(interval_s)
 
 
-async def _look(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms: int) -> tuple[dict[str, int], Look]:
+async def _take_snapshot(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms: int) -> tuple[dict[str, int], Snapshot]:
     cluster, topics, groups = await asyncio.gather(admin.describe_cluster(), admin.list_topics(), admin.list_groups())
     described = await asyncio.gather(*(admin.describe_topic(topic.name) for topic in topics[:ROWS_MAX]))
     ends: dict[str, int] = {}
@@ -72,13 +72,13 @@ async def _look(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms
         rate = (ends[name] - before[name]) / seconds if name in before and seconds > 0 else 0.0
         rows.append(TopicRow(name, stored, round(rate, 1)))
     rows.sort(key=lambda row: (-row.in_per_s, -row.messages, row.topic))
-    return ends, Look(at_ms, rows, len(groups), cluster)
+    return ends, Snapshot(at_ms, rows, len(groups), cluster)
 
 
-def _headline(look: Look) -> str:
+def _headline(snapshot: Snapshot) -> str:
     """One line; on a terminal it starts with the codes that clear the screen."""
-    away = [item.name for item in (*look.cluster.enodes, *look.cluster.snodes) if not item.alive]
+    away = [item.name for item in (*snapshot.cluster.enodes, *snapshot.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
-    enodes, snodes = len(look.cluster.enodes), len(look.cluster.snodes)
-    said = f"{enodes} enodes, {snodes} snodes, {len(look.topics)} topics, {look.groups} groups{trouble}"
-    return (CLEAR if sys.stdout.isatty() else "") + said
+    enodes, snodes = len(snapshot.cluster.enodes), len(snapshot.cluster.snodes)
+    summary = f"{enodes} enodes, {snodes} snodes, {len(snapshot.topics)} topics, {snapshot.groups} groups{trouble}"
+    return (CLEAR if sys.stdout.isatty() else "") + summary

@@ -6,14 +6,14 @@ import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.completion import offered_adoptions, offered_deleted_topics, offered_enodes
-from ortoo.cli.terminal.output import Answer, Columns, Table, utc
+from ortoo.cli.terminal.completion import complete_orphaned_topics, complete_deleted_topics, complete_enodes
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ortoo.client import Client, OfferedTopic, TopicInfo
+    from ortoo.client import Client, OrphanedTopic, TopicInfo
 
 SORTED_ORDER = "sorted"
 LiteTtl = Annotated[
@@ -33,26 +33,26 @@ async def create(
         ),
     ] = "any",
     lite_ttl: LiteTtl = "",
-) -> Answer:
+) -> CommandOutput:
     """Create a topic."""
     lite_ttl_ms = milliseconds_of(lite_ttl) if lite_ttl else 0
     topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type, lite_ttl_ms=lite_ttl_ms)
-    return Answer(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
 
 
-async def show_all(mq: "Client") -> Answer:
+async def show_all(mq: "Client") -> CommandOutput:
     """Show all topics."""
     topics = await mq.admin.list_topics()
-    return Answer(topics, Table({"TOPIC": "name", "QUEUES": _queue_count, "PERMISSION": "permission"}, topics))
+    return CommandOutput(topics, OutputTable({"TOPIC": "name", "QUEUES": _queue_count, "PERMISSION": "permission"}, topics))
 
 
-async def describe(mq: "Client", name: TopicName) -> Answer:
+async def describe(mq: "Client", name: TopicName) -> CommandOutput:
     """Show a topic and the offset ranges of its queues."""
     found = await mq.admin.describe_topic(name)
     stored = sum(item.end_offset - item.begin_offset for item in found.queues)
     columns: Columns = {"ENODE": "queue.enode", "QUEUE": "queue.queue_id", "BEGIN": "begin_offset", "END": "end_offset"}
     line = f"{name}: {stored} messages in {len(found.queues)} queues, {found.topic.permission}"
-    return Answer(found, (line, Table(columns, found.queues)))
+    return CommandOutput(found, (line, OutputTable(columns, found.queues)))
 
 
 async def update(
@@ -62,13 +62,13 @@ async def update(
     write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; others are only read.")] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
     enode: Annotated[
-        list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=offered_enodes)
+        list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=complete_enodes)
     ] = None,
     publish_order: Annotated[
         str, typer.Option(help="Queues that producers use, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
     ] = "",
     lite_ttl: LiteTtl = "",
-) -> Answer:
+) -> CommandOutput:
     """Change a topic; options that are not given are unchanged."""
     topic = await mq.admin.update_topic(
         name,
@@ -79,30 +79,30 @@ async def update(
         publish_order=_publish_order(publish_order),
         lite_ttl_ms=milliseconds_of(lite_ttl) if lite_ttl else None,
     )
-    return Answer(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
+    return CommandOutput(topic, f"{topic.name} has {_queue_count(topic)} queues, {topic.permission}")
 
 
 async def delete(
     mq: "Client",
     name: TopicName,
     at_once: Annotated[bool, typer.Option("--at-once", help="Delete its messages now; it cannot be restored.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Delete a topic. It can be restored for a day (topic_deletion_grace_ms); then its messages are deleted."""
     await mq.admin.delete_topic(name, at_once=at_once)
-    return Answer({"deleted": name}, f"deleted topic {name}")
+    return CommandOutput({"deleted": name}, f"deleted topic {name}")
 
 
 async def undelete(
     mq: "Client",
-    name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=offered_deleted_topics)],
+    name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete_deleted_topics)],
     topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
-) -> Answer:
+) -> CommandOutput:
     """Restore a deleted topic with all messages and offsets."""
     topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
-    return Answer(topic, f"topic {topic.name} is restored with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"topic {topic.name} is restored with {_queue_count(topic)} queues")
 
 
-async def deleted(mq: "Client") -> Answer:
+async def deleted(mq: "Client") -> CommandOutput:
     """Show the deleted topics that can be restored."""
     topics = await mq.admin.list_deleted_topics()
     columns: Columns = {
@@ -111,31 +111,31 @@ async def deleted(mq: "Client") -> Answer:
         "DELETED": lambda one: f"{utc(one.deleted_at_ms):%Y-%m-%d %H:%M:%SZ}",
         "UNTIL": lambda one: f"{utc(one.due_at_ms):%Y-%m-%d %H:%M:%SZ}",
     }
-    return Answer(topics, Table(columns, topics))
+    return CommandOutput(topics, OutputTable(columns, topics))
 
 
-async def offered(mq: "Client") -> Answer:
+async def orphaned(mq: "Client") -> CommandOutput:
     """Show topics that enodes hold and that the name server's directory does not list."""
-    topics = await mq.admin.list_offered_topics()
-    return Answer(topics, _offers(topics))
+    topics = await mq.admin.list_orphaned_topics()
+    return CommandOutput(topics, _orphaned_table(topics))
 
 
 async def adopt(
     mq: "Client",
     names: Annotated[
-        list[str] | None, typer.Argument(help="The topics' names.", autocompletion=offered_adoptions)
+        list[str] | None, typer.Argument(help="The topics' names.", autocompletion=complete_orphaned_topics)
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All that can be adopted.")] = False,
-) -> Answer:
+) -> CommandOutput:
     """Add topics that enodes hold to the name server's directory, with all messages and offsets."""
     if bool(names) == everything:
         raise Invalid("expected the topics to adopt, or --all", field="names")
     done = await mq.admin.adopt_topics(*names or ())
     line = f"adopted {len(done.topics)} topics{': ' if done.topics else ''}{', '.join(one.name for one in done.topics)}"
-    return Answer(done, (line, _offers(done.refused)) if done.refused else line)
+    return CommandOutput(done, (line, _orphaned_table(done.refused)) if done.refused else line)
 
 
-def _offers(topics: "Sequence[OfferedTopic]") -> Table:
+def _orphaned_table(topics: "Sequence[OrphanedTopic]") -> OutputTable:
     columns: Columns = {
         "TOPIC": "name",
         "ID": lambda one: f"{one.topic_id:#x}",
@@ -143,7 +143,7 @@ def _offers(topics: "Sequence[OfferedTopic]") -> Table:
         "QUEUES": _queue_count,
         "OBSTACLE": "obstacle",
     }
-    return Table(columns, topics)
+    return OutputTable(columns, topics)
 
 
 def _id(text: str) -> int:
@@ -164,5 +164,5 @@ def _publish_order(text: str) -> list[tuple[str, int]] | None:
     return [(enode, int(count)) for enode, _, count in pairs]
 
 
-def _queue_count(topic: "TopicInfo | OfferedTopic") -> int:
+def _queue_count(topic: "TopicInfo | OrphanedTopic") -> int:
     return sum(placement.read_queue_count for placement in topic.placements)

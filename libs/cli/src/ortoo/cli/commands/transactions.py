@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.commands.delays import Limit, text_of_time
-from ortoo.cli.terminal.completion import offered_topics
-from ortoo.cli.terminal.output import Answer, Columns, Table
+from ortoo.cli.terminal.completion import complete_topics
+from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
 
 if TYPE_CHECKING:
     from ortoo.client import Client
@@ -17,11 +17,11 @@ TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints t
 
 async def show_all(
     mq: "Client",
-    topic: Annotated[str, typer.Option(help="Only of this topic.", autocompletion=offered_topics)] = "",
+    topic: Annotated[str, typer.Option(help="Only of this topic.", autocompletion=complete_topics)] = "",
     group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
     parked: Annotated[bool, typer.Option("--parked", help="Only parked ones, whose checks have ended.")] = False,
     limit: Limit = 100,
-) -> Answer:
+) -> CommandOutput:
     """Show open transactions, oldest first."""
     found = await mq.admin.list_transactions(topic=topic, producer_group=group, parked_only=parked, limit=limit)
     columns: Columns = {
@@ -33,33 +33,33 @@ async def show_all(
         "NEXT CHECK": lambda it: "parked" if it.parked else text_of_time(it.next_check_ms),
         "TRANSACTION": "transaction_id",
     }
-    return Answer(found, Table(columns, found))
+    return CommandOutput(found, OutputTable(columns, found))
 
 
-async def commit(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
+async def commit(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[CommandOutput]:
     """Commit transactions, so that their messages are delivered."""
-    from ortoo.client import Verdict
+    from ortoo.client import TransactionVerdict
 
     for transaction_id in transaction_ids:
-        await mq.admin.end_transaction(transaction_id, Verdict.COMMIT)
-        yield _said(transaction_id, "committed")
+        await mq.admin.end_transaction(transaction_id, TransactionVerdict.COMMIT)
+        yield _outcome_output(transaction_id, "committed")
 
 
-async def rollback(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
+async def rollback(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[CommandOutput]:
     """Roll transactions back, so that their messages are never delivered."""
-    from ortoo.client import Verdict
+    from ortoo.client import TransactionVerdict
 
     for transaction_id in transaction_ids:
-        await mq.admin.end_transaction(transaction_id, Verdict.ROLL_BACK)
-        yield _said(transaction_id, "rolled back")
+        await mq.admin.end_transaction(transaction_id, TransactionVerdict.ROLLBACK)
+        yield _outcome_output(transaction_id, "rolled back")
 
 
-async def resume(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[Answer]:
+async def resume(mq: "Client", transaction_ids: TransactionIds) -> AsyncIterator[CommandOutput]:
     """Resume the checks of parked transactions."""
     for transaction_id in transaction_ids:
         await mq.admin.resume_transaction(transaction_id)
-        yield _said(transaction_id, "resumed")
+        yield _outcome_output(transaction_id, "resumed")
 
 
-def _said(transaction_id: str, outcome: str) -> Answer:
-    return Answer({"transaction_id": transaction_id, "outcome": outcome}, f"{outcome} {transaction_id}")
+def _outcome_output(transaction_id: str, outcome: str) -> CommandOutput:
+    return CommandOutput({"transaction_id": transaction_id, "outcome": outcome}, f"{outcome} {transaction_id}")

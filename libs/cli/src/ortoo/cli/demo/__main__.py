@@ -15,8 +15,8 @@ from rich.table import Table
 
 from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
-from ortoo.cli.demo.role_subprocess import RoleProcess, free_addresses
-from ortoo.cli.demo.tally import Verdict
+from ortoo.cli.demo.role_subprocess import RoleSubprocess, free_addresses
+from ortoo.cli.demo.tally import GroupResult
 from ortoo.client import connect
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import configure
@@ -25,7 +25,7 @@ from ortoo.common.process.clock import SystemClock
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DemoOutcome:
     """The result of the demo."""
 
     sent: int
@@ -33,15 +33,15 @@ class Outcome:
     body_bytes: int
     seconds: float
     kills: tuple[str, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[GroupResult, ...]
 
     @property
-    def right(self) -> bool:
+    def is_right(self) -> bool:
         """Whether every sent message is stored once and reached every group that subscribed to it."""
-        return self.sent == self.stored == FLIGHTS and all(verdict.right for verdict in self.verdicts)
+        return self.sent == self.stored == FLIGHTS and all(verdict.is_right for verdict in self.verdicts)
 
 
-class Journey:
+class DemoRun:
     """One run of the demo, in one folder."""
 
     def __init__(self, folder: Path, *, kill: bool) -> None:
@@ -54,7 +54,7 @@ class Journey:
         self._namesrv_address = ""
         self._tls_address = ""
 
-    async def run(self) -> Outcome:
+    async def run(self) -> DemoOutcome:
         """Run the demo. Errors: NotFound without the data, Unavailable when a process does not start."""
         flights, flow = data_file(), self._flow
         async with AsyncExitStack() as stack:
@@ -63,14 +63,14 @@ class Journey:
             await mq.admin.create_topic(TOPIC, queue_count=QUEUES)
             background = await stack.enter_async_context(Background("demo"))
             progress = stack.enter_context(FlightProgress(FLIGHTS))
-            progress.say(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
+            progress.print_line(f"clients reach the snode at {snode.address}, by TLS at {self._tls_address}")
             flow.consume(background, snode.address)
             began_s = self._clock.monotonic_s()
             killing: list[asyncio.Task[None]] = []
             async with mq.producer(TOPIC) as producer:
                 source = messages(flights)
                 while chunk := list(islice(source, CHUNK_MESSAGES)):
-                    flow.note(chunk)
+                    flow.record_sent(chunk)
                     await producer.send_many(chunk)
                     progress.sent(flow.sent.total())
                     for share, role in ((1, snode), (2, enode)):
@@ -78,38 +78,38 @@ class Journey:
                             killing.append(background.spawn("kill", self._kill_and_restart(role, progress)))
                 await producer.flush()
             await asyncio.gather(*killing)
-            await flow.all_arrived(progress)
+            await flow.wait_all_arrived(progress)
             seconds = self._clock.monotonic_s() - began_s
             description = await mq.admin.describe_topic(TOPIC)
             stored = sum(queue.end_offset - queue.begin_offset for queue in description.queues)
             for process in (snode, enode, namesrv):
                 stack.push_async_callback(process.stop)
         sent = flow.sent.total()
-        return Outcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts())
+        return DemoOutcome(sent, stored, flow.body_bytes, seconds, tuple(self._kills), flow.verdicts())
 
-    async def _start(self, stack: AsyncExitStack, role: str) -> RoleProcess:
+    async def _start(self, stack: AsyncExitStack, role: str) -> RoleSubprocess:
         environ = {} if role == "snode" else {"DATA_DIR": str(self._folder / role)}
         if role != "namesrv":
             environ["NAMESRV_ADDRESS"] = self._namesrv_address
         if role == "snode":
             [self._tls_address] = free_addresses(1)
             environ["TLS_LISTEN_ADDRESS"] = self._tls_address
-        process = RoleProcess(role, environ, self._folder / f"{role}.log")
+        process = RoleSubprocess(role, environ, self._folder / f"{role}.log")
         stack.push_async_callback(process.kill)
         await process.start()
         if role == "namesrv":
             self._namesrv_address = process.address
         return process
 
-    async def _kill_and_restart(self, role: RoleProcess, progress: FlightProgress) -> None:
+    async def _kill_and_restart(self, role: RoleSubprocess, progress: FlightProgress) -> None:
         await role.kill()
         self._kills.append(role.role)
-        progress.say(f"killed the {role.role} (SIGKILL) after {self._flow.sent.total():,} flights")
+        progress.print_line(f"killed the {role.role} (SIGKILL) after {self._flow.sent.total():,} flights")
         await role.start()
-        progress.say(f"the {role.role} is running again")
+        progress.print_line(f"the {role.role} is running again")
 
 
-def _print_summary(outcome: Outcome) -> None:
+def _print_summary(outcome: DemoOutcome) -> None:
     """Print the table, and one line with the conclusion."""
     console = Console()
     table = Table(title="Every departure from New York in 2013", box=SIMPLE_HEAD, pad_edge=False)
@@ -130,14 +130,14 @@ def _print_summary(outcome: Outcome) -> None:
         table.add_row(f"received by {verdict.group}", *(f"{count:,}" for count in counts))
     console.print(table)
     killed = ", then ".join(outcome.kills)
-    if outcome.right:
+    if outcome.is_right:
         console.print(f"Killed during the run: {killed or 'no process'}.")
         console.print("Every acknowledged flight arrived, with its content unchanged.")
         return
     console.print("[red]Something is wrong: the counts or contents above are not those that were sent.[/red]")
     for verdict in outcome.verdicts:
-        if verdict.foreign:
-            console.print(f"  {verdict.group} received {verdict.foreign:,} messages that were not sent")
+        if verdict.unexpected:
+            console.print(f"  {verdict.group} received {verdict.unexpected:,} messages that were not sent")
 
 
 def main() -> int:
@@ -152,12 +152,12 @@ def main() -> int:
         folder: Path = arguments.data_dir or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
         try:
-            outcome = asyncio.run(Journey(folder, kill=not arguments.no_kill).run())
+            outcome = asyncio.run(DemoRun(folder, kill=not arguments.no_kill).run())
         except OrtooError as error:
             print(f"error: {error}", file=sys.stderr)
             return 1
         _print_summary(outcome)
-        return 0 if outcome.right else 1
+        return 0 if outcome.is_right else 1
 
 
 if __name__ == "__main__":

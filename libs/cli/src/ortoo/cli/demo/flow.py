@@ -8,7 +8,7 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ortoo.cli.demo.flights import UNITED
-from ortoo.cli.demo.tally import GroupTally, Verdict, content_hash
+from ortoo.cli.demo.tally import GroupTally, GroupResult, content_hash
 from ortoo.client import ConsumerSettings, Message, connect
 from ortoo.common.process.background import Background
 
@@ -17,7 +17,7 @@ QUEUES = 8
 CHUNK_MESSAGES = 2_000
 CONSUMERS = 2
 """Number of consumers in each group."""
-PATIENCE_S = 60.0
+ARRIVAL_TIMEOUT_S = 60.0
 """Time without any delivery after which missing messages count as lost."""
 
 
@@ -47,7 +47,7 @@ class FlightProgress:
         """Show the number of delivered messages of each group; the bar shows the first, which gets all."""
         self._progress.update(self._delivered, completed=counts[0])
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Print a line above the bars."""
         self._progress.console.print(line)
 
@@ -62,7 +62,7 @@ class FlightFlow:
         self._sent_united: Counter[bytes] = Counter()
         self._tallies = (GroupTally("delays"), GroupTally("united"))
 
-    def note(self, chunk: Sequence[Message]) -> None:
+    def record_sent(self, chunk: Sequence[Message]) -> None:
         """Count messages that are being sent."""
         for message in chunk:
             content = content_hash(message.body, message.tag, tuple(message.keys))
@@ -77,23 +77,23 @@ class FlightFlow:
             for _ in range(CONSUMERS):
                 background.spawn(tally.group, _consume(addresses, tally, tags))
 
-    async def all_arrived(self, progress: FlightProgress) -> None:
+    async def wait_all_arrived(self, progress: FlightProgress) -> None:
         """Wait until both groups have received everything, or nothing arrives any more."""
-        for tally, wanted in zip(self._tallies, (self.sent, self._sent_united), strict=True):
-            while tally.delivered < wanted.total():
+        for tally, expected in zip(self._tallies, (self.sent, self._sent_united), strict=True):
+            while tally.delivered < expected.total():
                 tally.changed.clear()
                 progress.delivered([tally.delivered for tally in self._tallies])
                 try:
-                    async with asyncio.timeout(PATIENCE_S):
+                    async with asyncio.timeout(ARRIVAL_TIMEOUT_S):
                         await tally.changed.wait()
                 except TimeoutError:
                     return
         progress.delivered([tally.delivered for tally in self._tallies])
 
-    def verdicts(self) -> tuple[Verdict, ...]:
+    def verdicts(self) -> tuple[GroupResult, ...]:
         """The received messages of each group, compared with the expected ones."""
         expected = (self.sent, self._sent_united)
-        return tuple(tally.verdict(want) for tally, want in zip(self._tallies, expected, strict=True))
+        return tuple(tally.result(want) for tally, want in zip(self._tallies, expected, strict=True))
 
 
 async def _consume(addresses: str | Sequence[str], tally: GroupTally, tags: str) -> None:

@@ -13,7 +13,7 @@ from ortoo.common.errors import Unavailable
 READY_TIMEOUT_S = 30.0
 
 
-class RoleProcess:
+class RoleSubprocess:
     """A service process. It keeps its port and its data over restarts, like a pod with a stable identity."""
 
     def __init__(self, role: str, environ: Mapping[str, str], log: Path, module: str = "") -> None:
@@ -43,14 +43,14 @@ class RoleProcess:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(READY_TIMEOUT_S):
                 line = await self._process.stdout.readline()
-        words = line.decode().split()
-        if len(words) != 3 or words[0] != "ready":
+        ready_line = line.decode().split()
+        if len(ready_line) != 3 or ready_line[0] != "ready":
             await self.kill()
-            said = self._log.read_text(errors="replace").splitlines()[-5:]
+            log_tail = self._log.read_text(errors="replace").splitlines()[-5:]
             raise Unavailable(
-                f"the {self.role} did not become ready; the last lines of its log {self._log} are " + " | ".join(said)
+                f"the {self.role} did not become ready; the last lines of its log {self._log} are " + " | ".join(log_tail)
             )
-        self.address = words[2]
+        self.address = ready_line[2]
 
     @property
     def process_id(self) -> int:
@@ -58,7 +58,7 @@ class RoleProcess:
         assert self._process is not None
         return self._process.pid
 
-    async def ended(self) -> int:
+    async def wait_ended(self) -> int:
         """Wait until it has ended on its own; returns its exit code."""
         assert self._process is not None
         return await self._process.wait()

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass
 from hashlib import blake2b
 
-Place = tuple[str, str, int, int]
+MessagePlace = tuple[str, str, int, int]
 """Topic, enode, queue id and offset of a stored message."""
 
 
@@ -15,7 +15,7 @@ def content_hash(body: bytes, tag: str | None, keys: tuple[str, ...]) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class GroupResult:
     """One group's deliveries compared with the expected ones."""
 
     group: str
@@ -23,12 +23,12 @@ class Verdict:
     delivered: int
     duplicates: int
     lost: int
-    foreign: int
+    unexpected: int
 
     @property
-    def right(self) -> bool:
+    def is_right(self) -> bool:
         """Whether the group received exactly the expected messages."""
-        return self.lost == 0 and self.foreign == 0 and self.delivered == self.expected
+        return self.lost == 0 and self.unexpected == 0 and self.delivered == self.expected
 
 
 class GroupTally:
@@ -40,7 +40,7 @@ class GroupTally:
         self.duplicates = 0
         self.changed = asyncio.Event()
         """Set by the consumers after each batch."""
-        self._places: set[Place] = set()
+        self._places: set[MessagePlace] = set()
         self._contents: Counter[bytes] = Counter()
 
     @property
@@ -48,7 +48,7 @@ class GroupTally:
         """Number of distinct stored messages that have arrived."""
         return len(self._places)
 
-    def received(self, place: Place, content: bytes) -> None:
+    def received(self, place: MessagePlace, content: bytes) -> None:
         """Count one delivery."""
         if place in self._places:
             self.duplicates += 1
@@ -56,13 +56,13 @@ class GroupTally:
         self._places.add(place)
         self._contents[content] += 1
 
-    def verdict(self, expected: Counter[bytes]) -> Verdict:
+    def result(self, expected: Counter[bytes]) -> GroupResult:
         """Compare the delivered contents with the `expected` ones."""
-        return Verdict(
+        return GroupResult(
             group=self.group,
             expected=expected.total(),
             delivered=self.delivered,
             duplicates=self.duplicates,
             lost=(expected - self._contents).total(),
-            foreign=(self._contents - expected).total(),
+            unexpected=(self._contents - expected).total(),
         )

@@ -10,11 +10,11 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-from ortoo.cli.demo.role_subprocess import RoleProcess, free_addresses
+from ortoo.cli.demo.role_subprocess import RoleSubprocess, free_addresses
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
-from ortoo.common.grpc.tls import made_certificate
-from ortoo.common.logs.logger import configure, own_standard_error
+from ortoo.common.grpc.tls import make_self_signed_certificate
+from ortoo.common.logs.logger import configure, log_standard_error
 from ortoo.common.machine.descriptors import Descriptors
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
@@ -23,32 +23,32 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.service import Running, allow_descriptors
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.settings import Settings as EnodeSettings
+from ortoo.enode.settings import EnodeSettings as EnodeSettings
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import Settings as NamesrvSettings
+from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
 from ortoo.snode.app import open_snode
-from ortoo.snode.settings import Settings as SnodeSettings
+from ortoo.snode.settings import SnodeSettings as SnodeSettings
 
 ANY_PORT = "127.0.0.1:0"
 STOP_GRACE_S = 1.0
 SEGMENT_BYTES = 64 << 20
 ENODE_TIMEOUT_S = 60.0
 """Longest time for an enode to open its store, to be elected and to register; a large store is slow."""
-ENODE_LOOK_S = 0.02
+ENODE_POLL_S = 0.02
 RESTART_AFTER_S = 5.0
 """Delay before a replica that ended starts again, long enough to see another one lead."""
 _output = LineWriter(STANDARD_OUTPUT)
 
 
-def run(data_dir: Path, listen_address: str, members: int) -> None:
+def run(data_dir: Path, listen_address: str, replicas: int) -> None:
     """Run a cluster until SIGINT or SIGTERM; a second signal ends the process immediately."""
     configure(level="warning")
-    own_standard_error()
+    log_standard_error()
     allow_descriptors()
-    asyncio.run(_run(data_dir, listen_address, members))
+    asyncio.run(_run(data_dir, listen_address, replicas))
 
 
-async def _run(data_dir: Path, listen_address: str, members: int) -> None:
+async def _run(data_dir: Path, listen_address: str, replicas: int) -> None:
     stop = asyncio.Event()
 
     def on_signal() -> None:
@@ -59,8 +59,8 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
-    tls_address = tls_address_beside(listen_address)
-    async with open_dev_cluster(data_dir, listen_address, tls_address, members) as snode:
+    tls_address = next_tls_address(listen_address)
+    async with open_dev_cluster(data_dir, listen_address, tls_address, replicas) as snode:
         other = "" if snode.address.endswith(":8081") else f"export ORTOO_ADDRESS={snode.address} && "
         _output.write(
             f"ready on {snode.address}, by TLS on {snode.tls_address}, data in {data_dir}. Try in another terminal: "
@@ -71,7 +71,7 @@ async def _run(data_dir: Path, listen_address: str, members: int) -> None:
 
 @contextlib.asynccontextmanager
 async def open_dev_cluster(
-    data_dir: Path, listen_address: str, tls_address: str = "", members: int = 1
+    data_dir: Path, listen_address: str, tls_address: str = "", replicas: int = 1
 ) -> AsyncIterator[Running]:
     """Run a cluster with its data in `data_dir`; yields the snode once topics can be created and used.
 
@@ -81,7 +81,7 @@ async def open_dev_cluster(
     Errors: Conflict when folder or port is in use, or Unavailable when a replica does not start.
     """
     namesrv = NamesrvSettings(listen_address=ANY_PORT, data_dir=data_dir / "namesrv", stop_grace_s=STOP_GRACE_S)
-    share = Descriptors.of_process(roles=2 if members > 1 else 3)
+    share = Descriptors.of_process(roles=2 if replicas > 1 else 3)
     async with contextlib.AsyncExitStack() as roles:
         name_server = await roles.enter_async_context(open_namesrv(namesrv, descriptors=share))
         certificate, key = _certificate(data_dir / "tls", listen_address) if tls_address else ("", "")
@@ -94,8 +94,8 @@ async def open_dev_cluster(
             stop_grace_s=STOP_GRACE_S,
         )
         snode.check()
-        if members > 1:
-            await roles.enter_async_context(_open_members(members, data_dir, name_server.address))
+        if replicas > 1:
+            await roles.enter_async_context(_open_replicas(replicas, data_dir, name_server.address))
         else:
             enode = EnodeSettings(
                 listen_address=ANY_PORT,
@@ -106,19 +106,19 @@ async def open_dev_cluster(
             )
             await roles.enter_async_context(open_enode(enode, descriptors=share))
         running = await roles.enter_async_context(open_snode(snode, descriptors=share))
-        await _enode_known(running.address, SystemClock())
+        await _wait_enode_registered(running.address, SystemClock())
         yield running
 
 
 @contextlib.asynccontextmanager
-async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIterator[None]:
+async def _open_replicas(count: int, data_dir: Path, name_server: str) -> AsyncIterator[None]:
     """Run the replicas of `enode-0` as separate processes, so that one can be killed as an experiment.
 
     One that ends is started again. The end of the block stops them.
     Errors: Unavailable with the end of its log when one does not start.
     """
     addresses = free_addresses(count)
-    members = []
+    replicas = []
     for number in range(1, count + 1):
         folder = data_dir / f"enode-{number}"
         folder.mkdir(parents=True, exist_ok=True)
@@ -131,50 +131,50 @@ async def _open_members(count: int, data_dir: Path, name_server: str) -> AsyncIt
             "DATA_DIR": str(folder / "data"),
             "STORE_SEGMENT_BYTES": str(SEGMENT_BYTES),
         }
-        members.append(RoleProcess("enode", settings, folder / "log"))
+        replicas.append(RoleSubprocess("enode", settings, folder / "log"))
     try:
-        for number, member in enumerate(members, 1):
+        for number, member in enumerate(replicas, 1):
             await member.start()
             _output.write(f"replica {number}: process {member.process_id}, data in {data_dir}/enode-{number}")
         async with Background("members") as background:
-            for number, member in enumerate(members, 1):
-                background.spawn(f"member {number}", _kept(number, member))
+            for number, member in enumerate(replicas, 1):
+                background.spawn(f"member {number}", _keep_running(number, member))
             yield
     finally:
-        for member in members:
+        for member in replicas:
             await member.stop()
 
 
-async def _kept(number: int, member: RoleProcess) -> None:
+async def _keep_running(number: int, replica: RoleSubprocess) -> None:
     """Restart a replica whenever it has ended."""
     while True:
-        code = await member.ended()
+        code = await replica.wait_ended()
         print(f"replica {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
         await SystemClock().sleep(RESTART_AFTER_S)
-        await member.start()
-        _output.write(f"replica {number}: process {member.process_id}")
+        await replica.start()
+        _output.write(f"replica {number}: process {replica.process_id}")
 
 
-async def _enode_known(address: str, clock: Clock) -> None:
+async def _wait_enode_registered(address: str, clock: Clock) -> None:
     """Return when an enode has registered, so that topics can be placed. Errors: Unavailable after a minute."""
     try:
         async with asyncio.timeout(ENODE_TIMEOUT_S), connect(address) as mq:
             while not any(enode.alive for enode in (await mq.admin.describe_cluster()).enodes):
-                await clock.sleep(ENODE_LOOK_S)
+                await clock.sleep(ENODE_POLL_S)
     except TimeoutError:
-        what = f"no enode has registered within {ENODE_TIMEOUT_S:.0f} s; check the log above, or for a slow disk"
-        raise Unavailable(what) from None
+        text = f"no enode has registered within {ENODE_TIMEOUT_S:.0f} s; check the log above, or for a slow disk"
+        raise Unavailable(text) from None
 
 
-def tls_address_beside(listen_address: str) -> str:
+def next_tls_address(listen_address: str) -> str:
     """The address for TLS: the next port if it is free, or else any free one (empty for an invalid address)."""
     host, _, port = listen_address.rpartition(":")
     if not port.isdecimal():
         return ""
-    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as tried:
-        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            tried.bind((host.strip("[]"), int(port) + 1 if int(port) else 0))
+            probe.bind((host.strip("[]"), int(port) + 1 if int(port) else 0))
         except (OSError, OverflowError):
             return f"{host}:0"
     return f"{host}:{int(port) + 1 if int(port) else 0}"
@@ -185,7 +185,7 @@ def _certificate(folder: Path, listen_address: str) -> tuple[str, str]:
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     if not (certificate_file.exists() and key_file.exists()):
         folder.mkdir(parents=True, exist_ok=True)
-        certificate, key = made_certificate(("localhost", "127.0.0.1", "::1", listen_address.rpartition(":")[0]))
+        certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", "::1", listen_address.rpartition(":")[0]))
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
         certificate_file.write_bytes(certificate)

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ortoo.cli.terminal.completion import offered_enodes, offered_groups, offered_topics
+from ortoo.cli.terminal.completion import complete_enodes, complete_groups, complete_topics
 from ortoo.cli.terminal.output import show
 
 Address = Annotated[
@@ -26,42 +26,42 @@ Address = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-GroupName = Annotated[str, typer.Argument(help="The group's name.", autocompletion=offered_groups)]
-TopicName = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=offered_topics)]
-EnodeName = Annotated[str, typer.Argument(help="The enode's name.", autocompletion=offered_enodes)]
+GroupName = Annotated[str, typer.Argument(help="The group's name.", autocompletion=complete_groups)]
+TopicName = Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete_topics)]
+EnodeName = Annotated[str, typer.Argument(help="The enode's name.", autocompletion=complete_enodes)]
 
 
 def command(work: Callable[..., Any]) -> Callable[..., None]:
     """Make a Typer command from `work`, whose first argument is the client."""
-    own = dict(list(inspect.signature(work).parameters.items())[1:])
-    wants_as_json = own.pop("as_json", None) is not None
+    parameters_by_name = dict(list(inspect.signature(work).parameters.items())[1:])
+    wants_as_json = parameters_by_name.pop("as_json", None) is not None
     by_name = inspect.Parameter.KEYWORD_ONLY
     parameters = [
-        *(parameter.replace(kind=by_name) for parameter in own.values()),
+        *(parameter.replace(kind=by_name) for parameter in parameters_by_name.values()),
         inspect.Parameter("address", by_name, annotation=Address, default=""),
         inspect.Parameter("as_json", by_name, annotation=AsJson, default=False),
     ]
 
-    def called(*, address: str, as_json: bool, **given: Any) -> None:
+    def run_command(*, address: str, as_json: bool, **arguments: Any) -> None:
         if wants_as_json:
-            given["as_json"] = as_json
-        run(_answered(work, address, given, as_json=as_json))
+            arguments["as_json"] = as_json
+        run(_run_and_show(work, address, arguments, as_json=as_json))
 
-    called.__doc__ = work.__doc__
-    called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    called.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return called
+    run_command.__doc__ = work.__doc__
+    run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run_command
 
 
-async def _answered(work: Callable[..., Any], address: str, given: dict[str, Any], *, as_json: bool) -> None:
+async def _run_and_show(work: Callable[..., Any], address: str, arguments: dict[str, Any], *, as_json: bool) -> None:
     from ortoo.client import connect  # slow, and not needed for `--help`
 
     async with connect(address) as mq:
         if not inspect.isasyncgenfunction(work):
-            show(await work(mq, **given), as_json=as_json)
+            show(await work(mq, **arguments), as_json=as_json)
             return
-        async with contextlib.aclosing(work(mq, **given)) as answers:
-            async for answer in answers:
+        async with contextlib.aclosing(work(mq, **arguments)) as outputs:
+            async for answer in outputs:
                 show(answer, as_json=as_json)
 
 

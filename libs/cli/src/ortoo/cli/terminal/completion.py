@@ -15,37 +15,37 @@ import typer
 if TYPE_CHECKING:
     from ortoo.client import Client, ProcessInfo
 
-LIMIT_S = 1.0
+TIMEOUT_S = 1.0
 """Longest wait for the cluster."""
-OWN = "%"
+SYSTEM_PREFIX = "%"
 """Prefix of topics that belong to groups; offered only after this prefix, and never declared or filled by users."""
 Completion = Callable[[typer.Context, str], list[str]]
 
 
-def completion(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
+def completion(query: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
     """The completion for a parameter; its values are attribute `name` of the results of `ask`."""
 
-    def offered(context: typer.Context, incomplete: str) -> list[str]:
+    def complete(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
 
         with _silence():
             try:
-                found = asyncio.run(_asked(ask, context))
+                found = asyncio.run(_query_cluster(query, context))
             except Exception:  # any error, because the shell cannot show it
                 return []
-        return _fitting(map(attrgetter(name), found), incomplete)
+        return _matching(map(attrgetter(name), found), incomplete)
 
-    return offered
+    return complete
 
 
-def offered_profiles(incomplete: str) -> list[str]:
+def complete_profiles(incomplete: str) -> list[str]:
     """The names of the profiles."""
     from ortoo.client.core.credentials import profiles_folder
 
-    return _fitting([file.stem for file in profiles_folder().glob("*.toml")], incomplete)
+    return _matching([file.stem for file in profiles_folder().glob("*.toml")], incomplete)
 
 
-async def _asked(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context) -> Iterable[Any]:
+async def _query_cluster(query: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context) -> Iterable[Any]:
     """The values in the cluster. Errors: TimeoutError after `LIMIT_S`, OrtooError."""
     import asyncio
 
@@ -55,36 +55,36 @@ async def _asked(ask: "Callable[[Client], Awaitable[Iterable[Any]]]", context: t
     address = context.params.get("address") or ""
     if profile and address == os.environ.get("ORTOO_ADDRESS"):
         address = ""  # as in the command, a given profile precedes ORTOO_ADDRESS
-    async with asyncio.timeout(LIMIT_S), connect(address, profile="" if address else profile) as mq:
-        return await ask(mq)
+    async with asyncio.timeout(TIMEOUT_S), connect(address, profile="" if address else profile) as mq:
+        return await query(mq)
 
 
-def _fitting(names: Iterable[str], incomplete: str) -> list[str]:
-    shown = (name for name in names if incomplete.startswith(OWN) or not name.startswith(OWN))
-    return sorted(name for name in shown if name.startswith(incomplete))
+def _matching(names: Iterable[str], incomplete: str) -> list[str]:
+    visible = (name for name in names if incomplete.startswith(SYSTEM_PREFIX) or not name.startswith(SYSTEM_PREFIX))
+    return sorted(name for name in visible if name.startswith(incomplete))
 
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
     """Discard standard error, including the output of gRPC's C code."""
-    kept = os.dup(2)
-    nothing = os.open(os.devnull, os.O_WRONLY)
+    saved = os.dup(2)
+    null_device = os.open(os.devnull, os.O_WRONLY)
     try:
-        os.dup2(nothing, 2)
+        os.dup2(null_device, 2)
         yield
     finally:
-        os.dup2(kept, 2)
-        os.close(nothing)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(null_device)
+        os.close(saved)
 
 
 async def _enodes(mq: "Client") -> "tuple[ProcessInfo, ...]":
     return (await mq.admin.describe_cluster()).enodes
 
 
-offered_topics = completion(lambda mq: mq.admin.list_topics())
-offered_groups = completion(lambda mq: mq.admin.list_groups())
-offered_enodes = completion(_enodes)
-offered_deleted_topics = completion(lambda mq: mq.admin.list_deleted_topics(), "topic.name")
-offered_deleted_groups = completion(lambda mq: mq.admin.list_deleted_groups(), "group.name")
-offered_adoptions = completion(lambda mq: mq.admin.list_offered_topics())
+complete_topics = completion(lambda mq: mq.admin.list_topics())
+complete_groups = completion(lambda mq: mq.admin.list_groups())
+complete_enodes = completion(_enodes)
+complete_deleted_topics = completion(lambda mq: mq.admin.list_deleted_topics(), "topic.name")
+complete_deleted_groups = completion(lambda mq: mq.admin.list_deleted_groups(), "group.name")
+complete_orphaned_topics = completion(lambda mq: mq.admin.list_orphaned_topics())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ortoo.client import DeadLetter, PeekedMessage, StoredMessage
 
 BODY_CHARACTERS = 60
-NUMBERS = frozenset(
+SMALL_INTEGER_FIELDS = frozenset(
     (
         *("added", "attempt", "attempts", "attempts_max", "checks", "groups", "in_flight", "in_flight_max", "leader"),
         *("majority", "member", "message_count", "number", "proposed", "publish_order", "queue_id", "queues"),
@@ -35,7 +35,7 @@ Columns = Mapping[str, str | Callable[[Any], object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class OutputTable:
     """Items as rows under headings; booleans are shown as yes and no."""
 
     columns: Columns
@@ -44,26 +44,26 @@ class Table:
     def rows(self) -> list[list[str]]:
         """The texts of the cells."""
         cells = [attrgetter(cell) if isinstance(cell, str) else cell for cell in self.columns.values()]
-        return [[_shown(cell(item)) for cell in cells] for item in self.items]
+        return [[_cell_text(cell(item)) for cell in cells] for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class CommandOutput:
     """The output of a command."""
 
     value: Any
     """For JSON: one object, or several, each on its own line."""
-    shown: "str | Table | Sequence[str | Table]" = ()
+    text: "str | OutputTable | Sequence[str | OutputTable]" = ()
     """For people."""
 
 
-def show(answer: Answer, *, as_json: bool) -> None:
+def show(output: CommandOutput, *, as_json: bool) -> None:
     """Print an answer."""
     if as_json:
-        for line in json_lines(answer.value):
+        for line in json_lines(output.value):
             print(line, flush=True)
         return
-    for part in (answer.shown,) if isinstance(answer.shown, str | Table) else answer.shown:
+    for part in (output.text,) if isinstance(output.text, str | OutputTable) else output.text:
         if isinstance(part, str):
             print(part, flush=True)
         else:
@@ -72,9 +72,9 @@ def show(answer: Answer, *, as_json: bool) -> None:
 
 def json_lines(value: Any) -> Iterator[str]:
     """A value of the client as lines of JSON, each of them an object."""
-    several = isinstance(value, list | tuple | Iterator) and not hasattr(value, "_fields")
-    for one in value if several else (value,):
-        yield json.dumps(_plain(one), ensure_ascii=False)
+    is_list = isinstance(value, list | tuple | Iterator) and not hasattr(value, "_fields")
+    for one in value if is_list else (value,):
+        yield json.dumps(_json_value(one), ensure_ascii=False)
 
 
 def message_fields(it: "StoredMessage | PeekedMessage | DeadLetter") -> dict[str, Any]:
@@ -133,20 +133,20 @@ def _print_rows(cells: Sequence[Sequence[str]]) -> None:
         print("  ".join(parts).rstrip())
 
 
-def _shown(cell: object) -> str:
+def _cell_text(cell: object) -> str:
     return ("yes" if cell else "no") if isinstance(cell, bool) else str(cell)
 
 
-def _plain(value: Any, field: str = "") -> Any:
+def _json_value(value: Any, field: str = "") -> Any:
     """The JSON value of `value` in a field, or in a list in that field."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = {item.name: getattr(value, item.name) for item in dataclasses.fields(value)}
     elif hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, Mapping):
-        return {name: _plain(item, name) for name, item in value.items()}
+        return {name: _json_value(item, name) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, field) for item in value]
+        return [_json_value(item, field) for item in value]
     if isinstance(value, int) and not isinstance(value, bool):
-        return value if field in NUMBERS else str(value)
+        return value if field in SMALL_INTEGER_FIELDS else str(value)
     return value

@@ -26,8 +26,8 @@ from ortoo.common.grpc.tls import TlsClient
 
 RESOLVE_TIMEOUT_S: Final = 0.3
 CONNECT_TIMEOUT_S: Final = 0.4
-SPEAK_TIMEOUT_S: Final = 0.4
-EXAMINE_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + SPEAK_TIMEOUT_S
+PROTOCOL_TIMEOUT_S: Final = 0.4
+CHECK_TIMEOUT_S: Final = RESOLVE_TIMEOUT_S + CONNECT_TIMEOUT_S + PROTOCOL_TIMEOUT_S
 """The longest time for one address; the protocol step may use what resolving and connecting leave."""
 # The first bytes of every HTTP/2 connection: the preface, and an empty SETTINGS frame.
 HELLO: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
@@ -39,7 +39,7 @@ SERVICES: Final = {
 PROXY_VARIABLES: Final = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
-class Speaks(enum.Enum):
+class SpokenProtocol(enum.Enum):
     """The protocol that the server at an address speaks."""
 
     NOT_ASKED = "not asked"
@@ -49,11 +49,11 @@ class Speaks(enum.Enum):
     OTHER = "another protocol"
     NOTHING = "nothing"
     """The connection is accepted, but the server sends nothing."""
-    HANGS_UP = "hangs up"
+    CLOSES = "hangs up"
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class AddressCheck:
     """The result for one address. A field is set only if the steps before it succeeded."""
 
     address: str
@@ -62,7 +62,7 @@ class Examination:
     refused: bool = False
     """The host answers, but no process listens on the port."""
     connects: bool = False
-    speaks: Speaks = Speaks.NOT_ASKED
+    protocol: SpokenProtocol = SpokenProtocol.NOT_ASKED
     role: str = ""
     """snode, name server or enode; empty for another gRPC server."""
     serving: bool = False
@@ -71,47 +71,47 @@ class Examination:
     """The environment variable that routes gRPC to this address through a proxy."""
 
 
-async def examine(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
+async def check_address(address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0) -> AddressCheck:
     """Examine one address. Never raises, and takes at most `patience` times EXAMINE_TIMEOUT_S."""
-    deadline_s = asyncio.get_running_loop().time() + EXAMINE_TIMEOUT_S * patience
-    seen = await reach(address, environ, patience=patience)
-    if not seen.connects:
-        return seen
+    deadline_s = asyncio.get_running_loop().time() + CHECK_TIMEOUT_S * timeout_factor
+    checked = await check_reachable(address, environ, timeout_factor=timeout_factor)
+    if not checked.connects:
+        return checked
     host, port = _host_and_port(address)
     tls = tls_from("", "", "", environ)
     # Concurrently: the steps share one deadline.
-    speaks, is_tls, (role, serving, answers) = await asyncio.gather(
-        _first_word(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _who(address, deadline_s, tls)
+    protocol, is_tls, (role, serving, answers) = await asyncio.gather(
+        _detect_protocol(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _detect_role(address, deadline_s, tls)
     )
     if is_tls and tls is not None and answers:
-        speaks = Speaks.HTTP2
-    if is_tls and speaks in (Speaks.HANGS_UP, Speaks.NOTHING):
-        speaks = Speaks.TLS  # some TLS servers close plaintext connections without an alert
-    if speaks is not Speaks.HTTP2:
+        protocol = SpokenProtocol.HTTP2
+    if is_tls and protocol in (SpokenProtocol.CLOSES, SpokenProtocol.NOTHING):
+        protocol = SpokenProtocol.TLS  # some TLS servers close plaintext connections without an alert
+    if protocol is not SpokenProtocol.HTTP2:
         role, serving = "", False
     elif not answers:
-        speaks = Speaks.NOTHING  # it sent its first frame and then no answer
-    return dataclasses.replace(seen, speaks=speaks, role=role, serving=serving)
+        protocol = SpokenProtocol.NOTHING  # it sent its first frame and then no answer
+    return dataclasses.replace(checked, speaks=protocol, role=role, serving=serving)
 
 
-async def reach(address: str, environ: Mapping[str, str] = os.environ, *, patience: float = 1.0) -> Examination:
+async def check_reachable(address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0) -> AddressCheck:
     """Examine only the DNS name and the port of an address; `patience` multiplies the usual limits."""
     if not is_address(address) or "/" in address:
-        return Examination(address)
+        return AddressCheck(address)
     host, port = _host_and_port(address)
-    seen = Examination(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
+    checked = AddressCheck(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
     try:
-        async with asyncio.timeout(RESOLVE_TIMEOUT_S * patience):
+        async with asyncio.timeout(RESOLVE_TIMEOUT_S * timeout_factor):
             await _resolve(host, port)
     except (OSError, TimeoutError, UnicodeError):
-        return seen
+        return checked
     try:
-        async with asyncio.timeout(CONNECT_TIMEOUT_S * patience):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S * timeout_factor):
             _, writer = await asyncio.open_connection(host, port)
     except (OSError, TimeoutError) as error:
-        return dataclasses.replace(seen, resolves=True, refused=isinstance(error, ConnectionRefusedError))
+        return dataclasses.replace(checked, resolves=True, refused=isinstance(error, ConnectionRefusedError))
     writer.close()
-    return dataclasses.replace(seen, resolves=True, connects=True)
+    return dataclasses.replace(checked, resolves=True, connects=True)
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
@@ -124,7 +124,7 @@ async def _resolve(host: str, port: int) -> None:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[None] = loop.create_future()
 
-    def tell(error: Exception | None) -> None:
+    def set_answer(error: Exception | None) -> None:
         if not answer.done():
             answer.set_result(None) if error is None else answer.set_exception(error)
 
@@ -135,33 +135,33 @@ async def _resolve(host: str, port: int) -> None:
         except (OSError, UnicodeError) as caught:
             error = caught
         with contextlib.suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, error)
+            loop.call_soon_threadsafe(set_answer, error)
 
     threading.Thread(target=ask, name="resolve", daemon=True).start()
     await answer
 
 
-async def _first_word(host: str, port: int, deadline_s: float) -> Speaks:
+async def _detect_protocol(host: str, port: int, deadline_s: float) -> SpokenProtocol:
     writer: asyncio.StreamWriter | None = None
     try:
         async with asyncio.timeout_at(deadline_s):
             reader, writer = await asyncio.open_connection(host, port)
             writer.write(HELLO)
-            word = await reader.read(64)
+            response = await reader.read(64)
     except TimeoutError:
-        return Speaks.NOTHING
+        return SpokenProtocol.NOTHING
     except OSError:
-        return Speaks.HANGS_UP
+        return SpokenProtocol.CLOSES
     finally:
         if writer is not None:
             writer.close()
-    if not word:
-        return Speaks.HANGS_UP
-    if word.startswith(b"HTTP/"):
-        return Speaks.HTTP1
-    if word[0] in (0x15, 0x16) and word[1:2] == b"\x03":
-        return Speaks.TLS
-    return Speaks.HTTP2 if len(word) >= 9 and word[3] == 4 else Speaks.OTHER
+    if not response:
+        return SpokenProtocol.CLOSES
+    if response.startswith(b"HTTP/"):
+        return SpokenProtocol.HTTP1
+    if response[0] in (0x15, 0x16) and response[1:2] == b"\x03":
+        return SpokenProtocol.TLS
+    return SpokenProtocol.HTTP2 if len(response) >= 9 and response[3] == 4 else SpokenProtocol.OTHER
 
 
 async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
@@ -176,11 +176,11 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
     return True
 
 
-async def _who(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
+async def _detect_role(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
     """The role by its services, whether it is serving, and whether it answers at all."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels(tls=tls.credentials() if tls is not None else None) as channels:
-        health = health_pb2_grpc.HealthStub(channels.to(address))
+        health = health_pb2_grpc.HealthStub(channels.channel_to(address))
 
         async def ask(role: str, service: str) -> tuple[str, bool, bool]:
             try:

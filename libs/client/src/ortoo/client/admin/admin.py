@@ -15,7 +15,7 @@ from ortoo.client.admin.descriptions import (
     FoundMessages,
     GroupInfo,
     GroupLag,
-    OfferedTopic,
+    OrphanedTopic,
     OpenTransaction,
     PeekedMessage,
     QueueInfo,
@@ -24,14 +24,14 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
-from ortoo.client.admin.replicas import MemberAdmin
+from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.operations import Operations
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, Sql, expressions
+from ortoo.client.core.filters import Filter, Sql, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames
-from ortoo.client.produce.transactions import Verdict, end_transaction
-from ortoo.client.read.tailing import StoredMessage, coming, newest
+from ortoo.client.produce.transactions import TransactionVerdict, end_transaction
+from ortoo.client.read.tailing import StoredMessage, follow_messages, newest_messages
 from ortoo.common.errors import AlreadyExists, Invalid, NotFound
 from ortoo.common.grpc.messages import read
 from ortoo.v1 import (
@@ -59,7 +59,7 @@ class Admin:
         """Applications use `Client.admin`."""
         self.groups, self.operations = GroupAdmin(connection), Operations(connection)
         """Calls about groups and clients (`groups`) and about processes and diagnosis (`operations`)."""
-        self.members = MemberAdmin(connection)
+        self.replicas = ReplicaAdmin(connection)
         """Calls about the replicas of enodes."""
         self._connection = connection
         self._call = partial(connection.call, AdminServiceStub)
@@ -152,10 +152,10 @@ class Admin:
         answer = await self._call("ListDeletedTopics", namesrv_pb2.ListDeletedTopicsRequest())
         return [read(DeletedTopic, one, topic=_topic(one.topic)) for one in answer.topics]
 
-    async def list_offered_topics(self) -> list[OfferedTopic]:
+    async def list_orphaned_topics(self) -> list[OrphanedTopic]:
         """Topics that enodes hold and that are missing in the name server's directory, by name."""
         answer = await self._call("ListOfferedTopics", namesrv_pb2.ListOfferedTopicsRequest())
-        return [read(OfferedTopic, one) for one in answer.topics]
+        return [read(OrphanedTopic, one) for one in answer.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
         """Add offered topics to the directory, with their messages and offsets; without names, all that can be adopted.
@@ -163,7 +163,7 @@ class Admin:
         Errors: NotFound, or Conflict when one of `names` cannot be adopted (then none is).
         """
         answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
-        return Adoption(tuple(map(_topic, answer.topics)), tuple(read(OfferedTopic, one) for one in answer.refused))
+        return Adoption(tuple(map(_topic, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
 
     async def list_groups(self) -> list[GroupInfo]:
         """All groups, by name."""
@@ -213,7 +213,7 @@ class Admin:
         answer = await self._call("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest())
         return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
-    async def lag(self, group: str, topic: str) -> GroupLag:
+    async def describe_lag(self, group: str, topic: str) -> GroupLag:
         """The lag of a group in each queue of a topic. Errors: NotFound for the topic or the group."""
         answer = await self._call("DescribeLag", admin_pb2.DescribeLagRequest(group=group, topic=topic))
         if all(item.committed_offset < 0 for item in answer.queues):
@@ -224,7 +224,7 @@ class Admin:
         """The processes of the cluster."""
         return read(ClusterInfo, await self._call("DescribeCluster", admin_pb2.DescribeClusterRequest()))
 
-    async def consumer_count(self, group: str) -> int:
+    async def count_consumers(self, group: str) -> int:
         """The number of consumers of a group that are connected now, on all snodes."""
         try:
             return len((await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))).consumers)
@@ -272,9 +272,9 @@ class Admin:
         answer = await self._call("ListTransactions", request)
         return [read(OpenTransaction, one) for one in answer.transactions]
 
-    async def end_transaction(self, transaction_id: str, verdict: Verdict) -> None:
+    async def end_transaction(self, transaction_id: str, verdict: TransactionVerdict) -> None:
         """Commit or roll back on behalf of the producer. Errors: NotFound, Conflict when it ended otherwise."""
-        if verdict is Verdict.UNKNOWN:
+        if verdict is TransactionVerdict.UNKNOWN:
             raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLL_BACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
 
@@ -283,16 +283,16 @@ class Admin:
         await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
 
     def tail(
-        self, topic: str, *, from_first: bool = False, follow: bool = True, messages_max: int = 0, wanted: Filter = "*"
+        self, topic: str, *, from_beginning: bool = False, follow: bool = True, messages_max: int = 0, filter: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
         """Messages of all queues of a topic, from the oldest or from now. Without `from_first` it always follows.
 
         Joins no group and moves no offset. Errors: NotFound, or Unavailable when the snode or an enode disconnects.
         """
-        tags, sql = expressions(wanted)
+        tags, sql = filter_expressions(filter)
         request = admin_pb2.TailRequest(
             topic=topic,
-            from_first=from_first,
+            from_first=from_beginning,
             follow=follow,
             messages_max=_count(messages_max, "messages_max"),
             tag_expression=tags,
@@ -301,34 +301,34 @@ class Admin:
         return self._stream(StoredMessage, AdminServiceStub, "Tail", request)
 
     async def tail_last(
-        self, topic: str, count: int, *, follow: bool = True, wanted: Filter = "*"
+        self, topic: str, count: int, *, follow: bool = True, filter: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
         """The newest `count` messages of a topic, then with `follow` each new one. Errors: as `tail`."""
         queues = (await self.describe_topic(topic)).queues
         ranges = {it.queue: (it.begin_offset, it.end_offset) for it in queues}
-        for stored in await newest(self._connection, ranges, _count(count, "count"), wanted):
+        for stored in await newest_messages(self._connection, ranges, _count(count, "count"), filter):
             yield stored
         if follow:
             ends = {queue: end for queue, (_, end) in ranges.items()}
-            async for stored in coming(self._connection, ends, wanted):
+            async for stored in follow_messages(self._connection, ends, filter):
                 yield stored
 
-    def dead_letters(
-        self, group: str, where: Sql | None = None, *, letters_max: int = 0, with_replayed: bool = False
+    def list_dead_letters(
+        self, group: str, condition: Sql | None = None, *, dead_letters_max: int = 0, include_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
         """The dead letters of a group, by enode, oldest first. `where` filters by properties; `letters_max` 0 = all."""
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
-            where=_condition(where),
-            letters_max=_count(letters_max, "letters_max"),
-            with_replayed=with_replayed,
+            where=_condition_text(condition),
+            letters_max=_count(dead_letters_max, "letters_max"),
+            with_replayed=include_replayed,
         )
         return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)
 
     def replay_dead_letters(
         self,
         group: str,
-        where: Sql | None = None,
+        condition: Sql | None = None,
         *,
         to_topic: str = "",
         messages_per_s: int = 0,
@@ -342,7 +342,7 @@ class Admin:
         """
         request = dead_letter_pb2.ReplayDeadLettersRequest(
             group=group,
-            where=_condition(where),
+            where=_condition_text(condition),
             to_topic=to_topic,
             messages_per_s=_count(messages_per_s, "messages_per_s"),
             messages_max=_count(messages_max, "messages_max"),
@@ -369,8 +369,8 @@ class Admin:
                 yield read(kind, answer)
 
 
-def _condition(where: Sql | None) -> str:
-    return where.expression if where is not None else ""
+def _condition_text(condition: Sql | None) -> str:
+    return condition.expression if condition is not None else ""
 
 
 def _count(value: int, field: str, most: int = UINT32_MAX) -> int:

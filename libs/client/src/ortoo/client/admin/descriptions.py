@@ -46,7 +46,7 @@ class DeletedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedTopic:
+class OrphanedTopic:
     """A topic that enodes hold and that the name server's directory does not list."""
 
     name: str
@@ -61,7 +61,7 @@ class Adoption:
     """The result of adopting topics: those taken into the directory, and those refused."""
 
     topics: tuple[TopicInfo, ...]
-    refused: tuple[OfferedTopic, ...]
+    refused: tuple[OrphanedTopic, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class FoundMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class MemberInfo:
+class GroupMemberInfo:
     """One consumer of a group."""
 
     client_id: str
@@ -220,9 +220,9 @@ class QueueOffset:
 
     queue: Queue
     offset: int
-    before: int = -1
+    previous: int = -1
     """The offset before a reset."""
-    wanted: int = -1
+    refused_offset: int = -1
     """The target that a reset did not apply, because it lies ahead and `force` was not given."""
 
 
@@ -249,7 +249,7 @@ class GroupDescription:
     """A group with its settings, its members and its progress."""
 
     group: GroupInfo
-    members: tuple[MemberInfo, ...]
+    members: tuple[GroupMemberInfo, ...]
     progress: tuple[TopicProgress, ...]
 
 
@@ -293,7 +293,7 @@ class ClientDescription:
 
 
 @dataclass(frozen=True, slots=True)
-class DirectResult:
+class ConsumeDirectlyResult:
     """The result of a client's handler for one message."""
 
     succeeded: bool

@@ -9,10 +9,10 @@ from ortoo.client.admin.descriptions import (
     ClientDescription,
     ClientInfo,
     ClientQueue,
-    DirectResult,
+    ConsumeDirectlyResult,
     GroupDescription,
     GroupInfo,
-    MemberInfo,
+    GroupMemberInfo,
     QueueOffset,
     TopicMode,
 )
@@ -39,7 +39,7 @@ class GroupAdmin:
     async def describe(self, name: str) -> GroupDescription:
         """A group's settings, its members, and its progress in their topics. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
-        members = tuple(map(_member, answer.members))
+        members = tuple(map(_group_member_info, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
 
     async def update(
@@ -78,17 +78,17 @@ class GroupAdmin:
         )
         return group_info((await self._call("UpdateGroup", request)).group)
 
-    async def consumers(self, group: str) -> list[MemberInfo]:
+    async def list_consumers(self, group: str) -> list[GroupMemberInfo]:
         """The consumers of a group, by client id. Errors: NotFound when no such group exists."""
         answer = await self._call("ListConsumers", client_pb2.ListConsumersRequest(group=group))
-        return list(map(_member, answer.consumers))
+        return list(map(_group_member_info, answer.consumers))
 
-    async def of_topic(self, topic: str) -> list[str]:
+    async def list_topic_groups(self, topic: str) -> list[str]:
         """The groups with a member that subscribes to a topic now, by name."""
         answer = await self._call("ListTopicGroups", client_pb2.ListTopicGroupsRequest(topic=topic))
         return list(answer.groups)
 
-    async def set_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
+    async def set_delivery_mode(self, group: str, topic: str, mode: str, *, force: bool = False) -> str:
         """Change how a group consumes a topic; returns the previous mode.
 
         `mode` is "offsets" (push and pull), "pop", "pop-in-order", or "any" (the next use decides). With `force`,
@@ -97,7 +97,7 @@ class GroupAdmin:
         request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES.number(mode), force=force)
         return _MODES.name((await self._call("SetDeliveryMode", request)).before)
 
-    async def modes(self, group: str) -> list[TopicMode]:
+    async def list_delivery_modes(self, group: str) -> list[TopicMode]:
         """How a group consumes its topics, by topic and enode."""
         answer = await self._call("ListDeliveryModes", client_pb2.ListDeliveryModesRequest(group=group))
         return [read(TopicMode, one, mode=_MODES.name(one.mode)) for one in answer.modes]
@@ -128,10 +128,10 @@ class GroupAdmin:
             starts = [consumer_pb2.QueueStart(queue=wire_queue(q), offset=it) for q, it in (offsets or {}).items()]
             request.offsets.CopyFrom(client_pb2.QueueStarts(starts=starts))
         answer = await self._call("ResetOffsets", request)
-        before = {queue_of(one.queue): one.offset for one in answer.before}
-        wanted = {queue_of(one.queue): one.offset for one in answer.ahead}
+        previous = {queue_of(one.queue): one.offset for one in answer.before}
+        refused = {queue_of(one.queue): one.offset for one in answer.ahead}
         return [
-            replace(one, before=before.get(one.queue, -1), wanted=wanted.get(one.queue, -1)) for one in _offsets(answer)
+            replace(one, before=previous.get(one.queue, -1), wanted=refused.get(one.queue, -1)) for one in _offsets(answer)
         ]
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:
@@ -139,7 +139,7 @@ class GroupAdmin:
         request = client_pb2.CloneOffsetsRequest(from_group=from_group, to_group=to_group, topic=topic)
         return _offsets(await self._call("CloneOffsets", request))
 
-    async def clients(self, group: str = "") -> list[ClientInfo]:
+    async def list_clients(self, group: str = "") -> list[ClientInfo]:
         """The clients that are connected, at any snode; with `group` only its producers and consumers."""
         answer = await self._call("ListClients", client_pb2.ListClientsRequest(group=group))
         return [read(ClientInfo, one) for one in answer.clients]
@@ -164,7 +164,7 @@ class GroupAdmin:
 
     async def consume_directly(
         self, client_id: str, group: str, queue: Queue, offset: int, body: bytes, *, tag: str = ""
-    ) -> DirectResult:
+    ) -> ConsumeDirectlyResult:
         """Let a client's handler process one message now, independent of queue assignment; no offset moves.
 
         Errors: NotFound, Unavailable.
@@ -176,7 +176,7 @@ class GroupAdmin:
             message=record_pb2.Message(body=body, tag=tag),
         )
         result = await self._command(client_id, session_pb2.Command(consume_message=consumption))
-        return read(DirectResult, result.consumed)
+        return read(ConsumeDirectlyResult, result.consumed)
 
     async def _command(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
         request = client_pb2.CallClientRequest(client_id=client_id, command=command)
@@ -191,9 +191,9 @@ def group_info(group: topic_pb2.Group) -> GroupInfo:
     return read(GroupInfo, group, retry=read(RetryPolicy, group.retry).text())
 
 
-def _member(member: consumer_pb2.Member) -> MemberInfo:
+def _group_member_info(member: consumer_pb2.Member) -> GroupMemberInfo:
     return read(
-        MemberInfo,
+        GroupMemberInfo,
         member,
         topics=tuple(it.topic for it in member.subscriptions),
         broadcast=member.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,

@@ -14,7 +14,7 @@ from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
 from ortoo.v1.settings_pb2_grpc import SettingsServiceStub
 
 _STATES = EnumNames("state", delivery_pb2.DeliveryState)
-MARGIN_S = 1.0
+SNODE_MARGIN_S = 1.0
 """Time for the snode's own work, beyond the limit for the processes that it queries."""
 
 
@@ -67,7 +67,7 @@ class MessageDelivery:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class MessageDeliveries:
     """The states of messages, by queue and offset."""
 
     messages: tuple[MessageDelivery, ...]
@@ -102,18 +102,18 @@ class Operations:
         """Applications use `Client.admin.operations`."""
         self._connection = connection
 
-    async def findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
+    async def list_findings(self, *, timeout_s: float = 2.0) -> list[ClusterFinding]:
         """The problems that processes of the cluster report; serious ones first.
 
         Each process may take `timeout_s` to answer. Errors: Forbidden, or Unsupported when the snode is older.
         """
         request = findings_pb2.ListFindingsRequest(timeout_ms=int(timeout_s * 1000))
         answer = await self._connection.call(
-            FindingsServiceStub, "ListFindings", request, timeout_s=timeout_s + MARGIN_S
+            FindingsServiceStub, "ListFindings", request, timeout_s=timeout_s + SNODE_MARGIN_S
         )
         return [read(ClusterFinding, one) for one in answer.findings]
 
-    async def settings(self, role: str, process: str = "") -> list[ProcessSettings]:
+    async def list_settings(self, role: str, process: str = "") -> list[ProcessSettings]:
         """The settings in force in each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
 
         Errors: Invalid, Forbidden, NotFound (process).
@@ -122,14 +122,14 @@ class Operations:
         answer = await self._connection.call(SettingsServiceStub, "ListSettings", request)
         return [read(ProcessSettings, one) for one in answer.processes]
 
-    async def change_settings(
+    async def update_settings(
         self,
         role: str,
         values: Mapping[str, str],
         *,
         reset: Sequence[str] = (),
         process: str = "",
-        check_only: bool = False,
+        dry_run: bool = False,
     ) -> list[ProcessSettings]:
         """Change settings of running processes until their next start; `reset` restores those of file and environment.
 
@@ -137,18 +137,18 @@ class Operations:
         does. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
-            role=role, process=process, values=values, reset=reset, check_only=check_only
+            role=role, process=process, values=values, reset=reset, check_only=dry_run
         )
         answer = await self._connection.call(SettingsServiceStub, "UpdateSettings", request)
         return [read(ProcessSettings, one) for one in answer.processes]
 
-    async def setting_changes(self, role: str, process: str = "") -> list[ProcessSettings]:
+    async def list_setting_changes(self, role: str, process: str = "") -> list[ProcessSettings]:
         """The changes of settings in each process of a role since it started. Errors: as `settings`."""
         request = settings_pb2.ListSettingChangesRequest(role=role, process=process)
         answer = await self._connection.call(SettingsServiceStub, "ListSettingChanges", request)
         return [read(ProcessSettings, one) for one in answer.processes]
 
-    async def deliveries(
+    async def list_deliveries(
         self,
         group: str,
         topic: str,
@@ -157,7 +157,7 @@ class Operations:
         from_offset: int | None = None,
         to_offset: int = 0,
         limit: int = 100,
-    ) -> Deliveries:
+    ) -> MessageDeliveries:
         """The states of messages of a topic, or of one of its queues, for a group, by queue and offset.
 
         Without `from_offset` only messages that the group has not finished. `to_offset` is exclusive; 0 = the end.
@@ -172,9 +172,9 @@ class Operations:
             limit=limit,
         )
         answer = await self._connection.call(DeliveryServiceStub, "ListDeliveries", request)
-        return Deliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away), answer.more)
+        return MessageDeliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away), answer.more)
 
-    async def explain(self, group: str, topic: str, message_id: str = "") -> Explanation:
+    async def explain_consumption(self, group: str, topic: str, message_id: str = "") -> Explanation:
         """Why a group does not consume a topic, or one message of it. Errors: NotFound (topic or message), Invalid."""
         request = delivery_pb2.ExplainConsumptionRequest(group=group, topic=topic, message_id=message_id)
         answer = await self._connection.call(DeliveryServiceStub, "ExplainConsumption", request)

@@ -15,7 +15,7 @@ NUMBER_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class EnodeMember:
+class EnodeReplica:
     """A replica: a process with a copy of an enode's log, as last reported to the name server."""
 
     number: int
@@ -44,7 +44,7 @@ class EnodeMember:
 
 
 @dataclass(frozen=True, slots=True)
-class EnodeMembers:
+class ReplicaSet:
     """The replicas of one enode."""
 
     enode: str
@@ -56,42 +56,42 @@ class EnodeMembers:
     proposed_epoch: int
     majority: int
     """The number of replicas needed to elect a leader and to acknowledge a message."""
-    members: tuple[EnodeMember, ...]
+    replicas: tuple[EnodeReplica, ...]
 
 
-class MemberAdmin:
+class ReplicaAdmin:
     """An operator's calls about the replicas of enodes. Reached as `Client.admin.members`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin.members`."""
         self._call = partial(connection.call, AdminServiceStub)
 
-    async def list(self, enode: str = "") -> tuple[EnodeMembers, ...]:
+    async def list(self, enode: str = "") -> tuple[ReplicaSet, ...]:
         """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
         answer = await self._call("ListMembers", member_admin_pb2.ListMembersRequest(enode=enode))
-        return tuple(map(_members, answer.enodes))
+        return tuple(map(_replica_set, answer.enodes))
 
-    async def hand_over(self, enode: str, to: int | None = None) -> int:
+    async def transfer_leadership(self, enode: str, to: int | None = None) -> int:
         """Transfer leadership to a replica, by default the one with the longest log; returns its number.
 
         Errors: NotFound, Conflict, or Unavailable without a leader.
         """
-        request = enode_members_pb2.HandOverRequest(enode=enode, successor=_id(to, "") if to is not None else None)
+        request = enode_members_pb2.HandOverRequest(enode=enode, successor=_replica_id(to, "") if to is not None else None)
         answer = await self._call("HandOver", request)
         return int(answer.successor.number)
 
     async def elect(self, enode: str, number: int, disk: str = "") -> int:
         """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
-        request = member_admin_pb2.ElectMemberRequest(enode=enode, member=_id(number, disk))
+        request = member_admin_pb2.ElectMemberRequest(enode=enode, member=_replica_id(number, disk))
         return int((await self._call("ElectMember", request)).proposal.epoch)
 
     async def add(self, enode: str, number: int, disk: str = "") -> None:
         """Add a waiting disk as a replica; it votes when it has the log. Errors: NotFound, Conflict, Unavailable."""
-        await self._call("AddMember", enode_members_pb2.AddMemberRequest(enode=enode, member=_id(number, disk)))
+        await self._call("AddMember", enode_members_pb2.AddMemberRequest(enode=enode, member=_replica_id(number, disk)))
 
     async def remove(self, enode: str, number: int, disk: str = "") -> None:
         """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
-        await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_id(number, disk)))
+        await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_replica_id(number, disk)))
 
     async def accept_store(self, enode: str, store_id: str) -> str:
         """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
@@ -103,22 +103,22 @@ class MemberAdmin:
         return str((await self._call("AcceptStore", request)).former_store_id)
 
 
-def _id(number: int, disk: str) -> member_report_pb2.MemberId:
+def _replica_id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:
         raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="member")
     return member_report_pb2.MemberId(number=number, disk=disk)
 
 
-def _members(found: member_admin_pb2.EnodeMembers) -> EnodeMembers:
+def _replica_set(found: member_admin_pb2.EnodeMembers) -> ReplicaSet:
     return read(
-        EnodeMembers,
+        ReplicaSet,
         found,
         leader=found.leader.number if found.HasField("leader") else None,
         proposed=found.proposal.leader.number if found.HasField("proposal") else None,
         proposed_epoch=found.proposal.epoch,
         members=tuple(
             read(
-                EnodeMember,
+                EnodeReplica,
                 one,
                 number=one.member.number,
                 disk=one.member.disk,

@@ -29,7 +29,7 @@ from typing import Any, Generic, TypeVar
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
 from ortoo.client.apps.providers import Provider, Providers, parameters_of
-from ortoo.client.core.closed import Closed
+from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.queues import Receipt
@@ -54,15 +54,15 @@ class TopicProducer(Generic[T]):
         self._settings = settings
         self._producer: Producer | None = None
 
-    async def send(self, value: T, like: Message | None = None) -> Receipt:
+    async def send(self, value: T, template: Message | None = None) -> Receipt:
         """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `like`.
 
         Errors: Closed while the program does not run, otherwise as `Producer.send`.
         """
         if self._producer is None:
-            raise Closed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
+            raise ClientClosed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
         body = self._codec.encode(value)
-        message = Message(body) if like is None else Message(body, like.tag, like.keys, **like.rare._asdict())
+        message = Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
         return await self._producer.send(message)
 
     @asynccontextmanager
@@ -76,42 +76,42 @@ class TopicProducer(Generic[T]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Consumer:
+class _DeclaredConsumer:
     """One handler with its subscription."""
 
     handler: Callable[..., Awaitable[None]]
     topic: str
     group: str
-    wanted: Filter
+    filter: Filter
     retries: Sequence[timedelta] | None
     concurrency: int
     settings: PopSettings | None
 
-    def bound(self, made: dict[Any, Any]) -> PopHandler:
+    def bind(self, provided: dict[Any, Any]) -> PopHandler:
         """The handler of popped messages with its dependencies. Errors: Invalid for a parameter without a provider."""
         parameters = parameters_of(self.handler)
-        asked = {name: made[kind] for name, kind in parameters.items() if kind in made}
+        dependencies = {name: provided[kind] for name, kind in parameters.items() if kind in provided}
         messages = [name for name, kind in parameters.items() if kind is PoppedMessage]
-        bodies = [name for name in parameters if name not in asked and name not in messages]
+        bodies = [name for name in parameters if name not in dependencies and name not in messages]
         if len(bodies) > 1:
             name = getattr(self.handler, "__qualname__", repr(self.handler))
             raise Invalid(f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider")
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
         async def handle(message: PoppedMessage) -> None:
-            given = dict.fromkeys(messages, message)
+            arguments = dict.fromkeys(messages, message)
             try:
                 values = {name: codec.decode(message.body) for name, codec in codecs.items()}
             except Undecodable as error:
                 raise RetryLater(PARK_LEVEL) from error
             try:
-                await self.handler(**asked, **given, **values)
+                await self.handler(**dependencies, **arguments, **values)
             except RetryLater:
                 raise
             except Exception as error:
-                if (later := self._again(message.attempt)) is None:
+                if (retry := self._retry_after(message.attempt)) is None:
                     raise
-                raise later from error
+                raise retry from error
 
         return handle
 
@@ -121,7 +121,7 @@ class _Consumer:
         settings = self.settings or PopSettings()
         return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
 
-    def _again(self, attempt: int) -> RetryLater | None:
+    def _retry_after(self, attempt: int) -> RetryLater | None:
         """The delay after the `attempt`th failure; None = by the policy of consumer and group."""
         if self.retries is None or attempt > len(self.retries):  # the last attempt of `pop_settings`
             return None
@@ -135,7 +135,7 @@ class App:
         """`group` is the consumer group of all consumers that do not name their own."""
         self.group = group
         self._providers = Providers()
-        self._consumers: list[_Consumer] = []
+        self._consumers: list[_DeclaredConsumer] = []
         self._producers: list[TopicProducer[Any]] = []
 
     def consumer(
@@ -143,7 +143,7 @@ class App:
         topic: str,
         *,
         group: str = "",
-        wanted: Filter = "*",
+        filter: Filter = "*",
         retries: Sequence[timedelta] | None = None,
         concurrency: int = 16,
         settings: PopSettings | None = None,
@@ -158,7 +158,7 @@ class App:
 
         def declare(handler: Handler) -> Handler:
             parameters_of(handler)
-            declared = _Consumer(handler, topic, group or self.group, wanted, retries, concurrency, settings)
+            declared = _DeclaredConsumer(handler, topic, group or self.group, filter, retries, concurrency, settings)
             self._consumers.append(declared)
             return handler
 
@@ -178,9 +178,9 @@ class App:
         self._providers.add(provider)
         return provider
 
-    def replace(self, value: object, kind: Any = None) -> None:
+    def override(self, value: object, kind: Any = None) -> None:
         """Provide `value` as a `kind` (None = its own type) instead of calling a provider, for tests."""
-        self._providers.put(value, kind or type(value))
+        self._providers.set_value(value, kind or type(value))
 
     @asynccontextmanager
     async def running(self, mq: Client) -> AsyncIterator[None]:
@@ -191,10 +191,10 @@ class App:
         async with AsyncExitStack() as stack:
             for producer in self._producers:
                 await stack.enter_async_context(producer.open(mq))
-            made = await self._providers.make(stack)
-            handlers = [declared.bound(made) for declared in self._consumers]
+            provided = await self._providers.make(stack)
+            handlers = [declared.bind(provided) for declared in self._consumers]
             consumers = [
-                await stack.enter_async_context(mq.pop_consumer(one.group, one.topic, one.wanted, one.pop_settings))
+                await stack.enter_async_context(mq.pop_consumer(one.group, one.topic, one.filter, one.pop_settings))
                 for one in self._consumers
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))

@@ -37,32 +37,32 @@ def codec_of(kind: Any) -> BodyCodec[Any]:
     if kind is bytes:
         return BodyCodec(bytes, bytes)
     if kind is str:
-        return BodyCodec(str.encode, _telling(lambda body: body.decode()))
-    if _is_of(kind, "pyarrow", "Table"):
+        return BodyCodec(str.encode, _checked(lambda body: body.decode()))
+    if _is_subclass_of(kind, "pyarrow", "Table"):
         return _arrow()
-    if _is_of(kind, "pydantic", "BaseModel"):
-        return BodyCodec(lambda value: value.model_dump_json().encode(), _telling(kind.model_validate_json))
-    return BodyCodec(msgspec.json.Encoder().encode, _telling(msgspec.json.Decoder(kind).decode))
+    if _is_subclass_of(kind, "pydantic", "BaseModel"):
+        return BodyCodec(lambda value: value.model_dump_json().encode(), _checked(kind.model_validate_json))
+    return BodyCodec(msgspec.json.Encoder().encode, _checked(msgspec.json.Decoder(kind).decode))
 
 
-def _is_of(kind: Any, module: str, name: str) -> bool:
+def _is_subclass_of(kind: Any, module: str, name: str) -> bool:
     """Whether a type is this class of a library or derived from it, without importing the library."""
     loaded = sys.modules.get(module)
     return loaded is not None and isinstance(kind, type) and issubclass(kind, getattr(loaded, name))
 
 
-_UNREADABLE = (ValueError, OSError, KeyError, NotImplementedError, RecursionError)
+_DECODE_ERRORS = (ValueError, OSError, KeyError, NotImplementedError, RecursionError)
 """Exceptions of the libraries for invalid bodies: msgspec's also for deep nesting, Arrow's various kinds."""
 
 
-def _telling(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
-    def told(body: bytes) -> T:
+def _checked(decode: Callable[[bytes], T]) -> Callable[[bytes], T]:
+    def checked(body: bytes) -> T:
         try:
             return decode(body)
-        except _UNREADABLE as error:
+        except _DECODE_ERRORS as error:
             raise Undecodable(f"{type(error).__name__}: {error}") from error
 
-    return told
+    return checked
 
 
 def _arrow() -> BodyCodec[Any]:
@@ -80,4 +80,4 @@ def _arrow() -> BodyCodec[Any]:
         table.validate(full=True)  # Arrow trusts offsets in the body; reading invalid ones would crash the process
         return table
 
-    return BodyCodec(encode, _telling(decode))
+    return BodyCodec(encode, _checked(decode))

@@ -21,36 +21,36 @@ class Providers:
 
     def add(self, provider: Provider) -> None:
         """Add a function. Errors: Invalid without a return type, or when another provider makes the same type."""
-        made = _made_by(provider)
+        made = _provided_type(provider)
         if made in self._providers:
             raise Invalid(f"{_name(made)} is provided twice: {_name(provider)} is the second", field="provide")
         self._providers[made] = provider
 
-    def put(self, value: object, kind: Any) -> None:
+    def set_value(self, value: object, kind: Any) -> None:
         """Provide an existing value as a `kind` instead of calling a provider, for tests."""
         self._providers[kind] = lambda: value
 
     async def make(self, stack: AsyncExitStack) -> dict[Any, Any]:
         """All dependencies, by type; `stack` undoes them. Errors: Invalid for one that cannot be made."""
-        made: dict[Any, Any] = {}
-        under_way: list[Any] = []
+        provided: dict[Any, Any] = {}
+        in_progress: list[Any] = []
 
-        async def make_one(kind: Any, wanted_by: object) -> Any:
-            if kind in made:
-                return made[kind]
-            if kind in under_way or kind not in self._providers:
-                why = "which depends on itself" if kind in under_way else "which has no provider"
-                raise Invalid(f"{_name(wanted_by)} depends on {_name(kind)}, {why}", field="provide")
-            under_way.append(kind)
+        async def make_one(kind: Any, required_by: object) -> Any:
+            if kind in provided:
+                return provided[kind]
+            if kind in in_progress or kind not in self._providers:
+                reason = "which depends on itself" if kind in in_progress else "which has no provider"
+                raise Invalid(f"{_name(required_by)} depends on {_name(kind)}, {reason}", field="provide")
+            in_progress.append(kind)
             provider = self._providers[kind]
-            asked = {name: await make_one(one, provider) for name, one in parameters_of(provider).items()}
-            made[kind] = await _called(provider, asked, stack)
-            under_way.pop()
-            return made[kind]
+            dependencies = {name: await make_one(one, provider) for name, one in parameters_of(provider).items()}
+            provided[kind] = await _call_provider(provider, dependencies, stack)
+            in_progress.pop()
+            return provided[kind]
 
         for kind in self._providers:
             await make_one(kind, self)
-        return made
+        return provided
 
 
 def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
@@ -62,19 +62,19 @@ def parameters_of(function: Callable[..., Any]) -> dict[str, Any]:
     return {name: hints[name] for name in names}
 
 
-def _made_by(provider: Provider) -> Any:
-    made = get_type_hints(provider).get("return")
-    if made is None:
+def _provided_type(provider: Provider) -> Any:
+    provided = get_type_hints(provider).get("return")
+    if provided is None:
         raise Invalid(f"{_name(provider)} has no return annotation; add the type that it provides", field="provide")
-    if get_origin(made) in (AsyncIterator, AsyncGenerator):
-        return get_args(made)[0]
-    return made
+    if get_origin(provided) in (AsyncIterator, AsyncGenerator):
+        return get_args(provided)[0]
+    return provided
 
 
-async def _called(provider: Provider, asked: dict[str, Any], stack: AsyncExitStack) -> Any:
+async def _call_provider(provider: Provider, dependencies: dict[str, Any], stack: AsyncExitStack) -> Any:
     if inspect.isasyncgenfunction(provider):
-        return await stack.enter_async_context(asynccontextmanager(provider)(**asked))
-    made = provider(**asked)
+        return await stack.enter_async_context(asynccontextmanager(provider)(**dependencies))
+    made = provider(**dependencies)
     return await made if inspect.isawaitable(made) else made
 
 

@@ -14,19 +14,19 @@ One thread runs the event loop of each connection. Calls may come from any threa
 `close()` at the end. `mq.within(5.0)`, `producer.within(5.0)` and so on limit each call to that number of seconds.
 """
 
-from ortoo.client.blocking.admin import Admin, GroupAdmin
-from ortoo.client.blocking.client import Client, Producer, Transaction, TransactionalProducer, connect
-from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
+from ortoo.client.blocking.admin import BlockingAdmin, BlockingGroupAdmin
+from ortoo.client.blocking.client import BlockingClient, BlockingProducer, BlockingTransaction, BlockingTransactionalProducer, connect
+from ortoo.client.blocking.consumers import BlockingConsumer, BlockingPopConsumer, BlockingPullConsumer
 
 __all__ = [
-    "Admin",
-    "Client",
-    "Consumer",
-    "GroupAdmin",
-    "PopConsumer",
-    "Producer",
-    "PullConsumer",
-    "Transaction",
-    "TransactionalProducer",
+    "BlockingAdmin",
+    "BlockingClient",
+    "BlockingConsumer",
+    "BlockingGroupAdmin",
+    "BlockingPopConsumer",
+    "BlockingProducer",
+    "BlockingPullConsumer",
+    "BlockingTransaction",
+    "BlockingTransactionalProducer",
     "connect",
 ]

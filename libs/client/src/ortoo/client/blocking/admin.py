@@ -2,48 +2,48 @@
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
-from ortoo.client.admin.replicas import MemberAdmin as AsyncMemberAdmin
-from ortoo.client.blocking.facade import Facade, blocking, iterating
+from ortoo.client.admin.replicas import ReplicaAdmin as AsyncMemberAdmin
+from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
 
-class GroupAdmin(Facade[AsyncGroupAdmin]):
+class BlockingGroupAdmin(BlockingFacade[AsyncGroupAdmin]):
     """An operator's calls about groups and clients; see `ortoo.client.GroupAdmin`."""
 
     describe = blocking(AsyncGroupAdmin.describe)
     update = blocking(AsyncGroupAdmin.update)
-    consumers = blocking(AsyncGroupAdmin.consumers)
-    of_topic = blocking(AsyncGroupAdmin.of_topic)
-    set_mode = blocking(AsyncGroupAdmin.set_mode)
-    modes = blocking(AsyncGroupAdmin.modes)
+    list_consumers = blocking(AsyncGroupAdmin.list_consumers)
+    list_topic_groups = blocking(AsyncGroupAdmin.list_topic_groups)
+    set_delivery_mode = blocking(AsyncGroupAdmin.set_delivery_mode)
+    list_delivery_modes = blocking(AsyncGroupAdmin.list_delivery_modes)
     reset_offsets = blocking(AsyncGroupAdmin.reset_offsets)
     clone_offsets = blocking(AsyncGroupAdmin.clone_offsets)
-    clients = blocking(AsyncGroupAdmin.clients)
+    list_clients = blocking(AsyncGroupAdmin.list_clients)
     describe_client = blocking(AsyncGroupAdmin.describe_client)
     print_stack = blocking(AsyncGroupAdmin.print_stack)
     consume_directly = blocking(AsyncGroupAdmin.consume_directly)
 
 
-class MemberAdmin(Facade[AsyncMemberAdmin]):
+class BlockingReplicaAdmin(BlockingFacade[AsyncMemberAdmin]):
     """An operator's calls about the replicas of enodes; see `ortoo.client.MemberAdmin`."""
 
     list = blocking(AsyncMemberAdmin.list)
-    hand_over = blocking(AsyncMemberAdmin.hand_over)
+    transfer_leadership = blocking(AsyncMemberAdmin.transfer_leadership)
     elect = blocking(AsyncMemberAdmin.elect)
     add = blocking(AsyncMemberAdmin.add)
     remove = blocking(AsyncMemberAdmin.remove)
     accept_store = blocking(AsyncMemberAdmin.accept_store)
 
 
-class Admin(Facade[AsyncAdmin]):
+class BlockingAdmin(BlockingFacade[AsyncAdmin]):
     """An operator's calls; see `ortoo.client.Admin`."""
 
-    def __init__(self, thread: LoopThread, behind: AsyncAdmin) -> None:
+    def __init__(self, thread: LoopThread, wrapped: AsyncAdmin) -> None:
         """Applications use `Client.admin`."""
-        super().__init__(thread, behind)
-        self.groups = GroupAdmin(thread, behind.groups)
+        super().__init__(thread, wrapped)
+        self.groups = BlockingGroupAdmin(thread, wrapped.groups)
         """Calls about groups and clients."""
-        self.members = MemberAdmin(thread, behind.members)
+        self.replicas = BlockingReplicaAdmin(thread, wrapped.replicas)
         """Calls about the replicas of enodes."""
 
     create_topic = blocking(AsyncAdmin.create_topic)
@@ -54,7 +54,7 @@ class Admin(Facade[AsyncAdmin]):
     delete_topic = blocking(AsyncAdmin.delete_topic)
     undelete_topic = blocking(AsyncAdmin.undelete_topic)
     list_deleted_topics = blocking(AsyncAdmin.list_deleted_topics)
-    list_offered_topics = blocking(AsyncAdmin.list_offered_topics)
+    list_orphaned_topics = blocking(AsyncAdmin.list_orphaned_topics)
     adopt_topics = blocking(AsyncAdmin.adopt_topics)
     list_groups = blocking(AsyncAdmin.list_groups)
     describe_group = blocking(AsyncAdmin.describe_group)
@@ -62,9 +62,9 @@ class Admin(Facade[AsyncAdmin]):
     delete_group = blocking(AsyncAdmin.delete_group)
     undelete_group = blocking(AsyncAdmin.undelete_group)
     list_deleted_groups = blocking(AsyncAdmin.list_deleted_groups)
-    lag = blocking(AsyncAdmin.lag)
+    describe_lag = blocking(AsyncAdmin.describe_lag)
     describe_cluster = blocking(AsyncAdmin.describe_cluster)
-    consumer_count = blocking(AsyncAdmin.consumer_count)
+    count_consumers = blocking(AsyncAdmin.count_consumers)
     find_messages = blocking(AsyncAdmin.find_messages)
     list_delayed = blocking(AsyncAdmin.list_delayed)
     list_transactions = blocking(AsyncAdmin.list_transactions)
@@ -72,6 +72,6 @@ class Admin(Facade[AsyncAdmin]):
     resume_transaction = blocking(AsyncAdmin.resume_transaction)
     tail = iterating(AsyncAdmin.tail)
     tail_last = iterating(AsyncAdmin.tail_last)
-    dead_letters = iterating(AsyncAdmin.dead_letters)
+    list_dead_letters = iterating(AsyncAdmin.list_dead_letters)
     replay_dead_letters = iterating(AsyncAdmin.replay_dead_letters)
     peek = blocking(AsyncAdmin.peek)

@@ -4,19 +4,19 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.client import app as asynchronous
-from ortoo.client.blocking.admin import Admin
-from ortoo.client.blocking.consumers import Consumer, PopConsumer, PullConsumer
-from ortoo.client.blocking.facade import Facade, OpenFacade, blocking, entering, iterating, opening
+from ortoo.client.blocking.admin import BlockingAdmin
+from ortoo.client.blocking.consumers import BlockingConsumer, BlockingPopConsumer, BlockingPullConsumer
+from ortoo.client.blocking.facade import BlockingFacade, ClosableFacade, blocking, entering, iterating, opening
 from ortoo.client.blocking.loop_thread import LoopThread, new_loop_thread
 from ortoo.client.core.queues import Receipt
 from ortoo.client.produce.producer import Producer as AsyncProducer
 from ortoo.client.produce.transactions import Transaction as AsyncTransaction
 from ortoo.client.produce.transactions import TransactionalProducer as AsyncTransactionalProducer
-from ortoo.client.produce.transactions import TransactionCheck, Verdict
+from ortoo.client.produce.transactions import TransactionCheck, TransactionVerdict
 from ortoo.common.records.message import Message
 
 
-class Producer(OpenFacade[AsyncProducer]):
+class BlockingProducer(ClosableFacade[AsyncProducer]):
     """Sends messages to one topic; see `ortoo.client.Producer`."""
 
     send = blocking(AsyncProducer.send)
@@ -25,73 +25,73 @@ class Producer(OpenFacade[AsyncProducer]):
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
         """Send many messages and wait until all are stored. Errors: the first failure (others may be stored)."""
-        taken = list(messages)
+        given = list(messages)
 
         async def send() -> list[Receipt]:
-            return await (await self._behind.send_many(taken))
+            return await (await self._wrapped.send_many(given))
 
-        return self._thread.wait(send(), self._limit_s)
+        return self._thread.run(send(), self._timeout_s)
 
 
-class Transaction(Facade[AsyncTransaction]):
+class BlockingTransaction(BlockingFacade[AsyncTransaction]):
     """Messages that wait for a verdict; see `ortoo.client.Transaction`."""
 
-    def __init__(self, thread: LoopThread, behind: AsyncTransaction) -> None:
+    def __init__(self, thread: LoopThread, wrapped: AsyncTransaction) -> None:
         """Applications use `TransactionalProducer.begin`."""
-        super().__init__(thread, behind)
-        self.transaction_id, self.message_ids, self.queue = behind.transaction_id, behind.message_ids, behind.queue
+        super().__init__(thread, wrapped)
+        self.transaction_id, self.message_ids, self.queue = wrapped.transaction_id, wrapped.message_ids, wrapped.queue
 
     commit = blocking(AsyncTransaction.commit)
-    roll_back = blocking(AsyncTransaction.roll_back)
+    rollback = blocking(AsyncTransaction.rollback)
 
 
-class TransactionalProducer(OpenFacade[AsyncTransactionalProducer]):
+class BlockingTransactionalProducer(ClosableFacade[AsyncTransactionalProducer]):
     """Begins transactions in one topic; see `ortoo.client.TransactionalProducer`."""
 
-    transaction = entering(AsyncTransactionalProducer.transaction, Transaction)
+    transaction = entering(AsyncTransactionalProducer.transaction, BlockingTransaction)
 
     @property
-    def known(self) -> bool:
+    def registered(self) -> bool:
         """Whether the server has registered this producer, so that it can send it checks."""
-        return self._behind.known.is_set()
+        return self._wrapped.registered.is_set()
 
-    def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
+    def begin(self, *messages: Message, check_after_ms: int = 0) -> BlockingTransaction:
         """Store messages that consumers see only after `commit`."""
-        begun = self._thread.wait(self._behind.begin(*messages, check_after_ms=check_after_ms), self._limit_s)
-        return Transaction(self._thread, begun)
+        transaction = self._thread.run(self._wrapped.begin(*messages, check_after_ms=check_after_ms), self._timeout_s)
+        return BlockingTransaction(self._thread, transaction)
 
 
-class Client(OpenFacade[asynchronous.Client]):
+class BlockingClient(ClosableFacade[asynchronous.Client]):
     """A connected client: makes producers and consumers, and has the operator's calls as `admin`. Made by `connect`."""
 
-    def __init__(self, thread: LoopThread, behind: asynchronous.Client) -> None:
+    def __init__(self, thread: LoopThread, wrapped: asynchronous.Client) -> None:
         """Applications get a client from `connect`."""
-        super().__init__(thread, behind)
-        self.admin = Admin(thread, behind.admin)
+        super().__init__(thread, wrapped)
+        self.admin = BlockingAdmin(thread, wrapped.admin)
         """The operator's calls."""
 
-    producer = opening(asynchronous.Client.producer, Producer)
-    consumer = opening(asynchronous.Client.consumer, Consumer)
-    pull_consumer = opening(asynchronous.Client.pull_consumer, PullConsumer)
-    pop_consumer = opening(asynchronous.Client.pop_consumer, PopConsumer)
+    producer = opening(asynchronous.Client.producer, BlockingProducer)
+    consumer = opening(asynchronous.Client.consumer, BlockingConsumer)
+    pull_consumer = opening(asynchronous.Client.pull_consumer, BlockingPullConsumer)
+    pop_consumer = opening(asynchronous.Client.pop_consumer, BlockingPopConsumer)
     recall = blocking(asynchronous.Client.recall)
     fetch = iterating(asynchronous.Client.fetch)
 
     def transactional_producer(
-        self, topic: str, group: str, checker: Callable[[TransactionCheck], Verdict]
-    ) -> TransactionalProducer:
+        self, topic: str, group: str, checker: Callable[[TransactionCheck], TransactionVerdict]
+    ) -> BlockingTransactionalProducer:
         """A producer whose messages wait for a verdict; `checker` runs on a separate thread."""
 
-        async def check(question: TransactionCheck) -> Verdict:
-            return await asyncio.to_thread(checker, question)
+        async def check(transaction_check: TransactionCheck) -> TransactionVerdict:
+            return await asyncio.to_thread(checker, transaction_check)
 
         return _open_checked(self, topic, group, check)
 
-    def _end(self, error: BaseException | None) -> None:
+    def _close(self, error: BaseException | None) -> None:
         self._thread.close()  # closes everything that this client opened and that is still open
 
 
-_open_checked = opening(asynchronous.Client.transactional_producer, TransactionalProducer)
+_open_checked = opening(asynchronous.Client.transactional_producer, BlockingTransactionalProducer)
 
 
 def connect(
@@ -99,13 +99,13 @@ def connect(
     *,
     profile: str = "",
     client_id: str = "",
-    room: str = "",
+    zone: str = "",
     access_key: str = "",
     secret_key: str = "",
     tls_ca_file: str = "",
     tls_certificate_file: str = "",
     tls_key_file: str = "",
-) -> Client:
+) -> BlockingClient:
     """Connect to a cluster through one or more snodes, host:port each; see `ortoo.client.connect`.
 
     Close it, or use it as a `with` block.
@@ -117,7 +117,7 @@ def connect(
                 addresses,
                 profile=profile,
                 client_id=client_id,
-                room=room,
+                room=zone,
                 access_key=access_key,
                 secret_key=secret_key,
                 tls_ca_file=tls_ca_file,
@@ -128,4 +128,4 @@ def connect(
     except BaseException:
         thread.close()
         raise
-    return Client(thread, opened.value)
+    return BlockingClient(thread, opened.value)

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ortoo.client.blocking.facade import A, OpenFacade, blocking, iterating, on_loop
+from ortoo.client.blocking.facade import A, ClosableFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
@@ -13,21 +13,21 @@ from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
 from ortoo.client.pull.pull_handlers import CommitVerdict
-from ortoo.client.pull.settings import Handling
+from ortoo.client.pull.settings import HandlerOptions
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
-from ortoo.common.process.threads import completed
+from ortoo.common.process.threads import wait_then_cancel
 
 T = TypeVar("T")
 M = TypeVar("M")
 
 
-class HandlerFacade(OpenFacade[A]):
+class HandlerFacade(ClosableFacade[A]):
     """A consumer whose handlers run in threads until `stop`; one run at a time."""
 
-    def __init__(self, thread: LoopThread, behind: A) -> None:
+    def __init__(self, thread: LoopThread, wrapped: A) -> None:
         """Applications use the methods of `Client`."""
-        super().__init__(thread, behind)
-        self._running: asyncio.Task[None] | None = None
+        super().__init__(thread, wrapped)
+        self._run_task: asyncio.Task[None] | None = None
         self._is_stopped = False
 
     def stop(self) -> None:
@@ -35,12 +35,12 @@ class HandlerFacade(OpenFacade[A]):
 
         `run` waits for handlers that still run and acknowledges the messages that they have processed.
         """
-        self._thread.soon(self._stop)
+        self._thread.call_soon(self._stop)
 
     def _stop(self) -> None:
         self._is_stopped = True
-        if self._running is not None:
-            self._running.cancel()
+        if self._run_task is not None:
+            self._run_task.cancel()
 
     def _run(
         self,
@@ -54,10 +54,10 @@ class HandlerFacade(OpenFacade[A]):
             task = asyncio.current_task()
             if task is not None and task.cancelling():  # stopped while the message before it was handled
                 raise asyncio.CancelledError
-            return await completed(asyncio.get_running_loop().run_in_executor(pool, handler, received))
+            return await wait_then_cancel(asyncio.get_running_loop().run_in_executor(pool, handler, received))
 
         async def until_stopped() -> None:
-            self._running = asyncio.current_task()
+            self._run_task = asyncio.current_task()
             try:
                 if not self._is_stopped:
                     await run(handle)
@@ -65,13 +65,13 @@ class HandlerFacade(OpenFacade[A]):
                 if not self._is_stopped:
                     raise
             finally:
-                self._running, self._is_stopped = None, False
+                self._run_task, self._is_stopped = None, False
 
         with ThreadPoolExecutor(concurrency, thread_name_prefix="ortoo-handler") as pool:
-            self._thread.wait(until_stopped())
+            self._thread.run(until_stopped())
 
 
-class Consumer(HandlerFacade[AsyncConsumer]):
+class BlockingConsumer(HandlerFacade[AsyncConsumer]):
     """A group member; see `ortoo.client.Consumer`. Acknowledge with `ack` of this object, from any thread."""
 
     batches = iterating(AsyncConsumer.batches)
@@ -82,12 +82,12 @@ class Consumer(HandlerFacade[AsyncConsumer]):
     @property
     def queues(self) -> tuple[Queue, ...]:
         """The queues that are assigned to this member now."""
-        return self._behind.queues
+        return self._wrapped.queues
 
     @property
     def lost_messages(self) -> int:
         """Number of messages that could not be delivered because their stored bytes are damaged."""
-        return self._behind.lost_messages
+        return self._wrapped.lost_messages
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Messages, in order within each queue."""
@@ -96,14 +96,14 @@ class Consumer(HandlerFacade[AsyncConsumer]):
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """Acknowledge a message or a whole batch as processed."""
-        self._thread.soon(received.ack)
+        self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
         """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
-        self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
+        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
-class PullConsumer(HandlerFacade[AsyncPullConsumer]):
+class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
     """A group member that pulls; see `ortoo.client.PullConsumer`. Acknowledge with `ack` of this object."""
 
     assign = on_loop(AsyncPullConsumer.assign)
@@ -116,7 +116,7 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
     seek = on_loop(AsyncPullConsumer.seek)
     seek_to_begin = blocking(AsyncPullConsumer.seek_to_begin)
     seek_to_end = blocking(AsyncPullConsumer.seek_to_end)
-    search = blocking(AsyncPullConsumer.search)
+    search_offset = blocking(AsyncPullConsumer.search_offset)
     commit = blocking(AsyncPullConsumer.commit)
     committed = blocking(AsyncPullConsumer.committed)
     pull = blocking(AsyncPullConsumer.pull)
@@ -124,12 +124,12 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
     @property
     def queues(self) -> tuple[Queue, ...]:
         """The queues that are assigned to this consumer now, sorted."""
-        return self._thread.call(lambda: self._behind.queues)
+        return self._thread.call(lambda: self._wrapped.queues)
 
     @property
     def lost_messages(self) -> int:
         """Number of messages that could not be read because their stored bytes are damaged."""
-        return self._behind.lost_messages
+        return self._wrapped.lost_messages
 
     def __iter__(self) -> Iterator[ReceivedMessage]:
         """Messages, in order within each queue."""
@@ -138,26 +138,26 @@ class PullConsumer(HandlerFacade[AsyncPullConsumer]):
 
     def ack(self, received: ReceivedMessage | ReceivedBatch) -> None:
         """Acknowledge a message or a whole batch as processed."""
-        self._thread.soon(received.ack)
+        self._thread.call_soon(received.ack)
 
-    def run(self, handler: Callable[[ReceivedMessage], None], handling: Handling | None = None) -> None:
+    def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
         """Give each message to `handler` in threads and acknowledge it when it returns, until `stop`."""
-        chosen = handling or Handling()
-        self._run(chosen.concurrency, handler, lambda handle: self._behind.run(handle, chosen))
+        chosen = options or HandlerOptions()
+        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run(handle, chosen))
 
-    def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], handling: Handling) -> None:
+    def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
         """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
-        self._run(handling.concurrency, handler, lambda handle: self._behind.run_batches(handle, handling))
+        self._run(options.concurrency, handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
-        self, handler: Callable[[ReceivedMessage], CommitVerdict | None], handling: Handling | None = None
+        self, handler: Callable[[ReceivedMessage], CommitVerdict | None], options: HandlerOptions | None = None
     ) -> None:
         """Give the messages of each queue to `handler` one after another, in threads, until `stop`."""
-        chosen = handling or Handling()
-        self._run(chosen.concurrency, handler, lambda handle: self._behind.run_in_order(handle, chosen))
+        chosen = options or HandlerOptions()
+        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run_in_order(handle, chosen))
 
 
-class PopConsumer(HandlerFacade[AsyncPopConsumer]):
+class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
     """A worker of a group; see `ortoo.client.PopConsumer`. Acknowledge messages with the methods of this object."""
 
     pop = blocking(AsyncPopConsumer.pop)
@@ -169,18 +169,18 @@ class PopConsumer(HandlerFacade[AsyncPopConsumer]):
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
         """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
-        self._run(concurrency, handler, lambda handle: self._behind.run(handle, concurrency=concurrency))
+        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message as processed."""
-        self._thread.wait(message.ack(), self._limit_s)
+        self._thread.run(message.ack(), self._timeout_s)
 
-    def give_back(
-        self, message: PoppedMessage, delay_ms: float | None = None, *, counts: bool = True, error: str = ""
+    def nack(
+        self, message: PoppedMessage, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = ""
     ) -> None:
         """Release a message, so that it is delivered again."""
-        self._thread.wait(message.give_back(delay_ms, counts=counts, error=error), self._limit_s)
+        self._thread.run(message.nack(delay_ms, count_attempt=count_attempt, error=error), self._timeout_s)
 
     def park(self, message: PoppedMessage, error: str = "") -> None:
         """Put a message into the dead-letter topic."""
-        self._thread.wait(message.park(error), self._limit_s)
+        self._thread.run(message.park(error), self._timeout_s)

@@ -13,38 +13,38 @@ from functools import wraps
 from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from ortoo.client.blocking.loop_thread import LoopThread, Opened
+from ortoo.client.blocking.loop_thread import LoopThread, OpenContext
 
 A = TypeVar("A")
 T = TypeVar("T")
 F = TypeVar("F")
-Open = TypeVar("Open", bound="OpenFacade[Any]")
+Open = TypeVar("Open", bound="ClosableFacade[Any]")
 P = ParamSpec("P")
 
 
-class Facade(Generic[A]):
+class BlockingFacade(Generic[A]):
     """An object of the asynchronous client and the thread of its loop. Calls may come from any thread."""
 
-    def __init__(self, thread: LoopThread, behind: A) -> None:
+    def __init__(self, thread: LoopThread, wrapped: A) -> None:
         """Applications get one from `connect` or from the methods of `Client`."""
         self._thread = thread
-        self._behind = behind
-        self._limit_s: float | None = None
+        self._wrapped = wrapped
+        self._timeout_s: float | None = None
 
-    def within(self, seconds: float) -> Self:
+    def with_timeout(self, seconds: float) -> Self:
         """The same object with a limit: a call that takes longer is cancelled and raises TimeoutError.
 
         The operation may still have happened.
         """
         limited = copy.copy(self)
-        limited._limit_s = seconds
+        limited._timeout_s = seconds
         return limited
 
 
-class OpenFacade(Facade[A]):
+class ClosableFacade(BlockingFacade[A]):
     """An object with a life cycle: close it or use it as a `with` block. Closing its client closes it too."""
 
-    _opened: "Opened[Any]"
+    _context: "OpenContext[Any]"
 
     def __enter__(self) -> Self:
         return self
@@ -52,74 +52,74 @@ class OpenFacade(Facade[A]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._end(error)
+        self._close(error)
 
     def close(self) -> None:
         """Close it gracefully, as the end of a `with` block does. A second call does nothing."""
-        self._end(None)
+        self._close(None)
 
-    def _end(self, error: BaseException | None) -> None:
-        self._opened.close(error)
+    def _close(self, error: BaseException | None) -> None:
+        self._context.close(error)
 
 
 def blocking(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[Facade[A], P], T]:
+) -> Callable[Concatenate[BlockingFacade[A], P], T]:
     """Make a blocking method from a coroutine method."""
 
     @wraps(method)
-    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
-        return facade._thread.wait(method(facade._behind, *arguments, **options), facade._limit_s)
+    def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return facade._thread.run(method(facade._wrapped, *arguments, **options), facade._timeout_s)
 
     return call
 
 
-def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Facade[A], P], T]:
+def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[BlockingFacade[A], P], T]:
     """Make a blocking method from a plain method that must run on the loop."""
 
     @wraps(method)
-    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
-        return facade._thread.call(lambda: method(facade._behind, *arguments, **options))
+    def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> T:
+        return facade._thread.call(lambda: method(facade._wrapped, *arguments, **options))
 
     return call
 
 
 def iterating(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
-) -> Callable[Concatenate[Facade[A], P], Iterator[T]]:
+) -> Callable[Concatenate[BlockingFacade[A], P], Iterator[T]]:
     """Make a method that returns an iterator from one that returns an async iterator."""
 
     @wraps(method)
-    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
-        return facade._thread.iterate(method(facade._behind, *arguments, **options), limit_s=facade._limit_s)
+    def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
+        return facade._thread.iterate(method(facade._wrapped, *arguments, **options), timeout_s=facade._timeout_s)
 
     return call
 
 
 def opening(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], Open]
-) -> Callable[Concatenate[Facade[A], P], Open]:
+) -> Callable[Concatenate[BlockingFacade[A], P], Open]:
     """Make a method that enters the async context manager of `method` and returns a facade of this `kind`."""
 
     @wraps(method)
-    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Open:
-        opened = facade._thread.open(method(facade._behind, *arguments, **options))
-        made = kind(facade._thread, opened.value)
-        made._opened = opened
-        return made
+    def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> Open:
+        opened = facade._thread.open(method(facade._wrapped, *arguments, **options))
+        opened_facade = kind(facade._thread, opened.value)
+        opened_facade._context = opened
+        return opened_facade
 
     return call
 
 
 def entering(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], F]
-) -> Callable[Concatenate[Facade[A], P], AbstractContextManager[F]]:
+) -> Callable[Concatenate[BlockingFacade[A], P], AbstractContextManager[F]]:
     """Make a context manager that yields a facade of this `kind` from an async one."""
 
     @wraps(method)
     @contextmanager
-    def call(facade: Facade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[F]:
-        with facade._thread.inside(method(facade._behind, *arguments, **options)) as entered:
+    def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[F]:
+        with facade._thread.enter_context(method(facade._wrapped, *arguments, **options)) as entered:
             yield kind(facade._thread, entered)
 
     return call

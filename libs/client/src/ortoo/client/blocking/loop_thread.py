@@ -12,13 +12,13 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ortoo.client.core.closed import Closed
+from ortoo.client.core.closed import ClientClosed
 from ortoo.common.errors import Conflict
 
 T = TypeVar("T")
 
 
-class Call(Generic[T]):
+class LoopCall(Generic[T]):
     """A coroutine on a loop and a thread that waits for it without a lock, which Ctrl-C could leave locked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
@@ -42,15 +42,15 @@ class Call(Generic[T]):
         """Whether it has ended."""
         return self._task is not None and self._task.done()
 
-    def wait(self, limit_s: float | None) -> bool:
+    def wait(self, timeout_s: float | None) -> bool:
         """Wait until it has ended or for `limit_s`; returns whether it has ended."""
         try:
-            self._ended.get(timeout=limit_s)
+            self._ended.get(timeout=timeout_s)
         except Empty:
             return self.done
         return True
 
-    def outcome(self) -> T:
+    def result(self) -> T:
         """The result. Errors: those of the work, or CancelledError of concurrent.futures."""
         assert self._task is not None, "it has ended"
         try:
@@ -71,24 +71,24 @@ class LoopThread:
 
     def __init__(self) -> None:
         """Start the thread."""
-        self._opened: dict[Opened[Any], None] = {}
+        self._opened: dict[OpenContext[Any], None] = {}
         self._is_closed = False
         self._loop = asyncio.new_event_loop()
         self._process_id = os.getpid()
-        self._thread = threading.Thread(target=self._run, name="ortoo-client", daemon=True)
+        self._thread = threading.Thread(target=self._run_loop, name="ortoo-client", daemon=True)
         self._thread.start()
 
-    def wait(self, work: Coroutine[Any, Any, T], limit_s: float | None = None) -> T:
+    def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it.
 
         Errors: those of `work`, TimeoutError after `limit_s`, Closed.
         """
-        return self._outcome(self._begin(work), limit_s)
+        return self._outcome(self._begin(work), timeout_s)
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Call[T]:
+    def _begin(self, work: Coroutine[Any, Any, T]) -> LoopCall[T]:
         if self._is_closed:
             work.close()
-            raise Closed
+            raise ClientClosed
         if os.getpid() != self._process_id:
             work.close()
             raise Conflict("this client was connected before a fork; connect in the child instead")
@@ -96,34 +96,34 @@ class LoopThread:
             work.close()
             raise Conflict("a blocking call on the client's own loop would deadlock; use ortoo.client there")
         try:
-            return Call(self._loop, work)
+            return LoopCall(self._loop, work)
         except BaseException:  # an interrupt; a task that has started ends with the loop
             if inspect.getcoroutinestate(work) == inspect.CORO_CREATED:
                 work.close()
             raise
 
-    def _outcome(self, call: Call[T], limit_s: float | None) -> T:
+    def _outcome(self, call: LoopCall[T], timeout_s: float | None) -> T:
         try:
-            if call.wait(limit_s):
-                return call.outcome()
+            if call.wait(timeout_s):
+                return call.result()
         except BaseException:
             call.cancel()
             raise
         call.cancel()
-        raise TimeoutError(f"no result within {limit_s:g} s; the outcome is unknown")
+        raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
 
-    def open(self, manager: AbstractAsyncContextManager[T]) -> "Opened[T]":
+    def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
         """Enter an async context manager. It is left by `Opened.close`, or when this thread is closed."""
-        opened = Opened(self, manager, self.wait(manager.__aenter__()))
+        opened = OpenContext(self, manager, self.run(manager.__aenter__()))
         self._opened[opened] = None
         return opened
 
-    def forget(self, opened: "Opened[Any]") -> bool:
+    def discard(self, opened: "OpenContext[Any]") -> bool:
         """Remove it from the open ones; returns whether it was open."""
         return self._opened.pop(opened, self) is None
 
     @contextmanager
-    def inside(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    def enter_context(self, manager: AbstractAsyncContextManager[T]) -> Iterator[T]:
         """Enter an async context manager, and leave it with the exception that ends the block."""
         opened = self.open(manager)
         try:
@@ -134,13 +134,13 @@ class LoopThread:
         else:
             opened.close()
 
-    def iterate(self, source: AsyncIterator[T], *, ahead: bool = False, limit_s: float | None = None) -> Iterator[T]:
+    def iterate(self, source: AsyncIterator[T], *, prefetch: bool = False, timeout_s: float | None = None) -> Iterator[T]:
         """Iterate over an async iterator. With `ahead` the next item is fetched while the caller uses the current one.
 
         Errors: those of the iterator, TimeoutError when an item takes longer than `limit_s`.
         """
 
-        async def following() -> tuple[T, ...]:
+        async def next_item() -> tuple[T, ...]:
             async for item in source:
                 return (item,)
             return ()
@@ -150,18 +150,18 @@ class LoopThread:
             if closing is not None:
                 await closing()
 
-        coming = self._begin(following())
+        pending = self._begin(next_item())
         try:
-            while item := self._outcome(coming, limit_s):
-                if ahead:
-                    coming = self._begin(following())
+            while item := self._outcome(pending, timeout_s):
+                if prefetch:
+                    pending = self._begin(next_item())
                 yield item[0]
-                if not ahead:
-                    coming = self._begin(following())
+                if not prefetch:
+                    pending = self._begin(next_item())
         finally:
-            coming.cancel()
-            with contextlib.suppress(RuntimeError, Closed):
-                self.wait(close())
+            pending.cancel()
+            with contextlib.suppress(RuntimeError, ClientClosed):
+                self.run(close())
 
     def call(self, call: Callable[[], T]) -> T:
         """Run a plain function on the loop and wait; called on the loop itself, it runs immediately."""
@@ -171,12 +171,12 @@ class LoopThread:
         async def do() -> T:
             return call()
 
-        return self.wait(do())
+        return self.run(do())
 
-    def soon(self, call: Any, *arguments: Any) -> None:
+    def call_soon(self, call: Any, *arguments: Any) -> None:
         """Schedule a plain function on the loop. Errors: Closed."""
         if self._is_closed:
-            raise Closed
+            raise ClientClosed
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
@@ -193,12 +193,12 @@ class LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 
-    def _run(self) -> None:
+    def _run_loop(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
             runner.get_loop().run_forever()
 
 
-class Opened(Generic[T]):
+class OpenContext(Generic[T]):
     """A context manager that was entered on a loop's thread and is closed once."""
 
     def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T], value: T) -> None:
@@ -210,7 +210,7 @@ class Opened(Generic[T]):
 
     def close(self, error: BaseException | None = None) -> bool:
         """Leave it with the exception of its block; returns whether to suppress that. A second call does nothing."""
-        if not self._thread.forget(self):
+        if not self._thread.discard(self):
             return False
         if error is not None and not isinstance(error, Exception):
             # The interrupt belongs to this thread. Raised on the loop it would end the loop before anything is closed.
@@ -224,22 +224,22 @@ class Opened(Generic[T]):
                     return False
                 raise
 
-        return self._thread.wait(leave())
+        return self._thread.run(leave())
 
 
-_threads: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")
+_loop_thread_factory: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_threads")
 
 
 def new_loop_thread() -> LoopThread:
     """A loop thread for one client: a new one, unless `using_loop_threads` provides another."""
-    return _threads.get(LoopThread)()
+    return _loop_thread_factory.get(LoopThread)()
 
 
 @contextmanager
 def using_loop_threads(make: Callable[[], LoopThread]) -> Iterator[None]:
     """Let clients that are connected in the block use the loop threads that `make` returns."""
-    token = _threads.set(make)
+    token = _loop_thread_factory.set(make)
     try:
         yield
     finally:
-        _threads.reset(token)
+        _loop_thread_factory.reset(token)

@@ -15,46 +15,46 @@ from ortoo.common.process.clock import Clock
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-HEARTBEAT_FIRST_S = 30.0
+INITIAL_HEARTBEAT_INTERVAL_S = 30.0
 
 
-class Conversation(Generic[Request, Response]):
+class BidiStream(Generic[Request, Response]):
     """Requests are sent in the order of `say`; `run` ends when the server ends the stream or it breaks."""
 
     def __init__(
         self,
         peer: str,
-        hear: Callable[[Response], bool],
-        heartbeat: Callable[[], Request | None],
+        on_response: Callable[[Response], bool],
+        make_heartbeat: Callable[[], Request | None],
         *,
         clock: Clock,
-        heartbeat_s: float = HEARTBEAT_FIRST_S,
+        heartbeat_interval_s: float = INITIAL_HEARTBEAT_INTERVAL_S,
     ) -> None:
         """`hear` gets each response of the snode at `peer` and returns whether it was the last.
 
         `heartbeat` is called every `heartbeat_s` and may return a request to send; an error from it ends the stream.
         """
-        self.heartbeat_s = heartbeat_s
-        self._sooner = asyncio.Event()
+        self.heartbeat_interval_s = heartbeat_interval_s
+        self._interval_shortened = asyncio.Event()
         self._peer = peer
-        self._hear = hear
-        self._heartbeat = heartbeat
+        self._on_response = on_response
+        self._make_heartbeat = make_heartbeat
         self._clock = clock
         self._outgoing: asyncio.Queue[Request] = asyncio.Queue()
 
-    def say(self, request: Request) -> None:
+    def send(self, request: Request) -> None:
         """Queue a request after all earlier ones."""
         self._outgoing.put_nowait(request)
 
-    def beat_every(self, seconds: float) -> None:
+    def set_heartbeat_interval(self, seconds: float) -> None:
         """Change the heartbeat interval to the one that the snode requires."""
-        sooner, self.heartbeat_s = seconds < self.heartbeat_s, seconds
-        if sooner:
-            self._sooner.set()
+        is_shorter, self.heartbeat_interval_s = seconds < self.heartbeat_interval_s, seconds
+        if is_shorter:
+            self._interval_shortened.set()
 
     async def run(self, call: "grpc.aio.StreamStreamCall[Request, Response]") -> None:
         """Exchange messages until the last response. Errors: those of the server, or Unavailable on a broken stream."""
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
         async def write() -> None:
             # After the end of the stream writes fail, but responses sent before it are still to be read.
@@ -65,29 +65,29 @@ class Conversation(Generic[Request, Response]):
         async def read() -> None:
             try:
                 async for response in call:
-                    if self._hear(response) and not ended.done():
-                        ended.set_result(None)
-                _fail(ended, Unavailable(f"{self._peer} ended the stream without a closing message"))
+                    if self._on_response(response) and not done.done():
+                        done.set_result(None)
+                _fail(done, Unavailable(f"{self._peer} ended the stream without a closing message"))
             except grpc.aio.AioRpcError as failure:
-                _fail(ended, error_of_rpc(failure, self._peer))
+                _fail(done, error_of_rpc(failure, self._peer))
 
         async def beat() -> None:
             while True:
-                await pause(self.heartbeat_s, self._sooner, self._clock)
-                self._sooner.clear()
+                await pause(self.heartbeat_interval_s, self._interval_shortened, self._clock)
+                self._interval_shortened.clear()
                 try:
-                    request = self._heartbeat()
+                    request = self._make_heartbeat()
                 except OrtooError as error:
-                    _fail(ended, error)
+                    _fail(done, error)
                     return
                 if request is not None:
-                    self.say(request)
+                    self.send(request)
 
         try:
             async with Background("conversation") as background:
                 for part in (write, read, beat):
                     background.spawn(part.__name__, part())
-                await ended
+                await done
         finally:
             call.cancel()
 

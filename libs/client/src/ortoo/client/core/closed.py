@@ -3,7 +3,7 @@
 from ortoo.common.errors import Conflict
 
 
-class Closed(Conflict):
+class ClientClosed(Conflict):
     """A client or producer was used after its end; make a new one."""
 
     def __init__(self, message: str = "this client is closed; connect again") -> None:
@@ -11,5 +11,5 @@ class Closed(Conflict):
         super().__init__(message)
 
 
-class Left(Conflict):
+class ConsumerClosed(Conflict):
     """A consumer was used after it left its group, or before it was entered with `async with`."""

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.closed import Closed
+from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.cluster.process_name import process_name
@@ -23,9 +23,9 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
 Stub = TypeVar("Stub")
-explained_to: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
+call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
 """Gets the equivalent grpcurl command of each unary call."""
-TRIES_MAX = 5
+CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0
 
 
@@ -39,11 +39,11 @@ class Connection:
         clock: Clock,
         randomness: Randomness,
         client_id: str = "",
-        room: str = "",
+        zone: str = "",
         credentials: Credentials | None = None,
         tls: TlsClient | None = None,
         call_timeout_s: float = CALL_TIMEOUT_S,
-        tries_max: int = TRIES_MAX,
+        attempts_max: int = CALL_ATTEMPTS_MAX,
     ) -> None:
         """`addresses` are host:port of snodes, tried in this order; without `client_id` one is generated.
 
@@ -58,17 +58,17 @@ class Connection:
         self.clock = clock
         self.randomness = randomness
         self.backoff = Backoff()
-        self.room = room
+        self.zone = zone
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
-        self._at = 0
+        self._address_index = 0
         self._tls = tls
         self._channels = Channels(
             signing(credentials.access_key, credentials.secret_key, clock) if credentials is not None else None,
             tls.credentials() if tls is not None else None,
         )
         self._call_timeout_s = call_timeout_s
-        self._tries_max = tries_max
+        self._attempts_max = attempts_max
         self.retries = 0
         """Number of calls that were retried because no answer came."""
         self._process_id = os.getpid()
@@ -88,26 +88,26 @@ class Connection:
     @property
     def address(self) -> str:
         """The snode that calls go to now."""
-        return self._addresses[self._at]
+        return self._addresses[self._address_index]
 
     def channel(self) -> grpc.aio.Channel:
         """The channel to `address`. Errors: Closed, or Conflict in a process forked from the one that connected."""
         self._check_usable()
-        return self._channels.to(self.address)
+        return self._channels.channel_to(self.address)
 
     def _check_usable(self) -> None:
         if self._is_closed:
-            raise Closed
+            raise ClientClosed
         if os.getpid() != self._process_id:
             raise Conflict(
                 "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
                 "or start processes with the spawn method"
             )
 
-    def failed(self, address: str) -> None:
+    def mark_failed(self, address: str) -> None:
         """Move to the next snode, because the one at `address` did not answer."""
         if address == self.address:
-            self._at = (self._at + 1) % len(self._addresses)
+            self._address_index = (self._address_index + 1) % len(self._addresses)
 
     async def call_at(
         self,
@@ -120,10 +120,10 @@ class Connection:
     ) -> Any:
         """One unary call to the snode at `address`, without retry. Errors: those of the snode, or Unavailable."""
         self._check_usable()
-        if (explain := explained_to.get()) is not None:
-            explain(as_grpcurl(address, stub.__name__, method, request, self._tls))
+        if (explain := call_explainer.get()) is not None:
+            explain(grpcurl_command(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):
-            return await getattr(stub(self._channels.to(address)), method)(request, timeout=timeout_s)
+            return await getattr(stub(self._channels.channel_to(address)), method)(request, timeout=timeout_s)
 
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any
@@ -140,25 +140,25 @@ class Connection:
                 async for answer in call:
                     yield answer
         except OrtooError:
-            self.failed(address)
+            self.mark_failed(address)
             raise
         finally:
             call.cancel()
 
-    async def pause(self, attempt: int) -> None:
+    async def back_off(self, attempt: int) -> None:
         """Wait before the next attempt, longer after each failure; `attempt` counts from 0."""
         await self.clock.sleep(self.backoff.delay_s(attempt, self.randomness))
 
-    async def keep(self, converse: Callable[[str], Awaitable[bool | None]]) -> None:
+    async def run_with_failover(self, run_stream: Callable[[str], Awaitable[bool | None]]) -> None:
         """Call `converse` with one snode after another, with a pause between, until it returns None.
 
         `converse` gets an address. It returns whether that snode worked before the stream broke; None = finished.
         """
         attempt, address = 0, self.address
-        while (worked := await converse(address)) is not None:
-            self.failed(address)
-            attempt = 0 if worked else attempt + 1
-            await self.pause(attempt)
+        while (was_working := await run_stream(address)) is not None:
+            self.mark_failed(address)
+            attempt = 0 if was_working else attempt + 1
+            await self.back_off(attempt)
             address = self.address
 
     async def call(
@@ -184,15 +184,15 @@ class Connection:
             attempt += 1
             if not error.retriable:
                 raise error
-            self.failed(address)
-            if attempt >= self._tries_max:
-                asked = " or ".join(self._addresses)
-                raise Unavailable(f"no answer from {asked} ({error}); check that a snode is running there") from error
+            self.mark_failed(address)
+            if attempt >= self._attempts_max:
+                all_addresses = " or ".join(self._addresses)
+                raise Unavailable(f"no answer from {all_addresses} ({error}); check that a snode is running there") from error
             self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 
 
-def as_grpcurl(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
+def grpcurl_command(address: str, stub: str, method: str, request: Any, tls: TlsClient | None = None) -> str:
     """The equivalent grpcurl command of a call."""
     options = ["-plaintext"]
     if tls is not None:
@@ -200,5 +200,5 @@ def as_grpcurl(address: str, stub: str, method: str, request: Any, tls: TlsClien
         if tls.certificate_file:
             options += ["-cert", shlex.quote(tls.certificate_file), "-key", shlex.quote(tls.key_file)]
     fields = json_format.MessageToJson(request, preserving_proto_field_name=True, indent=None)
-    given = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
-    return f"{' '.join(['grpcurl', *options])} {given}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"
+    data_option = f"-d {shlex.quote(fields)} " if fields != "{}" else ""
+    return f"{' '.join(['grpcurl', *options])} {data_option}{address} ortoo.v1.{stub.removesuffix('Stub')}/{method}"

@@ -18,8 +18,8 @@ from ortoo.common.grpc.transport import SocketTransport, current_transport
 ADDRESS_VARIABLE, PROFILE_VARIABLE = "ORTOO_ADDRESS", "ORTOO_PROFILE"
 ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE = "ORTOO_ACCESS_KEY", "ORTOO_SECRET_KEY"
 TLS_VARIABLES = ("ORTOO_TLS_CA_FILE", "ORTOO_TLS_CERTIFICATE_FILE", "ORTOO_TLS_KEY_FILE")
-WHO_VARIABLES = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, *TLS_VARIABLES)
-VARIABLES = (ADDRESS_VARIABLE, *WHO_VARIABLES)
+IDENTITY_VARIABLES = (ACCESS_KEY_VARIABLE, SECRET_KEY_VARIABLE, *TLS_VARIABLES)
+VARIABLES = (ADDRESS_VARIABLE, *IDENTITY_VARIABLES)
 PROFILE_KEYS = tuple(variable.removeprefix("ORTOO_").lower() for variable in VARIABLES)
 """The keys of a profile, all strings: the environment variables without ORTOO_ and in small letters."""
 DEFAULT_ADDRESS = "localhost:8081"
@@ -54,13 +54,13 @@ def tls_from(
     return TlsClient(*files) if any(files) else None
 
 
-def addresses_from(given: str, environ: Mapping[str, str]) -> list[str]:
+def addresses_from(addresses: str, environ: Mapping[str, str]) -> list[str]:
     """The given addresses, separated by commas; else those of the environment, else the address of `ortoo dev`."""
-    text = given or environ.get(ADDRESS_VARIABLE, "") or DEFAULT_ADDRESS
+    text = addresses or environ.get(ADDRESS_VARIABLE, "") or DEFAULT_ADDRESS
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def surroundings(profile: str = "", environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+def effective_environment(profile: str = "", environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
     """The environment, with the variables of VARIABLES replaced by those of a profile.
 
     The profile is `profile`, else the one in ORTOO_PROFILE, else the current one if ORTOO_ADDRESS is not set.
@@ -74,8 +74,8 @@ def surroundings(profile: str = "", environ: Mapping[str, str] = os.environ) -> 
         name = current_profile(environ)
     if not name:
         return environ
-    said = {f"ORTOO_{key.upper()}": value for key, value in read_profile(name, environ).items()}
-    return {key: value for key, value in environ.items() if key not in VARIABLES} | said
+    profile_values = {f"ORTOO_{key.upper()}": value for key, value in read_profile(name, environ).items()}
+    return {key: value for key, value in environ.items() if key not in VARIABLES} | profile_values
 
 
 def profiles_folder(environ: Mapping[str, str] = os.environ) -> Path:
@@ -95,15 +95,15 @@ def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str
     """The contents of a profile. Errors: NotFound, Invalid for an unreadable file or an unknown key."""
     file = profile_file(name, environ)
     try:
-        said = tomllib.loads(file.read_text())
+        values = tomllib.loads(file.read_text())
     except FileNotFoundError:
         raise NotFound(f"there is no profile {name}: {file} does not exist", field="profile") from None
     except (OSError, ValueError) as error:
         raise Invalid(f"{file} cannot be read: {error}", field="profile") from None
-    for key, value in said.items():
+    for key, value in values.items():
         if key not in PROFILE_KEYS or not isinstance(value, str):
             raise Invalid(f"{file} has {key}={value!r}; expected texts for {', '.join(PROFILE_KEYS)}", field="profile")
-    return said
+    return values
 
 
 def profile_file(name: str, environ: Mapping[str, str] = os.environ) -> Path:

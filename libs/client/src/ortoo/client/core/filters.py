@@ -19,20 +19,20 @@ class Sql:
 Filter = str | Sql
 """A tag expression such as "UA || DL" ("*" = all messages), or an SQL condition."""
 
-Topics = Mapping[str, Filter] | Iterable[str] | str
+TopicFilters = Mapping[str, Filter] | Iterable[str] | str
 """Each topic with its filter, or just names of whole topics."""
 
 
-def wanted_topics(topics: Topics) -> dict[str, Filter]:
+def topic_filters(topics: TopicFilters) -> dict[str, Filter]:
     """Each topic with its filter. Errors: Invalid when no topic is given."""
     if isinstance(topics, str):
         topics = (topics,)
-    wanted: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
-    if not wanted:
+    filters: dict[str, Filter] = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, "*")
+    if not filters:
         raise Invalid("no topic; expected at least one", field="topics")
-    return wanted
+    return filters
 
 
-def expressions(wanted: Filter) -> tuple[str, str]:
+def filter_expressions(filter: Filter) -> tuple[str, str]:
     """The tag expression and the SQL expression of a filter, as requests carry them."""
-    return ("", wanted.expression) if isinstance(wanted, Sql) else (wanted, "")
+    return ("", filter.expression) if isinstance(filter, Sql) else (filter, "")

@@ -18,14 +18,14 @@ M = TypeVar("M")
 PARK_LEVEL = -1
 """The delay level of a message that is parked instead of retried."""
 ERROR_LENGTH_MAX = 1_024
-TRIES_MAX = 10_000
+LOCAL_ATTEMPTS_MAX = 10_000
 """Largest number of messages whose attempts are remembered when their queue is reassigned or the session breaks."""
 
 
 class RetryLater(Exception):
     """Raised by a handler: the message is not processed and is delivered again later."""
 
-    def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, counts: bool = True) -> None:
+    def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, count_attempt: bool = True) -> None:
         """`delay_level` is 1 to 18, 0 = the group's policy, -1 = park. `delay_ms`, up to a week, replaces it.
 
         A delay below 0 means none. With `counts=False` the delivery does not count as an attempt, for failures that the
@@ -34,48 +34,48 @@ class RetryLater(Exception):
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
         self.delay_ms = None if delay_ms is None else min(max(0.0, delay_ms), DELAY_MS_MAX)
-        self.counts = counts
+        self.count_attempt = count_attempt
 
 
-def said(failure: Exception) -> str:
+def error_text(failure: Exception) -> str:
     """The error text for a dead letter: the cause of a `RetryLater`, otherwise the failure itself."""
     cause = failure.__cause__ if isinstance(failure, RetryLater) else failure
-    words = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
-    return words.encode(errors="backslashreplace").decode()  # text that cannot be encoded would block the nack
+    message = str(failure) if cause is None else f"{type(cause).__name__}: {cause}"
+    return message.encode(errors="backslashreplace").decode()  # text that cannot be encoded would block the nack
 
 
-class Tries:
+class LocalAttempts:
     """Failed attempts of each message that is handled in order, counted in the memory of one consumer."""
 
     def __init__(self) -> None:
-        self._tries: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
+        self._attempts: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
 
-    def begin(self, message: ReceivedMessage) -> None:
+    def start(self, message: ReceivedMessage) -> None:
         """Set the number of earlier attempts in a message before it is handled."""
-        message.tried_here(self._tries.get(_place(message), 0))
+        message.set_local_attempts(self._attempts.get(_message_key(message), 0))
 
-    def failed(self, message: ReceivedMessage) -> int:
+    def attempt_count(self, message: ReceivedMessage) -> int:
         """The number of attempts of a message that failed, including this one."""
-        return self._tries.get(_place(message), message.attempt - 1) + 1
+        return self._attempts.get(_message_key(message), message.attempt - 1) + 1
 
-    def keep(self, message: ReceivedMessage, tries: int) -> None:
+    def store(self, message: ReceivedMessage, attempts: int) -> None:
         """Remember the number of attempts of a message that is retried here."""
-        place = _place(message)
-        self._tries[place] = tries
-        self._tries.move_to_end(place)
-        while len(self._tries) > TRIES_MAX:
-            self._tries.popitem(last=False)
+        key = _message_key(message)
+        self._attempts[key] = attempts
+        self._attempts.move_to_end(key)
+        while len(self._attempts) > LOCAL_ATTEMPTS_MAX:
+            self._attempts.popitem(last=False)
 
     def forget(self, message: ReceivedMessage) -> None:
         """Forget a message that is processed or parked."""
-        self._tries.pop(_place(message), None)
+        self._attempts.pop(_message_key(message), None)
 
 
-def _place(message: ReceivedMessage) -> tuple[int, Queue, int]:
+def _message_key(message: ReceivedMessage) -> tuple[int, Queue, int]:
     return message.topic_id, message.queue, message.offset
 
 
-async def send_back(
+async def nack_messages(
     connection: Connection,
     group: str,
     messages: Sequence[ReceivedMessage],
@@ -92,25 +92,25 @@ async def send_back(
     With 0 the server delivers them to the group again. `attempts_max` 0 = the group's limit.
     Errors: Unsupported where retries are not served, Fenced, Unavailable.
     """
-    wish = failure if isinstance(failure, RetryLater) else RetryLater()
+    retry = failure if isinstance(failure, RetryLater) else RetryLater()
     request = pull_pb2.SendBackRequest(
         group=group,
         queue=wire_queue(messages[0].queue),
         offsets=[message.offset for message in messages],
-        delay_level=wish.delay_level,
+        delay_level=retry.delay_level,
         attempts_max=attempts_max,
         generation=generation,
-        error=said(failure)[:ERROR_LENGTH_MAX],
+        error=error_text(failure)[:ERROR_LENGTH_MAX],
         client_id=client_id,
-        uncounted=not wish.counts,
-        delay_ms=None if wish.delay_ms is None else int(wish.delay_ms),
+        uncounted=not retry.count_attempt,
+        delay_ms=None if retry.delay_ms is None else int(retry.delay_ms),
         attempt_in_order=attempt_in_order,
     )
     answer: pull_pb2.SendBackResponse = await connection.call(ConsumerServiceStub, "SendBack", request)
     return answer
 
 
-def named(group: str, message: MessageFields) -> dict[str, object]:
+def log_fields(group: str, message: MessageFields) -> dict[str, object]:
     """Log fields that identify a message of a group."""
     return {"group": group, "queue": str(message.queue), "offset": message.offset, "message_id": message.message_id}
 

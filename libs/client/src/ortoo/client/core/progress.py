@@ -11,7 +11,7 @@ from collections.abc import Sequence
 class BatchProgress:
     """The messages of one delivery, by their index in it."""
 
-    __slots__ = ("_finished", "_floor", "count", "next_offset", "offsets", "size_bytes")
+    __slots__ = ("_finished", "_unfinished_index", "count", "next_offset", "offsets", "size_bytes")
 
     def __init__(self, offsets: Sequence[int], next_offset: int, size_bytes: int = 0) -> None:
         """`offsets` are those of the messages, ascending; `next_offset` is the start of the next delivery."""
@@ -19,35 +19,35 @@ class BatchProgress:
         self.size_bytes = size_bytes
         self.offsets = offsets
         self.next_offset = next_offset
-        self._floor = 0
+        self._unfinished_index = 0
         self._finished: set[int] = set()
 
     @property
     def is_finished(self) -> bool:
         """Whether every message is finished."""
-        return self._floor >= self.count
+        return self._unfinished_index >= self.count
 
     @property
-    def floor_offset(self) -> int:
+    def first_unfinished_offset(self) -> int:
         """The smallest offset that is not finished."""
-        return self.next_offset if self.is_finished else self.offsets[self._floor]
+        return self.next_offset if self.is_finished else self.offsets[self._unfinished_index]
 
     def finish(self, index: int) -> int:
         """Mark the message at `index` as finished; returns the number of newly finished messages, 0 or 1."""
-        if index < self._floor or index in self._finished:
+        if index < self._unfinished_index or index in self._finished:
             return 0
         self._finished.add(index)
-        while self._floor in self._finished:
-            self._finished.discard(self._floor)
-            self._floor += 1
+        while self._unfinished_index in self._finished:
+            self._finished.discard(self._unfinished_index)
+            self._unfinished_index += 1
         return 1
 
     def finish_all(self) -> int:
         """Mark all messages as finished; returns the number of newly finished messages."""
-        fresh = self.count - self._floor - len(self._finished)
+        newly_finished = self.count - self._unfinished_index - len(self._finished)
         self._finished.clear()
-        self._floor = self.count
-        return fresh
+        self._unfinished_index = self.count
+        return newly_finished
 
 
 class QueueProgress:
@@ -58,10 +58,10 @@ class QueueProgress:
         self.messages = self.size_bytes = 0
         """Messages and bytes that were delivered and are not finished."""
         self._batches: deque[BatchProgress] = deque()
-        self._reported = start_offset
-        self._floor = start_offset
+        self._taken_offset = start_offset
+        self._commit_offset = start_offset
 
-    def deliver(self, batch: BatchProgress) -> None:
+    def add_batch(self, batch: BatchProgress) -> None:
         """Add a delivery that follows all earlier ones."""
         if self._batches and not self._batches[-1].count and not batch.count:
             self._batches.pop()  # both only advance the offset; there may be one for each filtered message
@@ -69,7 +69,7 @@ class QueueProgress:
         self.messages += batch.count
         self.size_bytes += batch.size_bytes
 
-    def finished(self, batch: BatchProgress, count: int) -> int:
+    def finish(self, batch: BatchProgress, count: int) -> int:
         """Count newly finished messages of a delivery; returns the bytes that this releases.
 
         The bytes of a delivery are released together with its last message.
@@ -80,25 +80,25 @@ class QueueProgress:
         return size_bytes
 
     @property
-    def oldest_offset(self) -> int | None:
+    def first_unfinished_offset(self) -> int | None:
         """The first offset that was delivered and is not finished; None when all are."""
         while self._batches and self._batches[0].is_finished:
-            self._floor = self._batches.popleft().next_offset
-        return self._batches[0].floor_offset if self._batches else None
+            self._commit_offset = self._batches.popleft().next_offset
+        return self._batches[0].first_unfinished_offset if self._batches else None
 
     @property
-    def floor_offset(self) -> int:
+    def commit_offset(self) -> int:
         """All offsets before it are finished; -1 = unknown."""
-        oldest = self.oldest_offset
+        oldest = self.first_unfinished_offset
         # Messages before the first one of a delivery were filtered out; they count as finished.
         if oldest is not None and oldest != self._batches[0].offsets[0]:
-            self._floor = oldest
-        return self._floor
+            self._commit_offset = oldest
+        return self._commit_offset
 
-    def to_acknowledge(self) -> int | None:
+    def take_commit_offset(self) -> int | None:
         """The offset to acknowledge now; None if it has not changed since the last call."""
-        floor = self.floor_offset
-        if floor <= self._reported:
+        offset = self.commit_offset
+        if offset <= self._taken_offset:
             return None
-        self._reported = floor
-        return floor
+        self._taken_offset = offset
+        return offset

@@ -12,7 +12,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
-Finished = Callable[["ReceivedBatch", int], None]
+OnFinished = Callable[["ReceivedBatch", int], None]
 
 
 class ReceivedBatch:
@@ -30,8 +30,8 @@ class ReceivedBatch:
         rows: bytes = b"",
         row_stored_at_ms: bytes = b"",
         generation: int = 0,
-        finished: Finished | None = None,
-        current: Callable[[], bool] | None = None,
+        on_finished: OnFinished | None = None,
+        check_current: Callable[[], bool] | None = None,
     ) -> None:
         """`rows` are the rows of the stored batch as int32 each, empty = all; row 0 has the offset `first_offset`.
 
@@ -53,8 +53,8 @@ class ReceivedBatch:
         """Column index of each message. A batch that holds only the selected rows is indexed from 0."""
         if rows and len(self._rows) == sealed.count:
             self._columns = range(sealed.count)
-        self._finished = finished
-        self._current = current
+        self._on_finished = on_finished
+        self._check_current = check_current
         self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class ReceivedBatch:
     @property
     def is_current(self) -> bool:
         """Whether this consumer still owns the queue. If not, the messages are delivered again."""
-        return self._current is None or self._current()
+        return self._check_current is None or self._check_current()
 
     @property
     def sealed(self) -> SealedBatch:
@@ -120,8 +120,8 @@ class ReceivedBatch:
         self._finish(self.progress.finish(index))
 
     def _finish(self, count: int) -> None:
-        if count and self._finished is not None:
-            self._finished(self, count)
+        if count and self._on_finished is not None:
+            self._on_finished(self, count)
 
 
 class MessageFields:
@@ -217,22 +217,22 @@ class MessageFields:
 class ReceivedMessage(MessageFields):
     """One message of a push or pull consumer."""
 
-    __slots__ = ("_tried",)
+    __slots__ = ("_local_attempts",)
 
     def __init__(self, batch: ReceivedBatch, index: int) -> None:
         """The message at `index` of `batch`."""
         self._batch = batch
         self._index = index
-        self._tried = 0
+        self._local_attempts = 0
 
     @property
     def attempt(self) -> int:
         """The number of this attempt of the group, from 1, over all members and retries in this consumer."""
-        return max(super().attempt, self._tried + 1)
+        return max(super().attempt, self._local_attempts + 1)
 
-    def tried_here(self, tries: int) -> None:
+    def set_local_attempts(self, attempts: int) -> None:
         """Set the number of failed attempts, for a consumer that keeps a message and retries it."""
-        self._tried = tries
+        self._local_attempts = attempts
 
     @property
     def is_current(self) -> bool:

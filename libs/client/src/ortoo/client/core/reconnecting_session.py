@@ -9,106 +9,106 @@ import grpc
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.bidi_stream import Conversation, Request, Response
+from ortoo.client.core.bidi_stream import BidiStream, Request, Response
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import consumer_pb2
 
-LEAVE_TIMEOUT_S = 5.0
+CLOSE_TIMEOUT_S = 5.0
 _log = get_logger("session")
 
 
-class KeptSession(ABC, Generic[Request, Response]):
+class ReconnectingSession(ABC, Generic[Request, Response]):
     """One session after another. Subclasses define the messages: those of `_begin` first, then others."""
 
     def __init__(
-        self, connection: Connection, call: Callable[[grpc.aio.Channel], Any], request: Callable[..., Request]
+        self, connection: Connection, open_stream: Callable[[grpc.aio.Channel], Any], make_request: Callable[..., Request]
     ) -> None:
         """`call` opens a stream; `request` makes the request of an event by its name. Nothing is sent yet."""
         self.address = ""
         """The snode of the session."""
         self._connection = connection
-        self._call = call
-        self._request = request
-        self._conversation: Conversation[Request, Response] | None = None
+        self._open_stream = open_stream
+        self._make_request = make_request
+        self._stream: BidiStream[Request, Response] | None = None
         self._is_opened = False
         """Whether the snode has opened the session, so that a break does not count as a failure of that snode."""
-        self._is_leaving = False
-        self._left = asyncio.Event()
+        self._is_closing = False
+        self._ended = asyncio.Event()
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Keep a session open until it is left or refused permanently."""
-        await self._connection.keep(self._converse)
-        self._left.set()
+        await self._connection.run_with_failover(self._run_stream)
+        self._ended.set()
 
-    async def _converse(self, address: str) -> bool | None:
-        if self._is_leaving:
+    async def _run_stream(self, address: str) -> bool | None:
+        if self._is_closing:
             return None
-        if not await self._prepare():
+        if not await self._prepare_opening():
             return False
         self.address, self._is_opened = address, False
-        conversation = self._conversation = Conversation(
+        stream = self._stream = BidiStream(
             address,
-            self._hear,
-            lambda: self._request(heartbeat=consumer_pb2.Heartbeat()),
+            self._on_response,
+            lambda: self._make_request(heartbeat=consumer_pb2.Heartbeat()),
             clock=self._connection.clock,
         )
-        self._begin()
+        self._send_opening()
         try:
-            await conversation.run(self._call(self._connection.channel()))
+            await stream.run(self._open_stream(self._connection.channel()))
         except OrtooError as error:
-            if not error.retriable and self._refused(error):
+            if not error.retriable and self._on_refused(error):
                 return None
             _log.emit(log_events.SESSION_BROKEN_RECONNECTING, reason=str(error))
         finally:
-            self._conversation = None
-            self._forget()
-        return None if self._is_leaving else self._is_opened
+            self._stream = None
+            self._on_stream_end()
+        return None if self._is_closing else self._is_opened
 
-    def _say(self, **event: Any) -> None:
+    def _send(self, **event: Any) -> None:
         """Send an event. Without a session it is dropped, so `_begin` must send it again."""
-        if self._conversation is not None:
-            self._conversation.say(self._request(**event))
+        if self._stream is not None:
+            self._stream.send(self._make_request(**event))
 
-    def _heard(self, response: Any) -> bool:
+    def _on_session_event(self, response: Any) -> bool:
         """Handle the events of all kinds of sessions, opened and closed; returns whether the session is closed."""
         kind = response.WhichOneof("event")
         if kind == "opened":
             self._is_opened = True
-            if self._conversation is not None:
-                self._conversation.beat_every(max(0.1, response.opened.heartbeat_interval_ms / 1000))
+            if self._stream is not None:
+                self._stream.set_heartbeat_interval(max(0.1, response.opened.heartbeat_interval_ms / 1000))
         elif kind == "closed":
             _log.emit(log_events.SESSION_CLOSED_BY_SNODE, reason=response.closed.message)
         return bool(kind == "closed")
 
-    async def _leave(self) -> None:
+    async def _close_session(self) -> None:
         """Close the session; gracefully if the snode answers within LEAVE_TIMEOUT_S."""
-        self._is_leaving = True
-        if self._conversation is None or self._left.is_set():
+        self._is_closing = True
+        if self._stream is None or self._ended.is_set():
             return
-        self._say(close=consumer_pb2.CloseSession())
+        self._send(close=consumer_pb2.CloseSession())
         try:
-            async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await self._left.wait()
+            async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                await self._ended.wait()
         except TimeoutError:
             _log.emit(log_events.SESSION_CLOSE_TIMEOUT, address=self.address)
 
-    async def _prepare(self) -> bool:
+    async def _prepare_opening(self) -> bool:
         """Fetch the data that `_begin` needs; returns whether that succeeded."""
         return True
 
     @abstractmethod
-    def _begin(self) -> None:
+    def _send_opening(self) -> None:
         """Send the first events of a session."""
 
     @abstractmethod
-    def _hear(self, response: Response) -> bool:
+    def _on_response(self, response: Response) -> bool:
         """Handle a response; returns whether it was the last."""
 
     @abstractmethod
-    def _refused(self, error: OrtooError) -> bool:
+    def _on_refused(self, error: OrtooError) -> bool:
         """Handle a refusal of the session; returns whether it is permanent."""
 
     @abstractmethod
-    def _forget(self) -> None:
+    def _on_stream_end(self) -> None:
         """Drop the state of a session that has ended."""

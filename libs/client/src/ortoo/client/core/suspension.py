@@ -6,77 +6,77 @@ from collections.abc import Collection
 from ortoo.client.core.queues import Queue
 
 
-class Hold:
+class QueueHold:
     """A hold on a queue in which a message in order waits for its next attempt."""
 
-    __slots__ = ("is_over", "queue")
+    __slots__ = ("revoked", "queue")
 
     def __init__(self, queue: Queue) -> None:
         """Hold `queue`."""
         self.queue = queue
-        self.is_over = asyncio.Event()
+        self.revoked = asyncio.Event()
         """Set when the consumer has lost the queue, so that no retry is due."""
 
 
 class Suspension:
     """The suspended queues, or all."""
 
-    __slots__ = ("_changed", "_held", "_named", "everything", "queues")
+    __slots__ = ("_changed", "_held", "_named", "is_all", "queues")
 
     def __init__(self) -> None:
         """Begin with nothing suspended."""
-        self.everything = False
+        self.is_all = False
         self.queues: frozenset[Queue] = frozenset()
-        self._named: frozenset[Queue] = frozenset()
-        self._held: dict[Hold, None] = {}
+        self._suspended: frozenset[Queue] = frozenset()
+        self._holds: dict[QueueHold, None] = {}
         self._changed = asyncio.Event()
 
     def __bool__(self) -> bool:
-        return self.everything or bool(self.queues)
+        return self.is_all or bool(self.queues)
 
     def __contains__(self, queue: Queue) -> bool:
-        return self.everything or queue in self.queues
+        return self.is_all or queue in self.queues
 
     def suspend(self, queues: Collection[Queue]) -> None:
         """Suspend these queues, or all if none is given."""
-        self.everything = self.everything or not queues
-        self._named |= frozenset(queues)
-        self._add_up()
+        self.is_all = self.is_all or not queues
+        self._suspended |= frozenset(queues)
+        self._update()
 
     def resume(self, queues: Collection[Queue]) -> None:
         """Resume these queues, or all if none is given."""
         if queues:
-            self._named -= frozenset(queues)
+            self._suspended -= frozenset(queues)
         else:
-            self.everything, self._named = False, frozenset()
-        self._add_up()
+            self.is_all, self._suspended = False, frozenset()
+        self._update()
 
-    async def until_resumed(self, queue: Queue) -> None:
+    async def wait_resumed(self, queue: Queue) -> None:
         """Wait while the queue is suspended."""
         while queue in self:
             self._changed.clear()
             await self._changed.wait()
 
-    def hold(self, queue: Queue) -> Hold:
+    def hold(self, queue: Queue) -> QueueHold:
         """Suspend a queue until every hold of it is released."""
-        hold = Hold(queue)
-        self._held[hold] = None
-        self._add_up()
+        hold = QueueHold(queue)
+        self._holds[hold] = None
+        self._update()
         return hold
 
-    def release(self, hold: Hold) -> None:
+    def release(self, hold: QueueHold) -> None:
         """Release one hold of its queue."""
-        self._held.pop(hold, None)
-        self._add_up()
+        self._holds.pop(hold, None)
+        self._update()
 
-    def end_holds(self, kept: Collection[Queue]) -> bool:
+    def drop_holds(self, owned: Collection[Queue]) -> bool:
         """End the holds of queues outside `kept`; returns whether there were any."""
-        ended = [hold for hold in self._held if hold.queue not in kept]
-        for hold in ended:
-            hold.is_over.set()
+        dropped = [hold for hold in self._holds if hold.queue not in owned]
+        for hold in dropped:
+            hold.revoked.set()
             self.release(hold)
-        return bool(ended)
+        return bool(dropped)
 
-    def _add_up(self) -> None:
-        self.queues = self._named.union(hold.queue for hold in self._held)
+    def _update(self) -> None:
+        self.queues = self._suspended.union(hold.queue for hold in self._holds)
         self._changed.set()

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import Finished, ReceivedBatch
+from ortoo.client.core.received import OnFinished, ReceivedBatch
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.findings import process_version
 from ortoo.common.grpc.bulk_calls import batch_of
@@ -26,9 +26,9 @@ def wire_queue(queue: Queue) -> topic_pb2.Queue:
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
-def subscription(topic: str, wanted: Filter, version: int = 0) -> consumer_pb2.Subscription:
+def subscription(topic: str, filter: Filter, version: int = 0) -> consumer_pb2.Subscription:
     """A subscription as protobuf; the server ignores a version older than its own, except 0."""
-    tags, sql = expressions(wanted)
+    tags, sql = filter_expressions(filter)
     return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
 
 
@@ -58,8 +58,8 @@ def received_batch(
     records: bytes | None = None,
     *,
     generation: int = 0,
-    finished: Finished | None = None,
-    current: Callable[[], bool] | None = None,
+    on_finished: OnFinished | None = None,
+    check_current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
     """The batch of a response; `records` are its bytes if they came beside it. Others as in `ReceivedBatch`."""
     return ReceivedBatch(
@@ -72,8 +72,8 @@ def received_batch(
         rows=answer.rows,
         row_stored_at_ms=getattr(answer, "row_stored_at_ms", b""),
         generation=generation,
-        finished=finished,
-        current=current,
+        on_finished=on_finished,
+        check_current=check_current,
     )
 
 

@@ -20,18 +20,18 @@ class LostMessages:
     reason: str
 
 
-class Losses:
+class LossLog:
     """Counts and logs lost messages, and calls a callback."""
 
     def __init__(self, on_loss: Callable[[LostMessages], None] | None) -> None:
         """`on_loss` is called for each loss; its exceptions are logged."""
         self._on_loss = on_loss
-        self.messages = 0
+        self.message_count = 0
 
     def add(self, lost: LostMessages) -> None:
         """Record messages that the server reported as lost."""
         begin, end = lost.begin_offset, lost.end_offset
-        self.messages += end - begin
+        self.message_count += end - begin
         _log.emit(log_events.MESSAGES_LOST, queue=str(lost.queue), begin=begin, end=end, reason=lost.reason)
         if self._on_loss is not None:
             try:

@@ -29,7 +29,7 @@ class OffsetFile:
         reasons = []
         for path in (self.path, self.backup):
             try:
-                return _parsed(path.read_bytes())
+                return _decode(path.read_bytes())
             except FileNotFoundError:
                 continue
             except (OSError, ValueError, KeyError, TypeError) as error:
@@ -45,7 +45,7 @@ class OffsetFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         part = self.path.with_name(self.path.name + PART_SUFFIX)
         with part.open("wb") as file:
-            file.write(_text(offsets))
+            file.write(_encode(offsets))
             file.flush()
             os.fsync(file.fileno())
         if self._is_whole():
@@ -60,7 +60,7 @@ class OffsetFile:
     def _is_whole(self) -> bool:
         """Whether the file is complete; a damaged one must not replace the backup."""
         try:
-            _parsed(self.path.read_bytes())
+            _decode(self.path.read_bytes())
         except (OSError, ValueError, KeyError, TypeError):
             return False
         return True
@@ -75,7 +75,7 @@ def offset_path(folder: Path, client_id: str, group: str) -> Path:
     return folder / client_id / f"{group.replace('%', '%25').replace('|', '%7C')}.json"
 
 
-def _text(offsets: Mapping[Queue, int]) -> bytes:
+def _encode(offsets: Mapping[Queue, int]) -> bytes:
     rows = [
         {"topic": queue.topic, "enode": queue.enode, "queue_id": queue.queue_id, "offset": offset}
         for queue, offset in sorted(offsets.items())
@@ -83,7 +83,7 @@ def _text(offsets: Mapping[Queue, int]) -> bytes:
     return json.dumps({"format": FORMAT, "offsets": rows}, indent=1).encode() + b"\n"
 
 
-def _parsed(text: bytes) -> dict[Queue, int]:
+def _decode(text: bytes) -> dict[Queue, int]:
     value = json.loads(text)
     if value["format"] != FORMAT:
         raise ValueError(f"format {value['format']}, expected {FORMAT}")

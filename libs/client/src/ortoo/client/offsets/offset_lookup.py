@@ -20,9 +20,9 @@ async def start_offsets(
     """
     committed = await store.load(queues)
     starts = {queue: offset for queue, offset in committed.items() if offset is not None}
-    young = [queue for queue in committed if queue not in starts]
-    ranges = await offset_ranges(connection, {queue.topic for queue in young}) if young else {}
-    for queue in young:
+    without_offset = [queue for queue in committed if queue not in starts]
+    ranges = await offset_ranges(connection, {queue.topic for queue in without_offset}) if without_offset else {}
+    for queue in without_offset:
         if queue in ranges:
             begin, end = ranges[queue]
             at_time = None

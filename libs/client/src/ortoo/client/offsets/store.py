@@ -12,7 +12,7 @@ from ortoo.client.offsets.offset_file import OffsetFile
 from ortoo.common.errors import Fenced, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import wait_uncancelled
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -32,7 +32,7 @@ class OffsetTable:
         if not increase_only or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
-    def loaded(self, queue: Queue, offset: int) -> None:
+    def set_loaded(self, queue: Queue, offset: int) -> None:
         """Set an offset that was read from the store."""
         self._offsets[queue] = self._stored[queue] = offset
 
@@ -44,12 +44,12 @@ class OffsetTable:
             if (offset := self._offsets.get(queue, -1)) >= 0 and self._stored.get(queue) != offset
         }
 
-    def asked(self, queues: Collection[Queue]) -> None:
+    def mark_pending(self, queues: Collection[Queue]) -> None:
         """Mark these as unknown in the store, until a write has been answered."""
         for queue in queues:
             self._stored.pop(queue, None)
 
-    def stored(self, offsets: Mapping[Queue, int]) -> None:
+    def mark_stored(self, offsets: Mapping[Queue, int]) -> None:
         """Mark these as stored; queues that were forgotten during the write are skipped."""
         self._stored.update({queue: offset for queue, offset in offsets.items() if queue in self._offsets})
 
@@ -58,7 +58,7 @@ class OffsetTable:
         self._offsets.pop(queue, None)
         self._stored.pop(queue, None)
 
-    def known(self) -> dict[Queue, int]:
+    def all_offsets(self) -> dict[Queue, int]:
         """All offsets."""
         return dict(self._offsets)
 
@@ -68,7 +68,7 @@ class OffsetStore(ABC):
 
     def __init__(self) -> None:
         self.table = OffsetTable()
-        self._turn = asyncio.Lock()
+        self._persist_lock = asyncio.Lock()
 
     @abstractmethod
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
@@ -80,14 +80,14 @@ class OffsetStore(ABC):
         A failure of one queue does not affect the others.
         Calls are serialised, so that a retry of an earlier call cannot overwrite a later offset.
         """
-        async with self._turn:
-            if not (news := self.table.unstored(self.table.known() if queues is None else queues)):
+        async with self._persist_lock:
+            if not (changed := self.table.unstored(self.table.all_offsets() if queues is None else queues)):
                 return []
-            self.table.asked(news)
-            return await self._store(news)
+            self.table.mark_pending(changed)
+            return await self._store(changed)
 
     @abstractmethod
-    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+    async def _store(self, changed: Mapping[Queue, int]) -> list[Queue]:
         """Store these and record the successes in the table; returns the queues that another member owns."""
 
 
@@ -113,31 +113,31 @@ class RemoteOffsets(OffsetStore):
                 queue=str(queue_of(refused.queue)),
                 reason=refused.failure.message,
             )
-        known: dict[Queue, int | None] = {}
+        loaded: dict[Queue, int | None] = {}
         for item in answer.offsets:
             queue = queue_of(item.queue)
-            known[queue] = item.offset if item.offset >= 0 else None
+            loaded[queue] = item.offset if item.offset >= 0 else None
             if item.offset >= 0:
-                self.table.loaded(queue, item.offset)
-        return known
+                self.table.set_loaded(queue, item.offset)
+        return loaded
 
-    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+    async def _store(self, changed: Mapping[Queue, int]) -> list[Queue]:
         """Commit at the enodes; a queue whose enode does not answer stays unstored until the next call."""
         request = pull_pb2.CommitConsumerOffsetsRequest(
             group=self._group,
             offsets=[
                 pull_pb2.ConsumerOffset(queue=wire_queue(queue), offset=offset, generation=self._generation(queue))
-                for queue, offset in news.items()
+                for queue, offset in changed.items()
             ],
         )
         try:
             answer = await self._connection.call(ConsumerServiceStub, "CommitOffsets", request)
             refused = {queue_of(it.queue): error_of(it.failure) for it in answer.refused}
         except OrtooError as failure:
-            refused = dict.fromkeys(news, failure)
+            refused = dict.fromkeys(changed, failure)
         for queue, error in refused.items():
-            _log.emit(log_events.OFFSET_COMMIT_REJECTED, queue=str(queue), offset=news[queue], reason=str(error))
-        self.table.stored({queue: offset for queue, offset in news.items() if queue not in refused})
+            _log.emit(log_events.OFFSET_COMMIT_REJECTED, queue=str(queue), offset=changed[queue], reason=str(error))
+        self.table.mark_stored({queue: offset for queue, offset in changed.items() if queue not in refused})
         return [queue for queue, error in refused.items() if isinstance(error, Fenced)]
 
 
@@ -148,22 +148,22 @@ class LocalOffsets(OffsetStore):
         """Read the file. Errors: DataLoss when file and backup are damaged."""
         super().__init__()
         self._file = file
-        self._written = file.read()
+        self._file_offsets = file.read()
 
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
         """The offsets in the file."""
         for queue in queues:
-            if queue in self._written:
-                self.table.loaded(queue, self._written[queue])
-        return {queue: self._written.get(queue) for queue in queues}
+            if queue in self._file_offsets:
+                self.table.set_loaded(queue, self._file_offsets[queue])
+        return {queue: self._file_offsets.get(queue) for queue in queues}
 
-    async def _store(self, news: Mapping[Queue, int]) -> list[Queue]:
+    async def _store(self, changed: Mapping[Queue, int]) -> list[Queue]:
         """Write the file. Errors: Unavailable when it cannot be written."""
-        self._written |= news  # the next write includes them, even if this caller is cancelled
-        writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._written))
+        self._file_offsets |= changed  # the next write includes them, even if this caller is cancelled
+        writing = asyncio.get_running_loop().run_in_executor(None, self._file.write, dict(self._file_offsets))
         try:
-            await uninterrupted(writing)
+            await wait_uncancelled(writing)
         except OSError as error:
             raise Unavailable(f"{self._file.path} cannot be written: {error.strerror}") from error
-        self.table.stored(news)
+        self.table.mark_stored(changed)
         return []

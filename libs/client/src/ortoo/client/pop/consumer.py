@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import Left
+from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, named, run_handlers, said
+from ortoo.client.core.filters import Filter, filter_expressions
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, log_fields, run_handlers, error_text
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
-from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, parts, share
+from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.messages import write
@@ -61,11 +61,11 @@ class PopConsumer:
     On exit it releases messages that were not acknowledged or nacked, without counting an attempt.
     """
 
-    def __init__(self, connection: Connection, group: str, topic: str, wanted: Filter, settings: PopSettings) -> None:
+    def __init__(self, connection: Connection, group: str, topic: str, filter: Filter, settings: PopSettings) -> None:
         """Applications use `Client.pop_consumer`."""
         if settings.messages_max < 1 or settings.invisible_ms < 10:
             raise Invalid("expected messages_max of 1 or more and invisible_ms of 10 or more", field="settings")
-        tags, sql = expressions(wanted)
+        tags, sql = filter_expressions(filter)
         self._connection = connection
         self._clock = connection.clock
         self._settings = settings
@@ -82,22 +82,22 @@ class PopConsumer:
             options=self._options,
         )
         self._background = Background(f"pop consumer {group}")
-        self._calls = PopCalls(connection, self._background, patience_s=settings.invisible_ms / 1000)
-        self._unanswered: list[str] = []
+        self._calls = PopCalls(connection, self._background, retry_timeout_s=settings.invisible_ms / 1000)
+        self._unanswered_attempts: list[str] = []
         """Attempt ids of pops without an answer; an enode may have leased messages for them."""
-        self._called_off: list[str] = []
+        self._cancelled_attempts: list[str] = []
         """Attempt ids of cancelled pops, whose messages must be released."""
         self._pops: RequestBatcher[int, list[PopLease]] = RequestBatcher(
-            self._ask_together,
+            self._pop_shared,
             self._background,
             size_max=SHARED_MESSAGES_MAX,
             size_of=lambda count: count,
-            under_way_max=SHARED_POPS_MAX,
-            unclaimed=self._return,
+            in_flight_max=SHARED_POPS_MAX,
+            unclaimed=self._release,
         )
-        self._renewal_s = settings.invisible_ms / 3000
+        self._renew_interval_s = settings.invisible_ms / 3000
         """A lease is renewed after this time; checks are four times as frequent."""
-        self._renewing: set[str] = set()
+        self._renewing_enodes: set[str] = set()
         """Enodes with a renewal in flight."""
         self._leases: dict[PopLease, None] = {}
         self._is_open = self._is_busy = False
@@ -107,21 +107,21 @@ class PopConsumer:
         await self._background.__aenter__()
         self._is_open = True
         if self._settings.renew_max_ms > 0:
-            self._background.every("renew", self._renewal_s / 4, self._renew, clock=self._clock)
+            self._background.every("renew", self._renew_interval_s / 4, self._renew, clock=self._clock)
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_open = False
         try:
             self._pops.close()
-            await self._calls.settle()
+            await self._calls.drain()
         finally:
             try:
                 await self._background.__aexit__(*ended)  # may raise CancelledError
             finally:
-                await self._return(list(self._leases))
-                self._called_off += self._unanswered
-                await self._return_called_off()
+                await self._release(list(self._leases))
+                self._cancelled_attempts += self._unanswered_attempts
+                await self._release_cancelled()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
@@ -134,84 +134,84 @@ class PopConsumer:
         wait_ms = self._settings.wait_ms if wait_ms is None else wait_ms
         leases: list[PopLease] = []
         if was_busy := self._is_busy:
-            leases = await self._pops.ask(count)
+            leases = await self._pops.request(count)
         if not leases and (wait_ms or not was_busy):
-            leases = await self._ask(count, int(wait_ms))
+            leases = await self._pop(count, int(wait_ms))
         if not self._is_open:  # the block ended during the pop
-            await self._return(leases)
+            await self._release(leases)
             self._check_open()
         self._is_busy = sum(map(len, leases)) >= count
         self._leases.update(dict.fromkeys(leases))
         return [message for lease in leases for message in lease.messages(self)]
 
-    async def _ask(self, count: int, wait_ms: int = 0) -> list[PopLease]:
-        attempt_id = self._unanswered.pop() if self._unanswered else self._connection.randomness.id_text()
+    async def _pop(self, count: int, wait_ms: int = 0) -> list[PopLease]:
+        attempt_id = self._unanswered_attempts.pop() if self._unanswered_attempts else self._connection.randomness.id_text()
         try:
-            return await self._ask_as(attempt_id, count, wait_ms)
+            return await self._pop_attempt(attempt_id, count, wait_ms)
         except Unavailable:
-            self._unanswered.append(attempt_id)
+            self._unanswered_attempts.append(attempt_id)
             raise
         except asyncio.CancelledError:
             # The next pop must not reuse this id: the enode no longer leases messages under it.
-            self._called_off.append(attempt_id)
+            self._cancelled_attempts.append(attempt_id)
             if self._is_open:  # otherwise __aexit__ does it
-                self._background.spawn("call off", self._return_called_off())
+                self._background.spawn("call off", self._release_cancelled())
             raise
 
-    async def _ask_as(self, attempt_id: str, count: int, wait_ms: int = 0, *, call_off: bool = False) -> list[PopLease]:
+    async def _pop_attempt(self, attempt_id: str, count: int, wait_ms: int = 0, *, cancel: bool = False) -> list[PopLease]:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
         request.messages_max, request.wait_ms, request.attempt_id = count, wait_ms, attempt_id
-        request.call_off = call_off
-        answer = await (self._calls.call_off(request) if call_off else self._calls.pop(request))
+        request.call_off = cancel
+        answer = await (self._calls.cancel(request) if cancel else self._calls.pop(request))
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]
 
-    async def _ask_together(self, counts: Sequence[int]) -> list[list[PopLease]]:
+    async def _pop_shared(self, counts: Sequence[int]) -> list[list[PopLease]]:
         """Pop for several tasks at once, without waiting for messages, so that later calls are not delayed."""
-        leases = deque(await self._ask(sum(counts)))
-        shares = [share(leases, count) for count in counts]
+        leases = deque(await self._pop(sum(counts)))
+        shares = [take_messages(leases, count) for count in counts]
         if leases:
-            self._background.spawn("give back", self._return(leases))
+            self._background.spawn("give back", self._release(leases))
         return shares
 
-    def _return(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
+    def _release(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
         """Release messages that no handler has seen, without counting an attempt.
 
         They are registered before the first await, so that `__aexit__` releases them too.
         """
-        kept = list(leases)
-        self._leases.update(dict.fromkeys(kept))
-        return self._return_each(kept)
+        released = list(leases)
+        self._leases.update(dict.fromkeys(released))
+        return self._release_each(released)
 
-    async def _return_each(self, leases: Iterable[PopLease]) -> None:
+    async def _release_each(self, leases: Iterable[PopLease]) -> None:
         for enode, some in by_enode(leases).items():
-            for part in parts(some):
-                chosen = [(lease, self._settling(lease, sorted(lease.open_offsets))) for lease in part]
+            for part in request_chunks(some):
+                chosen = [(lease, self._mark_settled(lease, sorted(lease.open_offsets))) for lease in part]
                 try:
-                    await self._nack(chosen, delay_ms=0, counts=False)
+                    await self._send_nack(chosen, delay_ms=0, count_attempt=False)
                 except OrtooError as failure:
                     _log.emit(log_events.LEASE_RELEASE_FAILED, enode=enode, reason=str(failure))
                     if failure.retriable:
                         break  # the other parts would fail there as well
 
-    async def _return_called_off(self) -> None:
+    async def _release_cancelled(self) -> None:
         """Release the messages of cancelled pops."""
-        while self._called_off:
-            attempt_id = self._called_off.pop()
+        while self._cancelled_attempts:
+            attempt_id = self._cancelled_attempts.pop()
             try:
                 # An older snode ignores `call_off` and pops; messages that it finds are released as well.
-                await self._return(await self._ask_as(attempt_id, self._settings.messages_max, call_off=True))
+                await self._release(await self._pop_attempt(attempt_id, self._settings.messages_max, cancel=True))
             except OrtooError as failure:
                 _log.emit(log_events.CANCELLED_POP_RELEASE_FAILED, reason=str(failure))
                 return
             except asyncio.CancelledError:
-                self._called_off.append(attempt_id)
+                self._cancelled_attempts.append(attempt_id)
                 raise
 
     def _check_open(self) -> None:
         if not self._is_open:
-            raise Left("this consumer is not open; enter it with `async with` first")
+            raise ConsumerClosed("this consumer is not open; enter it with `async with` first")
 
     async def __aiter__(self) -> AsyncIterator[PoppedMessage]:
         """Messages as they arrive; never ends."""
@@ -237,7 +237,7 @@ class PopConsumer:
                         raise
                     if not failures:
                         _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
-                    await self._connection.pause(failures)
+                    await self._connection.back_off(failures)
                     failures += 1
                     continue
                 failures = 0
@@ -245,9 +245,9 @@ class PopConsumer:
                     yield message
 
         async def handle(message: PoppedMessage) -> None:
-            where = named(self._request.group, message)
+            where = log_fields(self._request.group, message)
             try:
-                await self._settle(message, await _outcome(handler, message, where))
+                await self._settle(message, await _handler_failure(handler, message, where))
             except Fenced as late:
                 _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
             except OrtooError as failure:
@@ -259,54 +259,54 @@ class PopConsumer:
         if failure is None:
             await message.ack()
         elif not isinstance(failure, RetryLater):
-            await message.give_back(error=said(failure))
+            await message.nack(error=error_text(failure))
         elif failure.delay_level == PARK_LEVEL:
-            await message.park(said(failure))
+            await message.park(error_text(failure))
         else:
             delay_ms = failure.delay_ms
             if delay_ms is None and failure.delay_level > 0:
                 delay_ms = delay_ms_of_level(failure.delay_level)
-            await message.give_back(delay_ms, counts=failure.counts, error=said(failure))
+            await message.nack(delay_ms, count_attempt=failure.count_attempt, error=error_text(failure))
 
     # acknowledge and nack
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Acknowledge messages of a lease; concurrent acknowledgements share a request."""
         self._check_open()
-        chosen = self._settling(lease, offsets)
-        self._check(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
+        chosen = self._mark_settled(lease, offsets)
+        self._check_not_stale(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
 
-    async def give_back(
+    async def nack(
         self,
         lease: PopLease,
         offsets: Iterable[int],
         *,
         delay_ms: float | None,
-        counts: bool,
+        count_attempt: bool,
         error: str,
         park: bool,
     ) -> None:
         """Nack, release or park messages of a lease."""
-        chosen = self._settling(lease, offsets)
+        chosen = self._mark_settled(lease, offsets)
         if not chosen:
             return
-        self._check(
-            lease, await self._nack([(lease, chosen)], delay_ms=delay_ms, counts=counts, error=error, park=park)
+        self._check_not_stale(
+            lease, await self._send_nack([(lease, chosen)], delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=park)
         )
 
-    async def _nack(
+    async def _send_nack(
         self,
         chosen: Sequence[tuple[PopLease, list[int]]],
         *,
         delay_ms: float | None,
-        counts: bool,
+        count_attempt: bool,
         error: str = "",
         park: bool = False,
     ) -> list[int]:
         """Nack, release or park messages of leases; returns the stale offsets."""
         request = pop_pb2.NackRequest(
             receipts=receipts_of((lease.receipt_handle, offsets) for lease, offsets in chosen),
-            uncounted=not counts,
+            uncounted=not count_attempt,
             error=error[:ERROR_LENGTH_MAX],
             client_id=self._client_id,
             park=park,
@@ -322,14 +322,14 @@ class PopConsumer:
                 self._leases[lease] = None
             raise
 
-    def _settling(self, lease: PopLease, offsets: Iterable[int]) -> list[int]:
+    def _mark_settled(self, lease: PopLease, offsets: Iterable[int]) -> list[int]:
         chosen = list(offsets)
         lease.open_offsets.difference_update(chosen)
         if not lease.open_offsets:
             self._leases.pop(lease, None)
         return chosen
 
-    def _check(self, lease: PopLease, stale: Sequence[int]) -> None:
+    def _check_not_stale(self, lease: PopLease, stale: Sequence[int]) -> None:
         if stale:
             raise Fenced(
                 f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease ended "
@@ -344,36 +344,36 @@ class PopConsumer:
             lease
             for lease in self._leases
             if (now_s - lease.popped_at_s) * 1000 < self._settings.renew_max_ms
-            and lease.renewed_at_s + self._renewal_s <= now_s
+            and lease.renewed_at_s + self._renew_interval_s <= now_s
         )
-        for enode in [one for one in due if one not in self._renewing]:  # a set would have no fixed order
-            self._renewing.add(enode)
+        for enode in [one for one in due if one not in self._renewing_enodes]:  # a set would have no fixed order
+            self._renewing_enodes.add(enode)
             self._background.spawn("renew", self._renew_at(enode, due[enode]))
 
     async def _renew_at(self, enode: str, leases: Sequence[PopLease]) -> None:
         """Renew leases of one enode; failures are retried at the next check, before the leases end."""
         try:
-            await asyncio.gather(*map(self._renew_part, parts(leases)))
+            await asyncio.gather(*map(self._renew_part, request_chunks(leases)))
         finally:
-            self._renewing.discard(enode)
+            self._renewing_enodes.discard(enode)
 
     async def _renew_part(self, leases: Sequence[PopLease]) -> None:
         now_s = self._clock.monotonic_s()
         receipts = [(one.receipt_handle, sorted(one.open_offsets)) for one in leases]
         invisible_ms = int(self._settings.invisible_ms)
         try:
-            refused, stale = await self._calls.renew(receipts, invisible_ms, timeout_s=self._renewal_s)
+            refused, stale = await self._calls.renew(receipts, invisible_ms, timeout_s=self._renew_interval_s)
         except OrtooError as error:
             _log.emit(log_events.LEASE_RENEWAL_FAILED_RETRYING, leases=len(leases), reason=str(error))
             return
         for lease in leases:
             lease.renewed_at_s = now_s
             handle = lease.receipt_handle
-            gone = [offset for offset in lease.open_offsets if handle in refused or (handle, offset) in stale]
-            self._settling(lease, gone)
+            lost = [offset for offset in lease.open_offsets if handle in refused or (handle, offset) in stale]
+            self._mark_settled(lease, lost)
 
 
-async def _outcome(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
+async def _handler_failure(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
     try:
         await handler(message)
     except RetryLater as later:

@@ -16,22 +16,22 @@ MARGIN_S = 10.0
 RECEIPTS_MAX = 1_000
 """Largest number of receipts in one request."""
 
-Receipt = tuple[str, Sequence[int]]
+LeaseOffsets = tuple[str, Sequence[int]]
 """A receipt handle and offsets of messages of its lease."""
 
 
 class PopCalls:
     """Pop, Ack, Nack and ChangeInvisible."""
 
-    def __init__(self, connection: Connection, background: Background, *, patience_s: float) -> None:
+    def __init__(self, connection: Connection, background: Background, *, retry_timeout_s: float) -> None:
         """Call over `connection`; `background` runs batches of acknowledgements.
 
         While an enode is down, Ack and Nack are retried for `patience_s`.
         """
         self._connection = connection
         self._background = background
-        self._patience_s = patience_s
-        self._acks: dict[str, RequestBatcher[Receipt, list[int] | OrtooError]] = {}
+        self._retry_timeout_s = retry_timeout_s
+        self._acks: dict[str, RequestBatcher[LeaseOffsets, list[int] | OrtooError]] = {}
         """By enode, so that one that is down delays only its own acknowledgements."""
 
     async def pop(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
@@ -42,9 +42,9 @@ class PopCalls:
         )
         return answer
 
-    async def call_off(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
+    async def cancel(self, request: pop_pb2.PopRequest) -> pop_pb2.PopResponse:
         """Cancel the pops of an attempt id. Errors: those of the server."""
-        answer: pop_pb2.PopResponse = await self._settle("Pop", request)
+        answer: pop_pb2.PopResponse = await self._call_until_settled("Pop", request)
         return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
@@ -54,62 +54,62 @@ class PopCalls:
         """
         if enode not in self._acks:
             self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=RECEIPTS_MAX)
-        stale = await self._acks[enode].ask((receipt_handle, offsets))
+        stale = await self._acks[enode].request((receipt_handle, offsets))
         if isinstance(stale, OrtooError):
             raise stale
         return stale
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Wait until no acknowledgement is in flight; each is tried at every snode, without further retries.
 
         If the wait is cancelled, acknowledgements without an answer fail with Unavailable.
         """
-        self._patience_s = 0.0
+        self._retry_timeout_s = 0.0
         batchers = list(self._acks.values())
         try:
             for batcher in batchers:
-                await batcher.settled()
+                await batcher.wait_until_idle()
                 batcher.close()
         finally:
             for batcher in batchers:
                 batcher.close()
 
-    async def _ack(self, asked: Sequence[Receipt]) -> list[list[int] | OrtooError]:
+    async def _ack(self, receipts: Sequence[LeaseOffsets]) -> list[list[int] | OrtooError]:
         by_handle: dict[str, list[int]] = {}
-        for handle, offsets in asked:
+        for handle, offsets in receipts:
             by_handle.setdefault(handle, []).extend(offsets)
-        answer = await self._settle("Ack", pop_pb2.AckRequest(receipts=receipts_of(by_handle.items())))
+        answer = await self._call_until_settled("Ack", pop_pb2.AckRequest(receipts=receipts_of(by_handle.items())))
         stale = {(one.receipt_handle, one.offset) for one in answer.stale}
         refused = {one.receipt_handle: one.failure for one in answer.refused}
         return [
             error_of(refused[handle])
             if handle in refused
             else [offset for offset in offsets if (handle, offset) in stale]
-            for handle, offsets in asked
+            for handle, offsets in receipts
         ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
         """Nack, release or park. Returns the stale offsets. Errors: those of the server for the first refusal."""
-        answer = await self._settle("Nack", request)
+        answer = await self._call_until_settled("Nack", request)
         if answer.refused:
             raise error_of(answer.refused[0].failure)
         return [one.offset for one in answer.stale]
 
-    async def _settle(self, method: str, request: Any) -> Any:
+    async def _call_until_settled(self, method: str, request: Any) -> Any:
         """Call; retries while an enode restarts, because an expired lease would count an attempt."""
         connection = self._connection
-        begun_s, attempt = connection.clock.monotonic_s(), 0
+        started_s, attempt = connection.clock.monotonic_s(), 0
         while True:
             try:
                 return await connection.call(ConsumerServiceStub, method, request)
             except Unavailable:
-                if connection.clock.monotonic_s() - begun_s >= self._patience_s:
+                if connection.clock.monotonic_s() - started_s >= self._retry_timeout_s:
                     raise
-            await connection.pause(attempt)
+            await connection.back_off(attempt)
             attempt += 1
 
     async def renew(
-        self, receipts: Sequence[Receipt], invisible_ms: int, *, timeout_s: float
+        self, receipts: Sequence[LeaseOffsets], invisible_ms: int, *, timeout_s: float
     ) -> tuple[set[str], set[tuple[str, int]]]:
         """Extend leases; `timeout_s` is for one attempt. Errors: those of the server.
 
@@ -121,6 +121,6 @@ class PopCalls:
         return refused, {(one.receipt_handle, one.offset) for one in answer.stale}
 
 
-def receipts_of(receipts: Iterable[Receipt]) -> list[pop_pb2.LeaseReceipt]:
+def receipts_of(receipts: Iterable[LeaseOffsets]) -> list[pop_pb2.LeaseReceipt]:
     """Receipts as protobuf."""
     return [pop_pb2.LeaseReceipt(receipt_handle=handle, offsets=offsets) for handle, offsets in receipts]

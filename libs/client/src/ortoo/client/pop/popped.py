@@ -10,7 +10,7 @@ from ortoo.client.core.wire import queue_of
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.v1 import pop_pb2
 
-LEASES_AT_ONCE = 256
+LEASES_PER_REQUEST_MAX = 256
 
 
 class Settler(Protocol):
@@ -19,13 +19,13 @@ class Settler(Protocol):
     async def ack(self, lease: "PopLease", offsets: Iterable[int]) -> None:
         """Acknowledge messages as processed."""
 
-    async def give_back(
+    async def nack(
         self,
         lease: "PopLease",
         offsets: Iterable[int],
         *,
         delay_ms: float | None,
-        counts: bool,
+        count_attempt: bool,
         error: str,
         park: bool,
     ) -> None:
@@ -82,17 +82,17 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
     return PopLease(answer.receipt_handle, batch, attempts, range(len(offsets)), popped_at_s)
 
 
-def share(leases: deque[PopLease], count: int) -> list[PopLease]:
+def take_messages(leases: deque[PopLease], count: int) -> list[PopLease]:
     """Take up to `count` messages from the front."""
-    taken: list[PopLease] = []
+    selected: list[PopLease] = []
     while leases and count:
         first = leases.popleft()
         if len(first) > count:
             first, rest = first.split(count)
             leases.appendleft(rest)
-        taken.append(first)
+        selected.append(first)
         count -= len(first)
-    return taken
+    return selected
 
 
 def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
@@ -104,9 +104,9 @@ def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
     return found
 
 
-def parts(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
+def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
     """Split into parts of one request each."""
-    return [leases[start : start + LEASES_AT_ONCE] for start in range(0, len(leases), LEASES_AT_ONCE)]
+    return [leases[start : start + LEASES_PER_REQUEST_MAX] for start in range(0, len(leases), LEASES_PER_REQUEST_MAX)]
 
 
 class PoppedMessage(MessageFields):
@@ -142,16 +142,16 @@ class PoppedMessage(MessageFields):
         """
         await self._settler.ack(self._lease, (self.offset,))
 
-    async def give_back(self, delay_ms: float | None = None, *, counts: bool = True, error: str = "") -> None:
+    async def nack(self, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = "") -> None:
         """Release it for delivery after `delay_ms`; None = the group's retry policy. Parked after the last attempt.
 
         With `counts=False` the delivery does not count as an attempt. `error` is shown in the dead letter.
         Errors: as `ack`.
         """
-        await self._settler.give_back(
-            self._lease, (self.offset,), delay_ms=delay_ms, counts=counts, error=error, park=False
+        await self._settler.nack(
+            self._lease, (self.offset,), delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=False
         )
 
     async def park(self, error: str = "") -> None:
         """Move it to the dead-letter topic now. Errors: as `ack`."""
-        await self._settler.give_back(self._lease, (self.offset,), delay_ms=0, counts=True, error=error, park=True)
+        await self._settler.nack(self._lease, (self.offset,), delay_ms=0, count_attempt=True, error=error, park=True)

@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable
 from enum import Enum
 
 from ortoo.client.produce.producer_batch import ProducerBatch
-from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
 
 IN_FLIGHT_MAX = 5
 """Largest number of batches of a queue in flight, equal to the number whose offsets an enode remembers."""
@@ -31,14 +31,14 @@ _GAP_FIELD = "batch.first_sequence"
 _PRODUCER_FIELD = "batch.producer_id"
 
 
-class Fate(Enum):
+class FailureAction(Enum):
     """The outcome of a failed send."""
 
-    REFUSED = "refused"
+    FAIL = "refused"
     """It fails permanently and is not stored."""
-    RETURNED = "returned"
+    RETRY = "returned"
     """It is sent again to this queue."""
-    MOVES = "moves"
+    REROUTE = "moves"
     """It may go to another queue; it was removed from this one."""
 
 
@@ -52,25 +52,25 @@ class InFlight:
         self._next_sequence = 0
         self._ready: deque[ProducerBatch] = deque()
         self._in_flight: deque[ProducerBatch] = deque()
-        self._returned: list[ProducerBatch] = []
+        self._to_retry: list[ProducerBatch] = []
         self._refused_sequence: int | None = None
-        self._takes_nothing = False
+        self._enode_refuses_writes = False
         """Whether the enode rejects all sends, so that the batches behind the refused one may move as well."""
 
     @property
     def is_idle(self) -> bool:
         """Whether no batch of this queue waits or is in flight."""
-        return not (self._ready or self._in_flight or self._returned)
+        return not (self._ready or self._in_flight or self._to_retry)
 
     @property
-    def has_room(self) -> bool:
+    def can_send_now(self) -> bool:
         """Whether one more batch would be sent immediately."""
-        return not self._ready and not self._returned and len(self._in_flight) < IN_FLIGHT_MAX
+        return not self._ready and not self._to_retry and len(self._in_flight) < IN_FLIGHT_MAX
 
     @property
     def has_failed(self) -> bool:
         """Whether a batch was refused or returned since the last `resume`."""
-        return bool(self._returned) or self._refused_sequence is not None
+        return bool(self._to_retry) or self._refused_sequence is not None
 
     def put(self, batch: ProducerBatch) -> None:
         """Add a sealed batch behind all others."""
@@ -91,94 +91,94 @@ class InFlight:
         self._in_flight.append(batch)
         return batch
 
-    def stored(self, batch: ProducerBatch) -> None:
+    def on_stored(self, batch: ProducerBatch) -> None:
         """Remove a batch that was acknowledged."""
         self._in_flight.remove(batch)
 
-    def failed(self, batch: ProducerBatch, error: OrtooError) -> Fate:
+    def on_failed(self, batch: ProducerBatch, error: OrtooError) -> FailureAction:
         """Handle an error answer to a batch; returns its fate."""
         self._in_flight.remove(batch)
         if isinstance(error, Unavailable) and error.field == _GAP_FIELD:
             if batch.sealed.producer_id != self._producer_id:
-                batch.forget_number()  # earlier batches continue under another id, so the gap would stay
+                batch.reset_number()  # earlier batches continue under another id, so the gap would stay
             if self._refused_sequence is not None:
-                batch.forget_number()
-                if self._takes_nothing and batch.may_move and not self._returned:
-                    return Fate.MOVES
+                batch.reset_number()
+                if self._enode_refuses_writes and batch.can_reroute and not self._to_retry:
+                    return FailureAction.REROUTE
         elif isinstance(error, NotFound) and error.field == _PRODUCER_FIELD:
-            if not any(map(batch.comes_behind, self._returned)):  # their retry may register the id first
-                batch.forget_number()
-                self._start_anew()
+            if not any(map(batch.is_after, self._to_retry)):  # their retry may register the id first
+                batch.reset_number()
+                self._reset_producer_id()
         elif not error.retriable:
-            if batch.is_doubtful:
-                self._start_anew()  # an earlier attempt of it may have used its number
+            if batch.is_ambiguous:
+                self._reset_producer_id()  # an earlier attempt of it may have used its number
             else:
-                self._leave_out(batch)
-            return Fate.REFUSED
-        elif error.field == NOT_TAKEN_FIELD:
-            if batch.may_move and not self._returned:
-                self._leave_out(batch)
-                self._takes_nothing = True
-                batch.forget_number()
-                return Fate.MOVES
+                self._skip_sequence(batch)
+            return FailureAction.FAIL
+        elif error.field == NOT_ACCEPTED_FIELD:
+            if batch.can_reroute and not self._to_retry:
+                self._skip_sequence(batch)
+                self._enode_refuses_writes = True
+                batch.reset_number()
+                return FailureAction.REROUTE
         elif isinstance(error, Unavailable):
-            batch.is_doubtful = True
-        self._returned.append(batch)
-        return Fate.RETURNED
+            batch.is_ambiguous = True
+        self._to_retry.append(batch)
+        return FailureAction.RETRY
 
-    def connection_lost(self) -> None:
+    def on_connection_lost(self) -> None:
         """Return all batches in flight, whose answers are lost."""
         for batch in self._in_flight:
-            batch.is_doubtful = True
-        self._returned += self._in_flight
+            batch.is_ambiguous = True
+        self._to_retry += self._in_flight
         self._in_flight.clear()
 
-    def take_movable(self) -> list[ProducerBatch]:
+    def take_reroutable(self) -> list[ProducerBatch]:
         """Remove and return batches that were never sent and may use another queue."""
-        taken = [batch for batch in self._ready if batch.may_move and not batch.is_numbered]
-        self._take_out(taken)
+        taken = [batch for batch in self._ready if batch.can_reroute and not batch.is_numbered]
+        self._remove(taken)
         return taken
 
-    def give_up(self, now_s: float) -> list[ProducerBatch]:
+    def take_expired(self, now_s: float) -> list[ProducerBatch]:
         """Remove and return expired batches; those that were sent have an unknown outcome."""
-        late = [p for p in self.everything() if p.deadline_s <= now_s]
-        self._take_out(late)
-        if any(batch.is_numbered for batch in late):
-            self._start_anew()
-        return late
+        expired = [p for p in self.all_batches() if p.deadline_s <= now_s]
+        self._remove(expired)
+        if any(batch.is_numbered for batch in expired):
+            self._reset_producer_id()
+        return expired
 
     @property
-    def is_waiting_to_resend(self) -> bool:
+    def is_ready_to_retry(self) -> bool:
         """Whether nothing is in flight and batches must be sent again."""
-        return bool(self._returned or self._refused_sequence is not None) and not self._in_flight
+        return bool(self._to_retry or self._refused_sequence is not None) and not self._in_flight
 
-    def resume(self) -> None:
+    def retry(self) -> None:
         """Queue the returned batches again, in order, before all others."""
         if self._refused_sequence is not None:
-            for batch in self._returned:
+            for batch in self._to_retry:
                 if batch.sealed.first_sequence > self._refused_sequence:  # an earlier one may be stored
-                    batch.forget_number()
+                    batch.reset_number()
             self._next_sequence = self._refused_sequence
-            self._refused_sequence, self._takes_nothing = None, False
-        self._ready.extendleft(reversed(self._returned))
-        self._returned = []
+            self._refused_sequence, self._enode_refuses_writes = None, False
+        self._ready.extendleft(reversed(self._to_retry))
+        self._to_retry = []
 
-    def everything(self) -> Iterable[ProducerBatch]:
+    def all_batches(self) -> Iterable[ProducerBatch]:
         """All batches without an outcome, in order."""
-        return (*self._in_flight, *self._returned, *self._ready)
+        return (*self._in_flight, *self._to_retry, *self._ready)
 
-    def _leave_out(self, batch: ProducerBatch) -> None:
+    def _skip_sequence(self, batch: ProducerBatch) -> None:
         """Skip a batch that is not stored; the next batch takes its sequence."""
         if self._refused_sequence is None:
             self._refused_sequence = batch.sealed.first_sequence
 
-    def _start_anew(self) -> None:
+    def _reset_producer_id(self) -> None:
         self._producer_id = self._new_producer_id()
         self._next_sequence = 0
 
-    def _take_out(self, batches: Collection[ProducerBatch]) -> None:
+    def _remove(self, batches: Collection[ProducerBatch]) -> None:
         if batches:
-            gone = set(batches)
-            self._in_flight = deque(batch for batch in self._in_flight if batch not in gone)
-            self._returned = [batch for batch in self._returned if batch not in gone]
-            self._ready = deque(batch for batch in self._ready if batch not in gone)
+            removed = set(batches)
+            self._in_flight = deque(batch for batch in self._in_flight if batch not in removed)
+            self._to_retry = [batch for batch in self._to_retry if batch not in removed]
+            self._ready = deque(batch for batch in self._ready if batch not in removed)

@@ -7,16 +7,16 @@ from types import TracebackType
 from typing import Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import Closed
+from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue, Receipt
-from ortoo.client.produce.queue_batcher import Batcher
-from ortoo.client.produce.in_flight import Fate, InFlight
+from ortoo.client.produce.queue_batcher import QueueBatcher
+from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
-from ortoo.client.produce.producer_batch import ProducerBatch, Sending, Sendings, Unheard
+from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.routes import Route, query_route
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
@@ -44,30 +44,30 @@ class Producer:
         self._clock = connection.clock
         self._background = Background(f"producer {topic}")
         self._route: Route
-        self._batchers: dict[Queue, Batcher] = {}
+        self._batchers: dict[Queue, QueueBatcher] = {}
         self._sticky_number = connection.randomness.below(1 << 16)
-        self._sticky: Batcher
+        self._sticky: QueueBatcher
         self._call: ProduceCall | None = None
-        self._bytes = 0
-        self._under_way = 0
-        self._lingering: dict[Batcher, None] = {}
+        self._unacknowledged_bytes = 0
+        self._in_flight_batches = 0
+        self._lingering: dict[QueueBatcher, None] = {}
         """Queues whose open batch waits for more messages, the longest waiting first."""
-        self._pause = False
-        self._wanted = asyncio.Event()
-        self._route_doubted = asyncio.Event()
-        self._finished = asyncio.Event()
+        self._must_yield = False
+        self._has_batches = asyncio.Event()
+        self._route_stale = asyncio.Event()
+        self._batch_done = asyncio.Event()
         """Set when a batch gets its outcome: there may be memory again, or nothing left to wait for."""
-        self._unheard = Unheard()
-        self._closed = False
+        self._unreported = UnreportedErrors()
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         self._route = await query_route(self._connection, self._topic)
-        self._move_on()
+        self._choose_next_queue()
         await self._background.__aenter__()
-        self._background.spawn("conversation", self._converse())
-        self._background.every("deadlines", 1.0, self._give_up_late, clock=self._clock)
+        self._background.spawn("conversation", self._run_stream())
+        self._background.every("deadlines", 1.0, self._expire_batches, clock=self._clock)
         self._background.every("route", self._settings.route_interval_ms / 1000, self._refresh_route, clock=self._clock)
-        self._background.spawn("doubts", self._refresh_doubted_route())
+        self._background.spawn("doubts", self._refresh_stale_route())
         return self
 
     async def __aexit__(
@@ -77,19 +77,19 @@ class Producer:
             if kind is None:
                 await self.flush()
         finally:
-            self._closed = True
+            self._is_closed = True
             await self._background.__aexit__(kind, error, traceback)
             for batcher in self._batchers.values():
                 batcher.abandon()
-            self._finished.set()
+            self._batch_done.set()
 
     async def send(self, message: Message | bytes) -> Receipt:
         """Send one message and wait until it is stored.
 
         Errors: Invalid and NotFound (nothing stored), Unavailable when no answer came in time (outcome unknown).
         """
-        await self.room()
-        return await self._take(message)
+        await self.wait_for_room()
+        return await self._enqueue(message)
 
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
         """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
@@ -100,299 +100,299 @@ class Producer:
         """
         self._check_open()
         plain = message_of(message)
-        given = plain.replace(properties={**plain.properties, DEDUP_ID: dedup_id})
-        given.check()
-        request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, given)])
+        with_dedup_id = plain.replace(properties={**plain.properties, DEDUP_ID: dedup_id})
+        with_dedup_id.check()
+        request = producer_pb2.PublishRequest(topic=self._topic, messages=[write(record_pb2.Message, with_dedup_id)])
         [receipt] = (await self._connection.call(ProducerServiceStub, "Publish", request)).receipts
         return read(Receipt, receipt, stored_at_ms=0)
 
-    async def send_soon(self, message: Message | bytes) -> Sending:
+    async def enqueue(self, message: Message | bytes) -> SendFuture:
         """Take a message and send it with others; await the result for the receipt, or `flush` for all.
 
         Waits while too many bytes are in flight; if cancelled during the wait, it has taken nothing. Errors: Invalid.
         """
-        if self._pause or self._bytes > self._settings.memory_bytes_max:
-            await self._let_leave()
-        return self._take(message)
+        if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
+            await self._yield_and_wait()
+        return self._enqueue(message)
 
-    def send_nowait(self, message: Message | bytes) -> Sending:
+    def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
         """As `send_soon` without waiting. Errors: Invalid, or Overloaded while too many bytes are in flight."""
-        if (waiting := self._bytes) > self._settings.memory_bytes_max:
-            raise Overloaded(f"{waiting} bytes wait for an answer; `await send_soon(...)` waits", retry_after_ms=10)
-        return self._take(message)
+        if (unacknowledged := self._unacknowledged_bytes) > self._settings.memory_bytes_max:
+            raise Overloaded(f"{unacknowledged} bytes wait for an answer; `await send_soon(...)` waits", retry_after_ms=10)
+        return self._enqueue(message)
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until `send_nowait` accepts a message."""
-        while self._bytes > self._settings.memory_bytes_max and not self._closed:
-            self._finished.clear()
-            await self._finished.wait()
+        while self._unacknowledged_bytes > self._settings.memory_bytes_max and not self._is_closed:
+            self._batch_done.clear()
+            await self._batch_done.wait()
 
-    async def send_many(self, messages: Iterable[Message | bytes]) -> Sendings:
+    async def send_many(self, messages: Iterable[Message | bytes]) -> SendFutures:
         """Take many messages, waiting while too many bytes are in flight; await the result, or `flush`."""
-        runs: list[tuple[Sending, int]] = []
+        runs: list[tuple[SendFuture, int]] = []
         source = iter(messages)
         while chunk := list(islice(source, _CHUNK_MESSAGES)):
-            if not _ONE_KIND.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
+            if not _PLAIN_TYPES.issuperset(kinds := set(map(type, chunk))) or len(kinds) > 1:
                 chunk = list(map(message_of, chunk))
             while chunk:
-                await self._let_leave()
-                chunk = chunk[self._take_some(chunk, runs) :]
-        return Sendings(runs)
+                await self._yield_and_wait()
+                chunk = chunk[self._enqueue_some(chunk, runs) :]
+        return SendFutures(runs)
 
     async def flush(self) -> None:
         """Wait until every message taken so far has its outcome. Errors: the first failure not reported yet."""
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
-        while not (self._closed or all(batcher.is_settled for batcher in self._batchers.values())):
-            self._finished.clear()
-            await self._finished.wait()
-        self._unheard.say()
+        while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
+            self._batch_done.clear()
+            await self._batch_done.wait()
+        self._unreported.raise_first()
 
-    async def _let_leave(self) -> None:
+    async def _yield_and_wait(self) -> None:
         """Yield so that a sealed batch is sent before the next one is filled, and wait for memory."""
-        if self._pause:
-            self._pause = False
+        if self._must_yield:
+            self._must_yield = False
             await self._clock.sleep(0)
-        await self.room()
+        await self.wait_for_room()
 
     def _check_open(self) -> None:
-        if self._closed:
-            raise Closed("this producer is closed; make a new one")
+        if self._is_closed:
+            raise ClientClosed("this producer is closed; make a new one")
 
-    def _take(self, given: Message | bytes) -> Sending:
+    def _enqueue(self, given: Message | bytes) -> SendFuture:
         self._check_open()
         message = given if type(given) is bytes else message_of(given)
         rare = NO_RARE_FIELDS if isinstance(message, bytes) else message.rare
         if rare is NO_RARE_FIELDS:  # the fast path: it runs for each message
-            batch = self._sticky.open
-            if batch is not None and not batch.is_bound and (row := self._sticky.builder.add(message)) is not None:
-                return batch.sending(row)
+            batch = self._sticky.open_batch
+            if batch is not None and not batch.is_pinned and (row := self._sticky.builder.add(message)) is not None:
+                return batch.send_future(row)
         elif DEDUP_ID in rare.properties:
-            words = f"property {DEDUP_ID} is reserved; use send_once to send a message with a dedup id"
-            raise Invalid(words, field="properties")
+            text = f"property {DEDUP_ID} is reserved; use send_once to send a message with a dedup id"
+            raise Invalid(text, field="properties")
         batcher = self._batcher_of(rare)
         while (row := batcher.builder.add(message)) is None:
             self._seal(batcher)  # the open batch of the next queue may be too full as well
             batcher = self._batcher_of(rare)
-        batch = batcher.open = batcher.open or self._new_batch(batcher)
-        batch.is_bound |= rare.message_group is not None
-        if batcher.timer is None and batcher.builder.size_bytes > _GROWN_BYTES_MAX:
+        batch = batcher.open_batch = batcher.open_batch or self._new_batch(batcher)
+        batch.is_pinned |= rare.message_group is not None
+        if batcher.linger_timer is None and batcher.builder.size_bytes > _LINGERING_BYTES_MAX:
             self._seal(batcher)
-        return batch.sending(row, rare.message_id)
+        return batch.send_future(row, rare.message_id)
 
-    def _take_some(self, messages: Sequence[Message | bytes], runs: list[tuple[Sending, int]]) -> int:
+    def _enqueue_some(self, messages: Sequence[Message | bytes], runs: list[tuple[SendFuture, int]]) -> int:
         """Take messages of one type from the front and record them in `runs`; returns their number."""
         self._check_open()
         first = messages[0]
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
-            runs.append((self._take(first), 1))
+            runs.append((self._enqueue(first), 1))
             return 1
         batcher = self._batcher_of(NO_RARE_FIELDS)
         row, count = len(batcher.builder), batcher.builder.extend(messages)  # type: ignore[arg-type]
         if count:
-            batch = batcher.open = batcher.open or self._new_batch(batcher)
-            runs.append((batch.sending(row), count))
+            batch = batcher.open_batch = batcher.open_batch or self._new_batch(batcher)
+            runs.append((batch.send_future(row), count))
         else:
             self._seal(batcher)
         return count
 
-    def _new_batch(self, batcher: Batcher) -> ProducerBatch:
+    def _new_batch(self, batcher: QueueBatcher) -> ProducerBatch:
         loop = asyncio.get_running_loop()
         deadline_s = self._clock.monotonic_s() + self._settings.delivery_timeout_ms / 1000
-        batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s, self._unheard)
-        batch.is_bound = self._route.has_levels
+        batch = ProducerBatch(batcher.queue, self._route.topic_id, loop.create_future(), deadline_s, self._unreported)
+        batch.is_pinned = self._route.has_priority_levels
         # With few batches in flight, the batch is sealed at the end of this turn of the loop. Otherwise it waits for
         # messages until an answer comes, so that batches grow with the latency of answers.
-        if self._under_way < _PROMPT_BATCHES and batcher.has_room:
-            batcher.timer = loop.call_soon(self._seal, batcher)
+        if self._in_flight_batches < _PROMPT_BATCHES_MAX and batcher.can_send_now:
+            batcher.linger_timer = loop.call_soon(self._seal, batcher)
         else:
-            batcher.timer = loop.call_later(self._settings.linger_ms / 1000, self._linger_over, batcher)
+            batcher.linger_timer = loop.call_later(self._settings.linger_ms / 1000, self._on_linger_timeout, batcher)
             self._lingering[batcher] = None
         return batch
 
-    def _linger_over(self, batcher: Batcher) -> None:
+    def _on_linger_timeout(self, batcher: QueueBatcher) -> None:
         """Seal a batch, unless it would only wait behind others; then it grows until it can be sent or is large.
 
         An unbound batch goes to a queue that can send, and looks for one repeatedly. A bound batch is sealed at the
         next answer of its queue.
         """
-        batcher.timer = None
-        batch = batcher.open
+        batcher.linger_timer = None
+        batch = batcher.open_batch
         assert batch is not None, "its timer would be cancelled"
-        looks = batch.may_move or batcher is self._sticky
-        if batcher.has_room or (looks and self._find_room() and batch.may_move):
+        may_choose = batch.can_reroute or batcher is self._sticky
+        if batcher.can_send_now or (may_choose and self._choose_free_queue() and batch.can_reroute):
             self._seal(batcher)
-        elif batch.may_move:
+        elif batch.can_reroute:
             delay_s = max(self._settings.linger_ms, 1.0) / 1000
-            batcher.timer = asyncio.get_running_loop().call_later(delay_s, self._linger_over, batcher)
+            batcher.linger_timer = asyncio.get_running_loop().call_later(delay_s, self._on_linger_timeout, batcher)
 
-    def _batcher_of(self, rare: RareFields) -> Batcher:
+    def _batcher_of(self, rare: RareFields) -> QueueBatcher:
         if rare.message_group is not None:
             return self._batcher(self._route.queue_of_group(rare.message_group))
-        if self._route.has_levels:
+        if self._route.has_priority_levels:
             return self._batcher(self._route.queue_of_priority(rare.priority or 0, self._sticky.queue.enode))
         return self._sticky
 
-    def _move_on(self) -> None:
+    def _choose_next_queue(self) -> None:
         """Select the next queue for messages without a message group, and the enode for those with a priority.
 
         Queues without a free slot are skipped, then those with a pending retry, unless all are such.
         """
-        if not self._find_room():
-            self._find(lambda batcher: not batcher.is_troubled)
+        if not self._choose_free_queue():
+            self._choose_queue(lambda batcher: not batcher.is_retrying)
 
-    def _find_room(self) -> bool:
+    def _choose_free_queue(self) -> bool:
         """Select a queue that sends a batch immediately; if there is none, the next queue, and False."""
-        return self._find(lambda batcher: batcher.has_room)
+        return self._choose_queue(lambda batcher: batcher.can_send_now)
 
-    def _find(self, suits: Callable[[Batcher], bool]) -> bool:
+    def _choose_queue(self, matches: Callable[[QueueBatcher], bool]) -> bool:
         for _ in (queues := self._route.writable):
             self._sticky_number += 1
             self._sticky = self._batcher(queues[self._sticky_number % len(queues)])
-            if suits(self._sticky):
+            if matches(self._sticky):
                 return True
         return False
 
-    def _batcher(self, queue: Queue) -> Batcher:
+    def _batcher(self, queue: Queue) -> QueueBatcher:
         if queue not in self._batchers:
             builder = BatchBuilder(bytes_max=self._settings.batch_bytes_max)
-            self._batchers[queue] = Batcher(queue, InFlight(self._connection.randomness.id64), builder)
+            self._batchers[queue] = QueueBatcher(queue, InFlight(self._connection.randomness.id64), builder)
         return self._batchers[queue]
 
-    def _seal(self, batcher: Batcher) -> None:
-        if (batch := batcher.close()) is None:
+    def _seal(self, batcher: QueueBatcher) -> None:
+        if (batch := batcher.take_open_batch()) is None:
             return
         self._lingering.pop(batcher, None)
-        if batcher is self._sticky or self._route.has_levels:
-            self._move_on()
+        if batcher is self._sticky or self._route.has_priority_levels:
+            self._choose_next_queue()
         if not batch.encode(batcher.builder.take(), now_ms=self._clock.now_ms(), codec=self._settings.codec):
-            batch.stored(-1, 0)
-            self._finished.set()
+            batch.complete(-1, 0)
+            self._batch_done.set()
             return
-        self._bytes += len(batch.sealed.records)
-        self._under_way += 1
-        self._pause = True
-        self._wanted.set()
+        self._unacknowledged_bytes += len(batch.sealed.records)
+        self._in_flight_batches += 1
+        self._must_yield = True
+        self._has_batches.set()
         self._put(batch, batcher)
 
-    def _put(self, batch: ProducerBatch, batcher: Batcher) -> None:
+    def _put(self, batch: ProducerBatch, batcher: QueueBatcher) -> None:
         """Add a batch to a queue, or if it would wait there and may move, to another."""
-        if batch.may_move and not batcher.has_room:
-            self._move_on()
-            if not self._sticky.is_troubled:
+        if batch.can_reroute and not batcher.can_send_now:
+            self._choose_next_queue()
+            if not self._sticky.is_retrying:
                 batch.queue = (batcher := self._sticky).queue
         batcher.in_flight.put(batch)
-        self._pump(batcher)
+        self._send_ready(batcher)
 
-    def _pump(self, batcher: Batcher) -> None:
+    def _send_ready(self, batcher: QueueBatcher) -> None:
         """Give all sendable batches to the stream."""
         while self._call is not None and (batch := batcher.in_flight.next_to_send()) is not None:
             self._call.send(batch)
-        if batcher in self._lingering and batcher.timer is None and batcher.has_room:
+        if batcher in self._lingering and batcher.linger_timer is None and batcher.can_send_now:
             self._seal(batcher)
 
-    def _answered(self, batch: ProducerBatch, error: OrtooError | None) -> None:
+    def _on_result(self, batch: ProducerBatch, error: OrtooError | None) -> None:
         if batch.future.done():
             return  # it expired before its answer came
         batcher = self._batchers[batch.queue]
         if error is None:
-            batcher.attempt, batcher.reason = 0, ""
-            batcher.in_flight.stored(batch)
+            batcher.attempt, batcher.refusal_reason = 0, ""
+            batcher.in_flight.on_stored(batch)
             self._finish(batch, None)
         else:
-            if isinstance(error, NotFound | Unavailable) or error.field == NOT_TAKEN_FIELD:
-                self._route_doubted.set()
-            batcher.refused(error)
-            for one in self._failed_there(batch, batcher.in_flight, error):
+            if isinstance(error, NotFound | Unavailable) or error.field == NOT_ACCEPTED_FIELD:
+                self._route_stale.set()
+            batcher.log_refusal(error)
+            for one in self._take_failed(batch, batcher.in_flight, error):
                 self._put(one, batcher)
-        self._go_on(batcher, failed=error is not None)
+        self._send_next(batcher, failed=error is not None)
 
-    def _go_on(self, batcher: Batcher, *, failed: bool) -> None:
+    def _send_next(self, batcher: QueueBatcher, *, failed: bool) -> None:
         """Send the next batches, and schedule the retry of returned ones if nothing is in flight."""
-        if batcher.in_flight.is_waiting_to_resend and batcher.retry is None:
+        if batcher.in_flight.is_ready_to_retry and batcher.retry_timer is None:
             delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if failed else 0.0
             batcher.attempt += 1
-            batcher.retry = asyncio.get_running_loop().call_later(delay_s, self._resume, batcher)
-        self._pump(batcher)
+            batcher.retry_timer = asyncio.get_running_loop().call_later(delay_s, self._retry, batcher)
+        self._send_ready(batcher)
 
-    def _failed_there(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
+    def _take_failed(self, batch: ProducerBatch, in_flight: InFlight, error: OrtooError) -> list[ProducerBatch]:
         """Handle a failed batch: finish a permanent failure, and return the batches that need another queue."""
-        fate = in_flight.failed(batch, error)
-        if fate is Fate.REFUSED:
+        action = in_flight.on_failed(batch, error)
+        if action is FailureAction.FAIL:
             self._finish(batch, error)
             return []
-        unsent = in_flight.take_movable()
-        return [batch, *unsent] if fate is Fate.MOVES else unsent
+        unsent = in_flight.take_reroutable()
+        return [batch, *unsent] if action is FailureAction.REROUTE else unsent
 
-    def _resume(self, batcher: Batcher) -> None:
-        batcher.retry = None
-        if batcher.in_flight.is_waiting_to_resend:
-            batcher.in_flight.resume()
-        self._pump(batcher)
+    def _retry(self, batcher: QueueBatcher) -> None:
+        batcher.retry_timer = None
+        if batcher.in_flight.is_ready_to_retry:
+            batcher.in_flight.retry()
+        self._send_ready(batcher)
 
     def _finish(self, batch: ProducerBatch, error: OrtooError | None) -> None:
-        self._bytes -= len(batch.sealed.records)
-        self._under_way -= 1
-        if self._lingering and self._under_way < _PROMPT_BATCHES:
+        self._unacknowledged_bytes -= len(batch.sealed.records)
+        self._in_flight_batches -= 1
+        if self._lingering and self._in_flight_batches < _PROMPT_BATCHES_MAX:
             self._seal(next(iter(self._lingering)))
         if error is None:
-            batch.stored(batch.first_offset, batch.stored_at_ms)
+            batch.complete(batch.first_offset, batch.stored_at_ms)
         else:
             batch.fail(error)
-        self._finished.set()
+        self._batch_done.set()
 
-    async def _converse(self) -> None:
+    async def _run_stream(self) -> None:
         """Keep a stream open after the first send. After a break, batches without an answer are sent again."""
-        await self._wanted.wait()
-        await self._connection.keep(self._send_to)
+        await self._has_batches.wait()
+        await self._connection.run_with_failover(self._stream_to)
 
-    async def _send_to(self, address: str) -> bool:
+    async def _stream_to(self, address: str) -> bool:
         """Send over one stream until it breaks; returns whether its snode has answered."""
         for batcher in self._batchers.values():
-            if batcher.in_flight.is_waiting_to_resend:
-                batcher.in_flight.resume()
-        call = self._call = ProduceCall(self._connection.channel(), address, self._answered, clock=self._clock)
+            if batcher.in_flight.is_ready_to_retry:
+                batcher.in_flight.retry()
+        call = self._call = ProduceCall(self._connection.channel(), address, self._on_result, clock=self._clock)
         for batcher in list(self._batchers.values()):  # sending may open another batch
-            self._pump(batcher)
+            self._send_ready(batcher)
         await call.run()
         self._call = None
         for batcher in self._batchers.values():
-            batcher.in_flight.connection_lost()
-        return call.has_heard
+            batcher.in_flight.on_connection_lost()
+        return call.has_responded
 
-    async def _give_up_late(self) -> None:
+    async def _expire_batches(self) -> None:
         now_s, timeout_s = self._clock.monotonic_s(), self._settings.delivery_timeout_ms / 1000
         for batcher in list(self._batchers.values()):  # a failure may open another batch
-            if batcher.open is not None and batcher.open.deadline_s <= now_s:
+            if batcher.open_batch is not None and batcher.open_batch.deadline_s <= now_s:
                 self._seal(batcher)
-            for batch in (late := batcher.in_flight.give_up(now_s)):
-                self._finish(batch, batcher.too_late(batch, timeout_s))
-            if late:  # later answers are ignored, so batches behind them must not wait for those
-                self._go_on(batcher, failed=True)
+            for batch in (expired := batcher.in_flight.take_expired(now_s)):
+                self._finish(batch, batcher.timeout_error(batch, timeout_s))
+            if expired:  # later answers are ignored, so batches behind them must not wait for those
+                self._send_next(batcher, failed=True)
 
     async def _refresh_route(self) -> None:
         self._route = await query_route(self._connection, self._topic)
-        if self._sticky.open is None and self._sticky.queue not in self._route.writable:
-            self._move_on()
+        if self._sticky.open_batch is None and self._sticky.queue not in self._route.writable:
+            self._choose_next_queue()
 
-    async def _refresh_doubted_route(self) -> None:
+    async def _refresh_stale_route(self) -> None:
         """Query the route again after a missing queue or a failed enode, once a second at most."""
         while True:
-            await self._route_doubted.wait()
-            self._route_doubted.clear()
+            await self._route_stale.wait()
+            self._route_stale.clear()
             try:
                 await self._refresh_route()
             except OrtooError as error:
                 _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=self._topic, reason=str(error))
-            await self._clock.sleep(_ROUTE_DOUBT_S)
+            await self._clock.sleep(_ROUTE_REFRESH_MIN_S)
 
 
 DEDUP_ID = "DEDUP_ID"
 """The property with the application's dedup id."""
-_ONE_KIND = frozenset({bytes, Message})
+_PLAIN_TYPES = frozenset({bytes, Message})
 _CHUNK_MESSAGES = 1024
-_GROWN_BYTES_MAX = 1 << 16
+_LINGERING_BYTES_MAX = 1 << 16
 """Size at which a waiting batch is sealed: large enough to be efficient, small with many queues."""
-_PROMPT_BATCHES = 2
+_PROMPT_BATCHES_MAX = 2
 """With fewer batches in flight, the next one does not wait for more messages."""
-_ROUTE_DOUBT_S = 1.0
+_ROUTE_REFRESH_MIN_S = 1.0

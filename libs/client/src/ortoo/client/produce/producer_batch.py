@@ -27,18 +27,18 @@ class ProducerBatch:
     """Done when the batch is stored or has failed."""
     deadline_s: float
     """It fails if it is not answered by this time of the monotonic clock."""
-    unheard: "Unheard" = field(default_factory=lambda: Unheard())
+    unreported: "UnreportedErrors" = field(default_factory=lambda: UnreportedErrors())
     """Failures that were not reported to the application yet."""
     is_numbered: bool = False
-    is_bound: bool = False
+    is_pinned: bool = False
     """Whether it must go to this queue, because of the group or priority of a message."""
-    is_doubtful: bool = False
+    is_ambiguous: bool = False
     """Whether it may be stored already, because the outcome of an attempt is unknown."""
     first_offset: int = -1
     stored_at_ms: int = 0
     recall_seal: bytes = b""
     """The data for recall handles of a delayed batch."""
-    refused: dict[int, OrtooError] = field(default_factory=dict)
+    rejected: dict[int, OrtooError] = field(default_factory=dict)
     """Messages that exceeded a limit and were left out, by row."""
     _sealed: SealedBatch | None = None
     _waiters: "dict[asyncio.Future[None], None]" = field(default_factory=dict)
@@ -67,8 +67,8 @@ class ProducerBatch:
                     encode((message,), now_ms=now_ms)
                     good.append(message)
                 except Invalid as error:
-                    self.refused[row] = error
-                    self.unheard.add(self, row, error)
+                    self.rejected[row] = error
+                    self.unreported.add(self, row, error)
             self._sealed = encode(good, now_ms=now_ms, codec=codec) if good else None
         return self._sealed is not None
 
@@ -77,29 +77,29 @@ class ProducerBatch:
         self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
-    def comes_behind(self, other: "ProducerBatch") -> bool:
+    def is_after(self, other: "ProducerBatch") -> bool:
         """Whether the enode accepts it only after `other`, by their numbers."""
-        mine, its = self.sealed, other.sealed
-        return other.is_numbered and its.producer_id == mine.producer_id and its.first_sequence < mine.first_sequence
+        own, its = self.sealed, other.sealed
+        return other.is_numbered and its.producer_id == own.producer_id and its.first_sequence < own.first_sequence
 
-    def forget_number(self) -> None:
+    def reset_number(self) -> None:
         """Mark it as certainly not stored under its number, so that it gets another."""
         self.is_numbered = False
 
     @property
-    def may_move(self) -> bool:
+    def can_reroute(self) -> bool:
         """Whether it may go to another queue after it was refused."""
-        return not (self.is_bound or self.is_doubtful)
+        return not (self.is_pinned or self.is_ambiguous)
 
-    def sending(self, row: int, message_id: str | None = None) -> "Sending":
+    def send_future(self, row: int, message_id: str | None = None) -> "SendFuture":
         """The message at `row`, with the id that its producer chose."""
-        sending = Sending()  # a constructor would take twice the time, for each message
-        sending._batch = self
-        sending._row = row
-        sending._message_id = message_id
-        return sending
+        future = SendFuture()  # a constructor would take twice the time, for each message
+        future._batch = self
+        future._row = row
+        future._message_id = message_id
+        return future
 
-    def stored(self, first_offset: int, stored_at_ms: int) -> None:
+    def complete(self, first_offset: int, stored_at_ms: int) -> None:
         """Complete it as stored, and wake all waiters."""
         self.first_offset = first_offset
         self.stored_at_ms = stored_at_ms
@@ -110,9 +110,9 @@ class ProducerBatch:
     def fail(self, error: OrtooError) -> None:
         """Complete it as failed, and wake all waiters. If an earlier attempt may be stored, the outcome is unknown."""
         if not self.future.done():
-            if self.is_doubtful and not isinstance(error, Unavailable):
+            if self.is_ambiguous and not isinstance(error, Unavailable):
                 error = Unavailable(f"{error}; an earlier attempt may have been stored, the outcome is unknown")
-            self.unheard.add(self, ALL_ROWS, error)
+            self.unreported.add(self, ALL_ROWS, error)
             self.future.set_exception(error)
             self.future.exception()  # marks it as retrieved; without a waiter `flush` reports it
             self._wake()
@@ -136,10 +136,10 @@ class ProducerBatch:
 
 
 ALL_ROWS = -1
-UNHEARD_MAX = 1_000
+UNREPORTED_MAX = 1_000
 
 
-class Unheard:
+class UnreportedErrors:
     """Failures that were not reported yet, at most UNHEARD_MAX; `flush` reports them once."""
 
     def __init__(self) -> None:
@@ -148,15 +148,15 @@ class Unheard:
 
     def add(self, batch: ProducerBatch, row: int, error: OrtooError) -> None:
         """Add a failure of the message at `row`, or of all with ALL_ROWS."""
-        if len(self._errors) < UNHEARD_MAX:
+        if len(self._errors) < UNREPORTED_MAX:
             self._errors[batch, row] = error
 
-    def heard(self, batch: ProducerBatch, row: int) -> None:
+    def mark_reported(self, batch: ProducerBatch, row: int) -> None:
         """Remove the failure of the message at `row`, because it is being reported."""
         self._errors.pop((batch, ALL_ROWS), None)
         self._errors.pop((batch, row), None)
 
-    def say(self) -> None:
+    def raise_first(self) -> None:
         """Raise the first failure; the others count as reported."""
         errors = list(self._errors.values())
         self._errors.clear()
@@ -164,7 +164,7 @@ class Unheard:
             raise errors[0]
 
 
-class Sending:
+class SendFuture:
     """A message that a producer has taken; await it for the receipt. Made by `ProducerBatch.sending`."""
 
     __slots__ = ("_batch", "_message_id", "_row")
@@ -180,44 +180,44 @@ class Sending:
 
     def __await__(self) -> Generator[Any, None, Receipt]:
         yield from self._batch.__await__()  # `asyncio.wait` is too slow for thousands of waiters
-        return self.receipt()
+        return self.result()
 
-    def receipt(self) -> Receipt:
+    def result(self) -> Receipt:
         """The receipt of a message that is done. Errors: the error of the send."""
         batch = self._batch
-        if batch.refused or batch.future.exception() is not None:
-            batch.unheard.heard(batch, self._row)
+        if batch.rejected or batch.future.exception() is not None:
+            batch.unreported.mark_reported(batch, self._row)
         batch.future.result()
-        if self._row in batch.refused:
-            raise batch.refused[self._row]
-        left_out = sum(row < self._row for row in batch.refused) if batch.refused else 0
-        offset = batch.first_offset + self._row - left_out
+        if self._row in batch.rejected:
+            raise batch.rejected[self._row]
+        rejected_before = sum(row < self._row for row in batch.rejected) if batch.rejected else 0
+        offset = batch.first_offset + self._row - rejected_before
         queue = batch.queue
         topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
         if batch.sealed.delayed:
-            due_ms = (open_batch(batch.sealed).deliver_at_ms() or ())[self._row - left_out]
+            due_ms = (open_batch(batch.sealed).deliver_at_ms() or ())[self._row - rejected_before]
             whole = DelayedBatch(queue.enode, topic_id, queue_id, batch.first_offset, batch.sealed.count)
             waiting = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms)
-            handle = waiting.text_of_batch(whole, batch.recall_seal)
+            handle = waiting.encoded_of_batch(whole, batch.recall_seal)
             topic_id, queue_id = DELAYED_TOPIC_ID, 0
         message_id = self._message_id or message_id_text(topic_id, queue.enode, queue_id, offset)
         return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)
 
-    def later(self, messages: int) -> "Sending":
+    def following(self, messages: int) -> "SendFuture":
         """The message `messages` rows after this one in the same batch."""
-        return self._batch.sending(self._row + messages)
+        return self._batch.send_future(self._row + messages)
 
-    async def settled(self) -> None:
+    async def wait_batch(self) -> None:
         """Wait until the whole batch is stored or has failed."""
         await self._batch
 
 
-class Sendings:
+class SendFutures:
     """Many messages that a producer has taken, in order; await it for all their receipts."""
 
     __slots__ = ("_count", "_runs")
 
-    def __init__(self, runs: Sequence[tuple[Sending, int]]) -> None:
+    def __init__(self, runs: Sequence[tuple[SendFuture, int]]) -> None:
         """Each run is a message and the number of consecutive messages of its batch that start with it."""
         self._count = sum(count for _, count in runs)
         self._runs = runs
@@ -225,13 +225,13 @@ class Sendings:
     def __len__(self) -> int:
         return self._count
 
-    def __iter__(self) -> Iterator[Sending]:
-        return (first.later(place) if place else first for first, count in self._runs for place in range(count))
+    def __iter__(self) -> Iterator[SendFuture]:
+        return (first.following(place) if place else first for first, count in self._runs for place in range(count))
 
     def __await__(self) -> Generator[Any, None, list[Receipt]]:
         return self._all().__await__()
 
     async def _all(self) -> list[Receipt]:
         for first, _ in self._runs:
-            await first.settled()
-        return [sending.receipt() for sending in self]
+            await first.wait_batch()
+        return [sending.result() for sending in self]

@@ -20,7 +20,7 @@ class Route:
     """Queues that accept messages now."""
     placed: tuple[Queue, ...] = ()
     """All queues, including those of enodes that are down."""
-    has_levels: bool = False
+    has_priority_levels: bool = False
     """Whether each queue of an enode holds one priority, and the last one all larger priorities."""
 
     def queue_of_group(self, message_group: str) -> Queue:

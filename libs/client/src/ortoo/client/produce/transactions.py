@@ -37,12 +37,12 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 _log = get_logger("transactions")
 
 
-class Verdict(enum.Enum):
+class TransactionVerdict(enum.Enum):
     """The outcome of a transaction."""
 
     COMMIT = "commit"
     """Its messages are delivered."""
-    ROLL_BACK = "roll back"
+    ROLLBACK = "roll back"
     """Its messages are never delivered."""
     UNKNOWN = "unknown"
     """Not known yet; a producer of the group gets another check later."""
@@ -61,7 +61,7 @@ class TransactionCheck:
     """Milliseconds since 1970-01-01 UTC."""
 
 
-Checker = Callable[[TransactionCheck], Awaitable[Verdict]]
+TransactionChecker = Callable[[TransactionCheck], Awaitable[TransactionVerdict]]
 
 
 class Transaction:
@@ -81,11 +81,11 @@ class Transaction:
         Errors: Conflict when it was rolled back before. Unavailable when the outcome is unknown; a producer of the
         group then gets a check.
         """
-        await end_transaction(self._connection, self.transaction_id, Verdict.COMMIT)
+        await end_transaction(self._connection, self.transaction_id, TransactionVerdict.COMMIT)
 
-    async def roll_back(self) -> None:
+    async def rollback(self) -> None:
         """Drop the messages. Errors: as `commit`."""
-        await end_transaction(self._connection, self.transaction_id, Verdict.ROLL_BACK)
+        await end_transaction(self._connection, self.transaction_id, TransactionVerdict.ROLLBACK)
 
 
 class TransactionalProducer:
@@ -94,9 +94,9 @@ class TransactionalProducer:
     Made by `Client.transactional_producer`; an async context manager. Its end does not end transactions.
     """
 
-    def __init__(self, connection: Connection, topic: str, group: str, checker: Checker) -> None:
+    def __init__(self, connection: Connection, topic: str, group: str, checker: TransactionChecker) -> None:
         """Applications use `Client.transactional_producer`."""
-        self.known = asyncio.Event()
+        self.registered = asyncio.Event()
         """Set while the server has registered this producer, so that it can send it checks."""
         self._connection = connection
         self._topic = topic
@@ -110,7 +110,7 @@ class TransactionalProducer:
     async def __aenter__(self) -> Self:
         self._route = await query_route(self._connection, self._topic)
         await self._background.__aenter__()
-        self._background.spawn("checks", self._connection.keep(self._answer_checks))
+        self._background.spawn("checks", self._connection.run_with_failover(self._answer_checks))
         self._background.every("route", ROUTE_INTERVAL_S, self._refresh_route, clock=self._connection.clock)
         return self
 
@@ -138,14 +138,14 @@ class TransactionalProducer:
     @contextlib.asynccontextmanager
     async def transaction(self, *messages: Message, check_after_ms: int = 0) -> AsyncIterator[Transaction]:
         """Begin a transaction; commit at the end of the block, or roll back when it raises."""
-        begun = await self.begin(*messages, check_after_ms=check_after_ms)
+        transaction = await self.begin(*messages, check_after_ms=check_after_ms)
         try:
-            yield begun
+            yield transaction
         except BaseException:
             with contextlib.suppress(OrtooError):  # a check will follow; the error of the block is raised
-                await begun.roll_back()
+                await transaction.rollback()
             raise
-        await begun.commit()
+        await transaction.commit()
 
     def _queue(self, messages: Sequence[Message]) -> Queue:
         group = messages[0].message_group if messages else None
@@ -160,28 +160,28 @@ class TransactionalProducer:
     async def _answer_checks(self, address: str) -> bool:
         """Answer the checks of one snode until the stream breaks; returns whether the snode sent anything."""
         request = producer_pb2.WatchTransactionChecksRequest(producer_group=self._group, client_id=self._client_id)
-        has_heard = False
+        has_responded = False
         call = ProducerServiceStub(self._connection.channel()).WatchTransactionChecks(request)
         error: OrtooError = Unavailable(f"{address} ended the call")
         try:
             with rpc_errors(address):
                 async for check in call:
-                    has_heard = True
-                    self.known.set()
+                    has_responded = True
+                    self.registered.set()
                     if check.transaction_id:
                         self._background.spawn("check", self._check(check))
         except OrtooError as failure:
             error = failure
         finally:
             call.cancel()
-            self.known.clear()
+            self.registered.clear()
         _log.emit(log_events.TRANSACTION_WATCH_RECONNECTING, reason=str(error))
-        return has_heard
+        return has_responded
 
     async def _check(self, check: producer_pb2.WatchTransactionChecksResponse) -> None:
         try:
             verdict = await self._checker(read(TransactionCheck, check))
-            if verdict is not Verdict.UNKNOWN:
+            if verdict is not TransactionVerdict.UNKNOWN:
                 await end_transaction(
                     self._connection, check.transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_CHECK
                 )
@@ -194,11 +194,11 @@ class TransactionalProducer:
 async def end_transaction(
     connection: Connection,
     transaction_id: str,
-    verdict: Verdict,
+    verdict: TransactionVerdict,
     source: "enode_deferred_pb2.VerdictSource.ValueType" = enode_deferred_pb2.VERDICT_SOURCE_PRODUCER,
 ) -> None:
     """Commit or roll back. Errors: Invalid, NotFound, Conflict, Unavailable."""
-    wire = enode_deferred_pb2.VERDICT_COMMIT if verdict is Verdict.COMMIT else enode_deferred_pb2.VERDICT_ROLL_BACK
+    wire = enode_deferred_pb2.VERDICT_COMMIT if verdict is TransactionVerdict.COMMIT else enode_deferred_pb2.VERDICT_ROLL_BACK
     request = producer_pb2.EndTransactionRequest(transaction_id=transaction_id, verdict=wire, source=source)
     await connection.call(ProducerServiceStub, "EndTransaction", request)
 

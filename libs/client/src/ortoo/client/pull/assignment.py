@@ -11,8 +11,8 @@ from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.wire import message_model, start_from, subscription
 from ortoo.client.produce.routes import readable_queues
 from ortoo.client.pull.settings import PullSettings
-from ortoo.client.sessions.group_view import GroupView, allocated
-from ortoo.client.sessions.session import Session, query_view
+from ortoo.client.sessions.group_view import GroupView, allocate_queues
+from ortoo.client.sessions.session import Session, query_group_view
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.grpc.messages import write
 from ortoo.common.logs.logger import get_logger
@@ -21,7 +21,7 @@ from ortoo.v1 import session_pb2
 _log = get_logger("consumer")
 
 
-class Shares:
+class QueueAssignment:
     """A member's subscriptions, the group's members, and the resulting assignment."""
 
     def __init__(
@@ -37,7 +37,7 @@ class Shares:
         self.changed = asyncio.Event()
         """Set when the assignment must be computed again."""
         self._group = group
-        self._wanted = dict(topics)
+        self._subscriptions = dict(topics)
         self._version = connection.clock.now_ms()
         """Grows with every change of the subscribed topics."""
         self._retry_topic = RETRY_PREFIX + group
@@ -45,7 +45,7 @@ class Shares:
         self._session = session
         self._settings = settings
         self._assigned: tuple[Queue, ...] = ()
-        self._view: GroupView | None = None
+        self._group_view: GroupView | None = None
 
     @property
     def registration(self) -> session_pb2.RegisterConsumer:
@@ -55,7 +55,7 @@ class Shares:
             session_pb2.RegisterConsumer,
             settings,
             group=self._group,
-            subscriptions=[subscription(topic, self._wanted[topic], self._version) for topic in sorted(self._wanted)],
+            subscriptions=[subscription(topic, self._subscriptions[topic], self._version) for topic in sorted(self._subscriptions)],
             consume_type=session_pb2.CONSUME_TYPE_PULL,
             message_model=message_model(broadcast=settings.broadcast),
             start_from=start_from(settings.from_first, settings.from_time_ms),
@@ -64,16 +64,16 @@ class Shares:
     @property
     def topics(self) -> set[str]:
         """The topics of all queues that this member may have."""
-        return set(self._wanted) if self.is_member else {queue.topic for queue in self._assigned}
+        return set(self._subscriptions) if self.is_member else {queue.topic for queue in self._assigned}
 
     @property
     def has_retry_topic(self) -> bool:
         """Whether this member subscribes to the group's retry topic."""
-        return self._retry_topic in self._wanted
+        return self._retry_topic in self._subscriptions
 
     def filter_of(self, topic: str) -> Filter:
         """The filter of a topic."""
-        return self._wanted.get(topic, "*")
+        return self._subscriptions.get(topic, "*")
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
@@ -81,9 +81,9 @@ class Shares:
             raise Invalid("this consumer has assigned queues and no group; create one with topics", field="topics")
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
-        self._wanted = dict(topics)
+        self._subscriptions = dict(topics)
         self._version = max(self._version + 1, self._connection.clock.now_ms())
-        self._session.change(self.registration)
+        self._session.update_registration(self.registration)
         self.changed.set()
 
     def assign(self, queues: Iterable[Queue]) -> None:
@@ -93,47 +93,47 @@ class Shares:
         self._assigned = tuple(dict.fromkeys(queues))
         self.changed.set()
 
-    def members_changed(self, view: GroupView) -> None:
+    def set_group_view(self, view: GroupView) -> None:
         """Set the current members of the group."""
-        self._view = view
+        self._group_view = view
         self.changed.set()
 
-    async def ask_for_members(self) -> None:
+    async def refresh_members(self) -> None:
         """Query the group's members, in case a notification was lost. Errors: Unavailable."""
         try:
-            if self.is_member and self._view is not None:
-                self._view = await query_view(self._connection, self._group)
+            if self.is_member and self._group_view is not None:
+                self._group_view = await query_group_view(self._connection, self._group)
         finally:
             self.changed.set()
 
-    async def want_retries(self) -> None:
+    async def subscribe_retry_topic(self) -> None:
         """Subscribe to the group's retry topic once it exists."""
-        if self._settings.broadcast or self._view is None or self.has_retry_topic:
+        if self._settings.broadcast or self._group_view is None or self.has_retry_topic:
             return
         with suppress(NotFound):
             if await readable_queues(self._connection, self._retry_topic):
-                self.subscribe({**self._wanted, self._retry_topic: "*"})
+                self.subscribe({**self._subscriptions, self._retry_topic: "*"})
 
-    async def look(self) -> dict[str, list[Queue]]:
+    async def assigned_queues(self) -> dict[str, list[Queue]]:
         """The queues that this member should have, for each topic whose queues are known now."""
         if not self.is_member:
             return {topic: [it for it in self._assigned if it.topic == topic] for topic in self.topics}
-        shares: dict[str, list[Queue]] = {}
-        for topic in self._wanted if self._view is not None else ():
+        assigned: dict[str, list[Queue]] = {}
+        for topic in self._subscriptions if self._group_view is not None else ():
             try:
-                shares[topic] = self._share_of(topic, await readable_queues(self._connection, topic))
+                assigned[topic] = self._assigned_of(topic, await readable_queues(self._connection, topic))
             except OrtooError as error:
                 _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=topic, reason=str(error))
-        return shares
+        return assigned
 
-    def _share_of(self, topic: str, queues: list[Queue]) -> list[Queue]:
-        if self._view is None or self._settings.broadcast:
+    def _assigned_of(self, topic: str, queues: list[Queue]) -> list[Queue]:
+        if self._group_view is None or self._settings.broadcast:
             return queues
-        return allocated(
-            self._view,
+        return allocate_queues(
+            self._group_view,
             self._session.client_id,
             topic,
             queues,
             configured_queues=self._settings.configured_queues,
-            rooms=self._settings.rooms,
+            zones=self._settings.rooms,
         )

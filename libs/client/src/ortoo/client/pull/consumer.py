@@ -5,18 +5,18 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager, suppress
 from typing import Self
 
-from ortoo.client.core.closed import Left
+from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, Topics, wanted_topics
+from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.offset_lookup import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
-from ortoo.client.pull.pull_member import GroupMember
-from ortoo.client.pull.pull_handlers import BatchHandler, CommitVerdict, Handlers, Processed, acknowledge
+from ortoo.client.pull.pull_member import PullMember
+from ortoo.client.pull.pull_handlers import BatchHandler, CommitVerdict, PullHandlers, BatchProcessor, ack_all
 from ortoo.client.pull.process_queue import ProcessQueue
-from ortoo.client.pull.pull_call import Pulled, pull
-from ortoo.client.pull.settings import Handling, PullSettings
+from ortoo.client.pull.pull_call import PullResult, pull
+from ortoo.client.pull.settings import HandlerOptions, PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import Conflict, Invalid
 
@@ -45,8 +45,8 @@ class PullConsumer:
             raise Invalid("a broadcast consumer has no topics; expected at least one", field="topics")
         self._connection = connection
         self._group = group
-        self._member = GroupMember(connection, session, group, topics, settings)
-        self._is_taken = False
+        self._member = PullMember(connection, session, group, topics, settings)
+        self._is_consuming = False
 
     async def __aenter__(self) -> Self:
         await self._member.join()
@@ -65,15 +65,15 @@ class PullConsumer:
     @property
     def lost_messages(self) -> int:
         """Number of messages that could not be read because their stored bytes are damaged."""
-        return self._member.losses.messages
+        return self._member.losses.message_count
 
     def assign(self, queues: Iterable[Queue]) -> None:
         """Set the queues of this consumer. Errors: Invalid for a group member."""
         self._member.assign(queues)
 
-    def subscribe(self, topics: Topics) -> None:
+    def subscribe(self, topics: TopicFilters) -> None:
         """Change the subscribed topics; queues of other topics are released. Errors: Invalid with assigned queues."""
-        self._member.subscribe(wanted_topics(topics))
+        self._member.subscribe(topic_filters(topics))
 
     def suspend(self, *queues: Queue) -> None:
         """Stop taking messages from these queues, or from all if none is given; they stay assigned."""
@@ -90,13 +90,13 @@ class PullConsumer:
 
         Errors: those for which the server refused this member, or Left before it is entered and after it has left.
         """
-        with self._alone():
-            return await self._member.next(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
+        with self._exclusive():
+            return await self._member.next_from(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue, until the consumer has left. Errors: as `poll`."""
-        self._member.check()
-        with suppress(Left):
+        self._member.check_open()
+        with suppress(ConsumerClosed):
             while (batch := await self.poll()) is not None:
                 yield batch
 
@@ -106,33 +106,33 @@ class PullConsumer:
             for message in batch:
                 yield message
 
-    async def run(self, handler: Handler, handling: Handling | None = None) -> None:
+    async def run(self, handler: Handler, options: HandlerOptions | None = None) -> None:
         """Give each message to `handler`, many at a time, and acknowledge it when the handler returns.
 
         A message whose handler raises is nacked; `RetryLater` sets the delay. Runs until cancelled.
         """
-        await self.run_batches(_one_by_one(handler), handling or Handling())
+        await self.run_batches(_handle_each(handler), options or HandlerOptions())
 
-    async def run_batches(self, handler: BatchHandler, handling: Handling) -> None:
+    async def run_batches(self, handler: BatchHandler, options: HandlerOptions) -> None:
         """As `run`, with up to `handling.batch_messages_max` messages of a queue at once.
 
         `handler` returns the number of processed messages from the front, None = all; the others are nacked.
         """
-        await self._run(handler, handling, ordered=False)
+        await self._run(handler, options, ordered=False)
 
-    async def run_in_order(self, handler: OrderedHandler, handling: Handling | None = None) -> None:
+    async def run_in_order(self, handler: OrderedHandler, options: HandlerOptions | None = None) -> None:
         """Give the messages of each queue to `handler` one after another; several queues run concurrently.
 
         A message whose handler raises is retried, and its queue waits; `RetryLater` sets the delay. With
         `handling.manual_commit` the handler returns what to commit. Runs until cancelled.
         """
-        await self._run(_alone(handler), handling or Handling(), ordered=True)
+        await self._run(_handle_single(handler), options or HandlerOptions(), ordered=True)
 
     # offsets
 
     def position(self, queue: Queue) -> int:
         """The next offset that will be pulled. Errors: NotFound when the queue is not assigned to this consumer."""
-        return self._member.owned(queue).next_offset
+        return self._member.owned_queue(queue).next_offset
 
     def seek(self, queue: Queue, offset: int) -> None:
         """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned here."""
@@ -148,7 +148,7 @@ class PullConsumer:
         """Continue at the end of the queue."""
         self.seek(queue, (await self._range(queue))[1])
 
-    async def search(self, queue: Queue, time_ms: int) -> int:
+    async def search_offset(self, queue: Queue, time_ms: int) -> int:
         """The first offset stored at or after a time; the queue's end if there is none."""
         return await search_offset(self._connection, queue, time_ms)
 
@@ -167,58 +167,58 @@ class PullConsumer:
         *,
         messages_max: int = 32,
         wait_ms: float = 0.0,
-        wanted: Filter = "*",
-    ) -> Pulled:
+        filter: Filter = "*",
+    ) -> PullResult:
         """Pull once and return the server's answer, without moving an offset or taking a lock.
 
         Errors: NotFound, Invalid, Unavailable.
         """
         return await pull(
-            self._connection, self._group, queue, offset, messages_max=messages_max, wait_ms=wait_ms, wanted=wanted
+            self._connection, self._group, queue, offset, messages_max=messages_max, wait_ms=wait_ms, filter=filter
         )
 
     async def _range(self, queue: Queue) -> tuple[int, int]:
-        self._member.owned(queue)
+        self._member.owned_queue(queue)
         return (await offset_ranges(self._connection, {queue.topic}))[queue]
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        if self._is_taken:
+    def _exclusive(self) -> Iterator[None]:
+        if self._is_consuming:
             raise Conflict("another task takes this consumer's messages; use one poll, run or run_in_order at a time")
-        self._is_taken = True
+        self._is_consuming = True
         try:
             yield
         finally:
-            self._is_taken = False
+            self._is_consuming = False
 
-    async def _run(self, handler: Processed, handling: Handling, *, ordered: bool) -> None:
-        async def directly(message: ReceivedMessage) -> None:
+    async def _run(self, handler: BatchProcessor, options: HandlerOptions, *, ordered: bool) -> None:
+        async def handle_directly(message: ReceivedMessage) -> None:
             await handler([message])
 
-        with self._alone():
-            self._member.handle_with(directly, ordered=ordered)
+        with self._exclusive():
+            self._member.set_handler(handle_directly, ordered=ordered)
             try:
-                await Handlers(self._connection, self._member, handler, handling).run()
+                await PullHandlers(self._connection, self._member, handler, options).run()
             finally:
-                self._member.handle_with(None, ordered=False)
+                self._member.set_handler(None, ordered=False)
 
 
-def _one_by_one(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
+def _handle_each(handler: Callable[[ReceivedMessage], Awaitable[object]]) -> BatchHandler:
     async def handle(messages: Sequence[ReceivedMessage]) -> int | None:
-        done = 0
+        processed = 0
         try:
             for message in messages:
                 await handler(message)
-                done += 1
+                processed += 1
         except asyncio.CancelledError:  # the first ones are processed, wherever the others are delivered next
-            acknowledge(messages[:done])
+            ack_all(messages[:processed])
             raise
-        return done
+        return processed
 
     return handle
 
 
-def _alone(handler: OrderedHandler) -> Processed:
+def _handle_single(handler: OrderedHandler) -> BatchProcessor:
     async def handle(messages: Sequence[ReceivedMessage]) -> CommitVerdict | None:
         [message] = messages
         return await handler(message)

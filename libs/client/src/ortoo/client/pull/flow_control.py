@@ -12,7 +12,7 @@ MIB = 1 << 20
 LOG_EVERY = 1000
 
 
-class Hold(Enum):
+class FlowControlReason(Enum):
     """The reason why a queue is not pulled now."""
 
     MESSAGES = "too many messages wait to be processed"
@@ -21,7 +21,7 @@ class Hold(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BufferedMessages:
     """The unprocessed messages of one queue."""
 
     messages: int
@@ -43,7 +43,7 @@ class FlowLimits:
     """Limits for a whole topic, divided evenly among its assigned queues; they replace those for one queue."""
     topic_bytes_max: int | None = None
 
-    def spread(self, queue_count: int) -> Self:
+    def per_queue(self, queue_count: int) -> Self:
         """The limits of one queue when `queue_count` queues of the topic are assigned."""
         queue_count = max(1, queue_count)
         messages, size = self.messages_max, self.bytes_max
@@ -53,21 +53,21 @@ class FlowLimits:
             size = max(MIB, self.topic_bytes_max // queue_count)
         return replace(self, messages_max=messages, bytes_max=size)
 
-    def hold(self, held: Held) -> Hold | None:
+    def exceeded(self, buffered: BufferedMessages) -> FlowControlReason | None:
         """The reason not to pull now; None = pull."""
-        if held.messages > self.messages_max:
-            return Hold.MESSAGES
-        if held.size_bytes // MIB > self.bytes_max // MIB:
-            return Hold.BYTES
-        if self.span_max is not None and held.span > self.span_max:
-            return Hold.SPAN
+        if buffered.messages > self.messages_max:
+            return FlowControlReason.MESSAGES
+        if buffered.size_bytes // MIB > self.bytes_max // MIB:
+            return FlowControlReason.BYTES
+        if self.span_max is not None and buffered.span > self.span_max:
+            return FlowControlReason.SPAN
         return None
 
 
-class HoldCounts(Counter[Hold]):
+class FlowControlCounts(Counter[FlowControlReason]):
     """Number of times that each limit stopped a pull, so that only one in LOG_EVERY is logged."""
 
-    def count(self, hold: Hold) -> bool:
+    def count(self, reason: FlowControlReason) -> bool:
         """Count one; returns whether to log it."""
-        self[hold] += 1
-        return self[hold] % LOG_EVERY == 1
+        self[reason] += 1
+        return self[reason] % LOG_EVERY == 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
-from ortoo.client.pull.flow_control import Held
+from ortoo.client.pull.flow_control import BufferedMessages
 
 
 class ProcessQueue:
@@ -26,26 +26,26 @@ class ProcessQueue:
         """Time of the last pull, on the monotonic clock."""
         self.epoch = 0
         """Incremented by `restart`; results of earlier pulls are ignored then."""
-        self.is_restarted = False
+        self.was_reset = False
         """Whether it was restarted since the last commit."""
-        self.running = 0
+        self.running_handlers = 0
         """Number of its messages in handlers."""
         self._progress = QueueProgress(start_offset)
         self._waiting: deque[tuple[ReceivedBatch, int]] = deque()
         """Messages not taken yet: each batch with the index of its first one."""
-        self._newest = start_offset
+        self._newest_offset = start_offset
 
     @property
     def commit_offset(self) -> int:
         """All offsets before it are processed."""
-        return self._progress.floor_offset
+        return self._progress.commit_offset
 
     @property
-    def held(self) -> Held:
+    def buffered(self) -> BufferedMessages:
         """The unfinished messages."""
         progress = self._progress
-        oldest = progress.oldest_offset
-        return Held(progress.messages, progress.size_bytes, 0 if oldest is None else self._newest - oldest)
+        oldest = progress.first_unfinished_offset
+        return BufferedMessages(progress.messages, progress.size_bytes, 0 if oldest is None else self._newest_offset - oldest)
 
     @property
     def has_waiting(self) -> bool:
@@ -54,15 +54,15 @@ class ProcessQueue:
 
     def put(self, batch: ReceivedBatch) -> None:
         """Add a pulled batch that follows all earlier ones."""
-        self._progress.deliver(batch.progress)
+        self._progress.add_batch(batch.progress)
         self._waiting.append((batch, 0))
-        self._newest = batch.offset(len(batch) - 1)
+        self._newest_offset = batch.offset(len(batch) - 1)
         self.next_offset = batch.next_offset
 
-    def move_on(self, next_offset: int) -> None:
+    def advance(self, next_offset: int) -> None:
         """Advance to `next_offset` over messages that were filtered out."""
         if next_offset > self.next_offset:
-            self._progress.deliver(BatchProgress([], next_offset))
+            self._progress.add_batch(BatchProgress([], next_offset))
             self.next_offset = next_offset
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
@@ -79,15 +79,15 @@ class ProcessQueue:
         """The next whole batch; None when all are taken or the queue is dropped."""
         return self._waiting.popleft()[0] if self.has_waiting else None
 
-    def finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
+    def on_finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
         """Count acknowledged messages of a batch that was pulled in `epoch`."""
         if epoch == self.epoch:
-            self._progress.finished(batch.progress, count)
+            self._progress.finish(batch.progress, count)
 
-    def restart(self, offset: int) -> None:
+    def reset(self, offset: int) -> None:
         """Continue at another offset and drop the unfinished messages."""
         self.epoch += 1
-        self.is_restarted = True
+        self.was_reset = True
         self.next_offset = offset
         self._progress = QueueProgress(offset)
         self._waiting.clear()
@@ -98,10 +98,10 @@ class ProcessQueue:
         self._waiting.clear()
 
 
-def in_order(queues: Sequence[ProcessQueue], after: Queue | None) -> Sequence[ProcessQueue]:
+def round_robin(queues: Sequence[ProcessQueue], after: Queue | None) -> Sequence[ProcessQueue]:
     """The queues in turn, starting after the one served last, so that a full queue does not starve others."""
     ordered = sorted(queues, key=lambda it: it.queue)
     if after is None:
         return ordered
-    cut = next((at for at, it in enumerate(ordered) if it.queue > after), 0)
-    return [*ordered[cut:], *ordered[:cut]]
+    start = next((at for at, it in enumerate(ordered) if it.queue > after), 0)
+    return [*ordered[start:], *ordered[:start]]

@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from enum import Enum
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
-from ortoo.client.core.received import Finished, ReceivedBatch
+from ortoo.client.core.received import OnFinished, ReceivedBatch
 from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
 from ortoo.common.errors import Internal
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 _STATUSES = EnumNames("status", pull_pb2.PullStatus)
-ANSWER_TIMEOUT_S = 15.0
+RESPONSE_TIMEOUT_S = 15.0
 """Time limit of the answer after the end of a long poll."""
 
 
@@ -31,7 +31,7 @@ class PullStatus(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class PullResult:
     """The result of a pull."""
 
     status: PullStatus
@@ -53,15 +53,15 @@ async def pull(
     messages_max: int = 32,
     bytes_max: int = 0,
     wait_ms: float = 0.0,
-    wanted: Filter = "*",
+    filter: Filter = "*",
     generation: int = 0,
-    finished: Finished | None = None,
-) -> Pulled:
+    on_finished: OnFinished | None = None,
+) -> PullResult:
     """Pull once through the current snode. At the end of the queue the server waits up to `wait_ms`.
 
     Errors: NotFound, Invalid, Conflict, Fenced when the lock of `generation` is lost, Unavailable.
     """
-    tags, sql = expressions(wanted)
+    tags, sql = filter_expressions(filter)
     request = pull_pb2.PullRequest(
         group=group,
         queue=wire_queue(queue),
@@ -78,12 +78,12 @@ async def pull(
         ConsumerServiceStub,
         "Pull",
         request,
-        timeout_s=wait_ms / 1000 + ANSWER_TIMEOUT_S,
+        timeout_s=wait_ms / 1000 + RESPONSE_TIMEOUT_S,
     )
     try:
         status = PullStatus(_STATUSES.name(answer.status))
     except ValueError:
-        told = f"the answer to a pull has the unknown status {answer.status}; update this client"
-        raise Internal(told) from None
-    batches = tuple(received_batch(it, queue, generation=generation, finished=finished) for it in answer.batches)
-    return Pulled(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)
+        text = f"the answer to a pull has the unknown status {answer.status}; update this client"
+        raise Internal(text) from None
+    batches = tuple(received_batch(it, queue, generation=generation, on_finished=on_finished) for it in answer.batches)
+    return PullResult(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import RetryLater, Tries, named, send_back
+from ortoo.client.core.handlers import RetryLater, LocalAttempts, log_fields, nack_messages
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.pull.pull_member import GroupMember
+from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.process_queue import ProcessQueue
-from ortoo.client.pull.settings import Handling
+from ortoo.client.pull.settings import HandlerOptions
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
@@ -29,44 +29,44 @@ class CommitVerdict(enum.Enum):
     """The message is processed. It is committed with a later one, or delivered again if this member loses the queue."""
     COMMIT = "commit"
     """Commit this message and all before it."""
-    ROLL_BACK = "roll_back"
+    ROLLBACK = "roll_back"
     """Deliver this message and all since the last commit again, after a pause."""
 
 
 BatchHandler = Callable[[Sequence[ReceivedMessage]], Awaitable[int | None]]
-Processed = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
+BatchProcessor = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
 
 
-class Handlers:
+class PullHandlers:
     """Gives a member's messages to a handler until cancelled or refused by the server."""
 
-    def __init__(self, connection: Connection, member: GroupMember, handler: Processed, handling: Handling) -> None:
+    def __init__(self, connection: Connection, member: PullMember, handler: BatchProcessor, options: HandlerOptions) -> None:
         """`handler` returns the number of processed messages from the front; None = all."""
         self._connection = connection
         self._clock = connection.clock
         self._member = member
         self._handler = handler
-        self._handling = handling
-        self._slots = asyncio.Semaphore(handling.concurrency)
-        self._again: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
+        self._options = options
+        self._slots = asyncio.Semaphore(options.concurrency)
+        self._retries: list[tuple[ProcessQueue, Sequence[ReceivedMessage]]] = []
         """Failed messages kept here whose retry is due; they precede new ones."""
         self._running: dict[int, tuple[ProcessQueue, Sequence[ReceivedMessage], float]] = {}
-        self._kept: dict[ProcessQueue, list[ReceivedMessage]] = {}
+        self._uncommitted: dict[ProcessQueue, list[ReceivedMessage]] = {}
         """Ordered processing: processed and uncommitted messages, by queue."""
-        self._tries = Tries()
+        self._attempts = LocalAttempts()
 
     async def run(self) -> None:
         """Run. Errors: the reason why the server refused the member."""
-        ordered = self._member.in_order
+        ordered = self._member.is_ordered
         async with Background("handlers") as background:
             if not ordered:
-                background.spawn("stuck", self._send_stuck_back())
+                background.spawn("stuck", self._nack_stuck())
             while True:
                 await self._slots.acquire()
-                taken = await self._member.next(self._take)
+                taken = await self._member.next_from(self._take)
                 assert taken is not None, "without a time limit something comes, or it is refused"
                 queue, messages = taken
-                queue.running += 1
+                queue.running_handlers += 1
                 if ordered:
                     background.spawn("in order", self._handle_in_order(queue, messages))
                 else:
@@ -74,29 +74,29 @@ class Handlers:
 
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
         """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""
-        for at, again in enumerate(self._again):
-            if again[0] is queue:
-                return self._again.pop(at)
-        if not queue.has_waiting or (self._member.in_order and queue.running):
+        for at, failed in enumerate(self._retries):
+            if failed[0] is queue:
+                return self._retries.pop(at)
+        if not queue.has_waiting or (self._member.is_ordered and queue.running_handlers):
             return None
-        return queue, queue.take(self._handling.batch_messages_max)
+        return queue, queue.take(self._options.batch_messages_max)
 
-    def _done(self, queue: ProcessQueue) -> None:
-        queue.running -= 1
+    def _release_slot(self, queue: ProcessQueue) -> None:
+        queue.running_handlers -= 1
         self._slots.release()
-        self._member.arrived.set()
+        self._member.has_messages.set()
 
-    async def _give_back(
+    async def _nack(
         self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
     ) -> pull_pb2.SendBackResponse:
-        return await send_back(
+        return await nack_messages(
             self._connection,
             self._member.group,
             messages,
             failure,
             attempt_in_order,
             client_id=self._connection.client_id,
-            attempts_max=self._handling.attempts_max,
+            attempts_max=self._options.attempts_max,
             generation=queue.generation,
         )
 
@@ -107,20 +107,20 @@ class Handlers:
         self._running[key] = (queue, messages, self._clock.monotonic_s())
         try:
             done, failure = await self._call(messages)
-            stuck = self._running.pop(key, None) is None
-            if not stuck:
-                acknowledge(messages[:done])
+            is_stuck = self._running.pop(key, None) is None
+            if not is_stuck:
+                ack_all(messages[:done])
                 failed = messages[done:]
-                if failed and not queue.is_dropped and not await self._send_back(queue, failed, failure):
-                    background.spawn("again", self._come_again(queue, failed))
+                if failed and not queue.is_dropped and not await self._nack_or_drop(queue, failed, failure):
+                    background.spawn("again", self._retry_later(queue, failed))
         finally:
             self._running.pop(key, None)
-            self._done(queue)
+            self._release_slot(queue)
 
-    async def _come_again(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        await self._clock.sleep(self._handling.retry_delay_ms / 1000)
-        self._again = [one for one in (*self._again, (queue, messages)) if not one[0].is_dropped]
-        self._member.arrived.set()
+    async def _retry_later(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
+        await self._clock.sleep(self._options.retry_delay_ms / 1000)
+        self._retries = [one for one in (*self._retries, (queue, messages)) if not one[0].is_dropped]
+        self._member.has_messages.set()
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
         """Call the handler; returns the number of processed messages from the front, and the failure of the others."""
@@ -129,37 +129,37 @@ class Handlers:
         except RetryLater as later:
             return 0, later
         except Exception as error:
-            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **named(self._member.group, messages[0]))
+            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **log_fields(self._member.group, messages[0]))
             return 0, error
         count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
         return count, RetryLater()
 
-    async def _send_back(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
+    async def _nack_or_drop(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
         """Nack or drop failed messages; returns False if they stay here."""
         if self._member.settings.broadcast:
-            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **named(self._member.group, messages[0]))
+            _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **log_fields(self._member.group, messages[0]))
         else:
             try:
-                await self._give_back(queue, messages, failure, 0)
+                await self._nack(queue, messages, failure, 0)
             except OrtooError as error:
                 _log.emit(
-                    log_events.NACK_FAILED_RETRYING_LOCALLY, **named(self._member.group, messages[0]), reason=str(error)
+                    log_events.NACK_FAILED_RETRYING_LOCALLY, **log_fields(self._member.group, messages[0]), reason=str(error)
                 )
                 return False
-            self._member.look_at_retries()
-        acknowledge(messages)
+            self._member.check_retry_topic()
+        ack_all(messages)
         return True
 
-    async def _send_stuck_back(self) -> None:
-        timeout_s = self._handling.timeout_ms / 1000
+    async def _nack_stuck(self) -> None:
+        timeout_s = self._options.timeout_ms / 1000
         stuck = TimeoutError(f"the handler did not return within {timeout_s:g} s")
         while True:
             await self._clock.sleep(timeout_s / 4)
-            began_by_s = self._clock.monotonic_s() - timeout_s
+            stuck_before_s = self._clock.monotonic_s() - timeout_s
             for key, (queue, messages, began_s) in list(self._running.items()):
-                if began_s < began_by_s and not queue.is_dropped:
-                    _log.emit(log_events.HANDLER_TIMEOUT_MESSAGE_RETRIED, **named(self._member.group, messages[0]))
-                    if await self._send_back(queue, messages, stuck):
+                if began_s < stuck_before_s and not queue.is_dropped:
+                    _log.emit(log_events.HANDLER_TIMEOUT_MESSAGE_RETRIED, **log_fields(self._member.group, messages[0]))
+                    if await self._nack_or_drop(queue, messages, stuck):
                         self._running.pop(key, None)
 
     # ordered processing
@@ -172,73 +172,73 @@ class Handlers:
         waiting = list(messages)
         try:
             while waiting and not queue.is_dropped:
-                if self._member.may_process(queue):
+                if self._member.can_process(queue):
                     waiting = await self._handle_first(queue, waiting)
                 else:
                     await self._pause(self._pause_ms)
-            for dropped in [one for one in self._kept if one.is_dropped]:
-                del self._kept[dropped]
+            for dropped in [one for one in self._uncommitted if one.is_dropped]:
+                del self._uncommitted[dropped]
         finally:
-            self._done(queue)
+            self._release_slot(queue)
 
     async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
         """Process the first message, and pause if it must be retried; returns the remaining messages."""
         first = waiting[0]
-        self._tries.begin(first)
+        self._attempts.start(first)
         try:
             outcome = await self._handler([first])
         except Exception as error:
-            wait_ms = await self._failed(queue, first, error)
+            wait_ms = await self._handle_failure(queue, first, error)
             if wait_ms is not None:
                 await self._pause(max(wait_ms, SUSPEND_MIN_MS))
                 return waiting
         else:
-            self._tries.forget(first)
-            if self._handling.manual_commit:
-                return await self._obey(outcome, queue, waiting)
+            self._attempts.forget(first)
+            if self._options.manual_commit:
+                return await self._apply_verdict(outcome, queue, waiting)
         first.ack()
         return waiting[1:]
 
-    async def _obey(
+    async def _apply_verdict(
         self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
         """Apply the handler's verdict to the first message, which was processed; returns the remaining messages."""
-        kept = self._kept.setdefault(queue, [])
-        kept.append(waiting[0])
-        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLL_BACK):
+        uncommitted = self._uncommitted.setdefault(queue, [])
+        uncommitted.append(waiting[0])
+        if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLLBACK):
             return waiting[1:]
-        del self._kept[queue]
+        del self._uncommitted[queue]
         if verdict is CommitVerdict.COMMIT:
-            acknowledge(kept)
+            ack_all(uncommitted)
             return waiting[1:]
         await self._pause(self._pause_ms)
-        return kept + waiting[1:]
+        return uncommitted + waiting[1:]
 
-    async def _failed(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
+    async def _handle_failure(self, queue: ProcessQueue, message: ReceivedMessage, failure: Exception) -> float | None:
         """Nack a failed message; returns the delay of the next attempt in ms, or None when it was parked."""
-        where = named(self._member.group, message)
+        where = log_fields(self._member.group, message)
         if not isinstance(failure, RetryLater):
             _log.emit(log_events.HANDLER_FAILED_QUEUE_PAUSED, exc_info=failure, **where)
-        tries = self._tries.failed(message)
-        if not isinstance(failure, RetryLater) or failure.counts:
-            self._tries.keep(message, tries)
+        attempts = self._attempts.attempt_count(message)
+        if not isinstance(failure, RetryLater) or failure.count_attempt:
+            self._attempts.store(message, attempts)
         if self._member.settings.broadcast:
-            return self._dropped(failure, tries, where)
+            return self._drop_failed(failure, attempts, where)
         try:
-            answer = await self._give_back(queue, [message], failure, tries)
+            answer = await self._nack(queue, [message], failure, attempts)
         except OrtooError as error:
             _log.emit(log_events.NACK_FAILED_RETRYING_LOCALLY, reason=str(error), **where)
             return self._pause_ms
         if answer.parked:
-            self._tries.forget(message)
+            self._attempts.forget(message)
             return None
         if isinstance(failure, RetryLater) and (failure.delay_ms is not None or failure.delay_level):
             return float(answer.delay_ms)
-        return self._handling.suspend_ms if self._handling.suspend_ms is not None else float(answer.delay_ms)
+        return self._options.suspend_ms if self._options.suspend_ms is not None else float(answer.delay_ms)
 
-    def _dropped(self, failure: Exception, tries: int, where: dict[str, object]) -> float | None:
+    def _drop_failed(self, failure: Exception, attempts: int, where: dict[str, object]) -> float | None:
         """The delay in a broadcast, which has no dead letters and no group policy; None = dropped."""
-        if 0 < self._handling.attempts_max <= tries:
+        if 0 < self._options.attempts_max <= attempts:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
             return None
         if isinstance(failure, RetryLater) and failure.delay_ms is not None:
@@ -247,13 +247,13 @@ class Handlers:
 
     @property
     def _pause_ms(self) -> float:
-        return SUSPEND_MS if self._handling.suspend_ms is None else self._handling.suspend_ms
+        return SUSPEND_MS if self._options.suspend_ms is None else self._options.suspend_ms
 
     async def _pause(self, wait_ms: float) -> None:
         await self._clock.sleep(wait_ms / 1000)
 
 
-def acknowledge(messages: Sequence[ReceivedMessage]) -> None:
+def ack_all(messages: Sequence[ReceivedMessage]) -> None:
     """Acknowledge all of these."""
     for message in messages:
         message.ack()

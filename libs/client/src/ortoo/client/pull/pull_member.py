@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import Left
+from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.queues import Queue
@@ -15,17 +15,17 @@ from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Suspension
 from ortoo.client.core.wire import wire_queue
 from ortoo.client.offsets.offset_file import OffsetFile, offset_path
-from ortoo.client.offsets.losses import Losses
+from ortoo.client.offsets.losses import LossLog
 from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
-from ortoo.client.pull.flow_control import HoldCounts
-from ortoo.client.pull.revocations import Handover
-from ortoo.client.pull.process_queue import ProcessQueue, in_order
-from ortoo.client.pull.queue_locks import QueueLocks
+from ortoo.client.pull.flow_control import FlowControlCounts
+from ortoo.client.pull.revocations import QueueRevocations
+from ortoo.client.pull.process_queue import ProcessQueue, round_robin
+from ortoo.client.pull.queue_locks import ConsumerQueueLocks
 from ortoo.client.pull.queue_puller import QueuePuller
 from ortoo.client.pull.settings import PullSettings
-from ortoo.client.pull.assignment import Shares
-from ortoo.client.sessions.group_view import GroupView, change_of
+from ortoo.client.pull.assignment import QueueAssignment
+from ortoo.client.sessions.group_view import GroupView, assignment_change
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
 from ortoo.common.logs.logger import get_logger
@@ -37,7 +37,7 @@ T = TypeVar("T")
 _log = get_logger("consumer")
 
 
-class GroupMember:
+class PullMember:
     """Joins, takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
 
     Without topics it joins no group, takes no locks, and has the queues given to `assign`.
@@ -54,50 +54,50 @@ class GroupMember:
         """Nothing is sent before `join`."""
         self.settings = settings
         self.group = group
-        self.arrived = asyncio.Event()
+        self.has_messages = asyncio.Event()
         """Set when there may be messages to take, or a failure."""
-        self.failure: OrtooError | None = Left(f"this consumer is not in {group!r} yet; enter it with `async with`")
+        self.failure: OrtooError | None = ConsumerClosed(f"this consumer is not in {group!r} yet; enter it with `async with`")
         """The reason why this member gets no messages; None = it does."""
-        self.in_order = False
+        self.is_ordered = False
         """Whether a queue is released only when none of its messages is in a handler."""
-        self.holds = HoldCounts()
-        self.losses = Losses(settings.on_loss)
-        self.handle_directly: Callable[[ReceivedMessage], Awaitable[None]] | None = None
+        self.flow_control_counts = FlowControlCounts()
+        self.losses = LossLog(settings.on_loss)
+        self.direct_handler: Callable[[ReceivedMessage], Awaitable[None]] | None = None
         self.limits = settings.limits
         self._connection = connection
         self._clock = connection.clock
         self._session = session
         self._background = Background(f"member of {group}")
-        self._shares = Shares(connection, session, group, topics, settings)
+        self._assignment = QueueAssignment(connection, session, group, topics, settings)
         self._locks = None
         if topics and not settings.broadcast:
-            self._locks = QueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
-        self._store: OffsetStore
+            self._locks = ConsumerQueueLocks(connection, session, group, settings.lock_trust_ms / 1000)
+        self._offset_store: OffsetStore
         self._owned: dict[Queue, QueuePuller] = {}
-        self._handover: Handover
-        self._locked_by = ""
+        self._revocations: QueueRevocations
+        self._lock_session_id = ""
         """The session that took the locks last; they end with it unless another session renews them."""
         self._suspension = Suspension()
-        self._served: Queue | None = None
+        self._last_served: Queue | None = None
         """The queue that was served last."""
 
     # joining and leaving
 
     async def join(self) -> None:
         """Join the group. Errors: those of the server, or DataLoss for a damaged offset file."""
-        self._store = self._new_store()
-        self._handover = Handover(self._store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
+        self._offset_store = self._new_store()
+        self._revocations = QueueRevocations(self._offset_store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
         await self._background.__aenter__()
         self.failure = None
         try:
-            if self._shares.is_member:
-                await self._session.join(self._shares.registration, self)
+            if self._assignment.is_member:
+                await self._session.join(self._assignment.registration, self)
         except BaseException as error:
             await self._background.__aexit__(type(error), error, error.__traceback__)
             raise
         settings, clock, every = self.settings, self._clock, self._background.every
-        self._background.spawn("balance", self._keep_balanced())
-        every("members", settings.rebalance_interval_ms / 1000, self._shares.ask_for_members, clock=clock)
+        self._background.spawn("balance", self._run_rebalance())
+        every("members", settings.rebalance_interval_ms / 1000, self._assignment.refresh_members, clock=clock)
         first_s = settings.commit_first_ms / 1000
         every("offsets", settings.commit_interval_ms / 1000, self.commit, clock=clock, first_s=first_s)
         if self._locks is not None:
@@ -105,21 +105,21 @@ class GroupMember:
 
     async def leave(self) -> None:
         """Stop pulling, wait for handlers, commit offsets, release locks, and leave the group."""
-        self.failure = Left(f"this consumer has left {self.group!r}; make a new one")
+        self.failure = ConsumerClosed(f"this consumer has left {self.group!r}; make a new one")
         for queue in list(self._owned):
-            self._begin_to_drop(queue)
+            self._revoke(queue)
         try:
             await self._background.__aexit__(None, None, None)
             async with asyncio.timeout(LEAVE_TIMEOUT_S):
-                await self._handover.settle(patient=False)
+                await self._revocations.complete(wait_for_handlers=False)
                 if self._locks is not None:
-                    await self._locks.give_back(self._locks.held)  # locks of queues that were not started
+                    await self._locks.release(self._locks.held)  # locks of queues that were not started
         except TimeoutError:
             _log.emit(log_events.FINAL_OFFSET_COMMIT_TIMEOUT, group=self.group)
         finally:  # also when cancelled, so that no dead member stays in the group
-            if self._shares.is_member:
+            if self._assignment.is_member:
                 self._session.leave(self.group)
-            self.arrived.set()
+            self.has_messages.set()
 
     def _new_store(self) -> OffsetStore:
         if self.settings.broadcast:
@@ -130,7 +130,7 @@ class GroupMember:
     def _generation(self, queue: Queue) -> int:
         """The generation of the lock under which a queue was consumed; a newer one may have another owner or topic."""
         owned = self._owned.get(queue)
-        return (owned.queue if owned is not None else self._handover[queue]).generation
+        return (owned.queue if owned is not None else self._revocations[queue]).generation
 
     # called by the consumer
 
@@ -139,18 +139,18 @@ class GroupMember:
         """The queues of this member, sorted."""
         return [self._owned[queue].queue for queue in sorted(self._owned)]
 
-    def owned(self, queue: Queue) -> ProcessQueue:
+    def owned_queue(self, queue: Queue) -> ProcessQueue:
         """A queue of this member. Errors: NotFound."""
         if queue not in self._owned:
             raise NotFound(f"this consumer does not have {queue} now", field="queue")
         return self._owned[queue].queue
 
-    def check(self) -> None:
+    def check_open(self) -> None:
         """Raise the reason why this member gets no messages."""
         if self.failure is not None:
             raise self.failure
 
-    def may_process(self, queue: ProcessQueue) -> bool:
+    def can_process(self, queue: ProcessQueue) -> bool:
         """Whether messages of the queue may be processed now: owned, not suspended, and with a trusted lock."""
         if queue.is_dropped or queue.queue in self._suspension:
             return False
@@ -158,13 +158,13 @@ class GroupMember:
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
-        self._shares.subscribe(topics)
+        self._assignment.subscribe(topics)
         for owned in self._owned.values():
-            owned.wanted = topics.get(owned.queue.queue.topic, owned.wanted)
+            owned.filter = topics.get(owned.queue.queue.topic, owned.filter)
 
     def assign(self, queues: Iterable[Queue]) -> None:
         """Set the queues. Errors: Invalid for a group member."""
-        self._shares.assign(queues)
+        self._assignment.assign(queues)
 
     def suspend(self, queues: Collection[Queue]) -> None:
         """Neither pull nor deliver messages of these queues, or of all if none is given."""
@@ -173,22 +173,22 @@ class GroupMember:
     def resume(self, queues: Collection[Queue]) -> None:
         """Resume these queues, or all if none is given."""
         self._suspension.resume(queues)
-        self.arrived.set()
+        self.has_messages.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
         """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned."""
-        self.owned(queue).restart(offset)
+        self.owned_queue(queue).reset(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
-    def handle_with(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
+    def set_handler(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
         """Set the handler for `consume_directly`, and whether processing is ordered (then without `span_max`)."""
-        self.in_order, self.handle_directly = ordered, handler
+        self.is_ordered, self.direct_handler = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
-        self._shares.changed.set()
+        self._assignment.changed.set()
 
-    async def next(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
+    async def next_from(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
         """The first result of `take` for the queues in turn; waits for one, and returns None after `timeout_s`.
 
         Errors: the reason why this member gets no messages.
@@ -197,16 +197,16 @@ class GroupMember:
         waking: asyncio.Task[None] | None = None
         try:
             while self.failure is None:
-                self.arrived.clear()
-                for queue in in_order([owned.queue for owned in self._owned.values()], self._served):
-                    if self.may_process(queue) and (taken := take(queue)) is not None:
-                        self._served = queue.queue
+                self.has_messages.clear()
+                for queue in round_robin([owned.queue for owned in self._owned.values()], self._last_served):
+                    if self.can_process(queue) and (taken := take(queue)) is not None:
+                        self._last_served = queue.queue
                         return taken
                 if deadline_s is not None:
                     if self._clock.monotonic_s() >= deadline_s:
                         return None
                     waking = waking or self._background.spawn("wake", self._wake_at(deadline_s))
-                await self.arrived.wait()
+                await self.has_messages.wait()
             raise self.failure
         finally:
             if waking is not None:
@@ -215,44 +215,44 @@ class GroupMember:
     async def _wake_at(self, deadline_s: float) -> None:
         while (left_s := deadline_s - self._clock.monotonic_s()) > 0:  # a sleep may end slightly early
             await self._clock.sleep(left_s)
-        self.arrived.set()
+        self.has_messages.set()
 
     async def commit(self) -> None:
         """Commit the offsets of all queues. Errors: Unavailable when the offset file cannot be written."""
         for queue, owned in self._owned.items():
-            grows = not (owned.queue.is_restarted or self.in_order)
-            self._store.table.update(queue, owned.queue.commit_offset, increase_only=grows)
-            owned.queue.is_restarted = False
-        for queue in await self._store.persist(list(self._owned)):
+            is_monotonic = not (owned.queue.was_reset or self.is_ordered)
+            self._offset_store.table.update(queue, owned.queue.commit_offset, increase_only=is_monotonic)
+            owned.queue.was_reset = False
+        for queue in await self._offset_store.persist(list(self._owned)):
             if queue in self._owned:
-                self._lost(self._owned[queue].queue)
+                self._on_lost(self._owned[queue].queue)
 
     # called by the session
 
-    def members_changed(self, view: GroupView) -> None:
+    def on_members_changed(self, view: GroupView) -> None:
         """Recompute the assignment for a new list of members."""
-        self._shares.members_changed(view)
+        self._assignment.set_group_view(view)
 
-    def refused(self, error: OrtooError) -> None:
+    def on_refused(self, error: OrtooError) -> None:
         """Stop, because the server refused this member."""
         self.failure = error
         for queue in list(self._owned):
-            self._begin_to_drop(queue)
-        self.arrived.set()
+            self._revoke(queue)
+        self.has_messages.set()
 
     def running_queues(self) -> list[session_pb2.RunningQueue]:
         """The queues of this member, for display."""
         found = []
         for it in self.queues:
-            held, locked = it.held, self._locks is not None and self._locks.is_trusted(it.queue)
+            buffered, locked = it.buffered, self._locks is not None and self._locks.is_trusted(it.queue)
             found.append(
                 session_pb2.RunningQueue(
                     group=self.group,
                     queue=wire_queue(it.queue),
                     offset=it.commit_offset,
                     next_offset=it.next_offset,
-                    held_messages=held.messages,
-                    held_bytes=held.size_bytes,
+                    held_messages=buffered.messages,
+                    held_bytes=buffered.size_bytes,
                     locked=locked,
                 )
             )
@@ -260,120 +260,120 @@ class GroupMember:
 
     async def consume_directly(self, message: ReceivedMessage) -> bool:
         """Process one message immediately; returns whether processing is ordered."""
-        if self.handle_directly is None:
+        if self.direct_handler is None:
             raise Unsupported("this consumer has no handler: the application polls messages")
-        await self.handle_directly(message)
-        return self.in_order
+        await self.direct_handler(message)
+        return self.is_ordered
 
     # assignment
 
-    def look_at_retries(self) -> None:
+    def check_retry_topic(self) -> None:
         """Look for the group's retry topic, which the first nack creates."""
-        if not self._shares.has_retry_topic:
-            self._shares.changed.set()
+        if not self._assignment.has_retry_topic:
+            self._assignment.changed.set()
 
-    async def _keep_balanced(self) -> None:
+    async def _run_rebalance(self) -> None:
         while True:
-            await self._shares.changed.wait()
-            self._shares.changed.clear()
+            await self._assignment.changed.wait()
+            self._assignment.changed.clear()
             try:
-                settled = await self._rebalance()
+                is_complete = await self._rebalance()
             except OrtooError as error:
                 _log.emit(log_events.REBALANCE_FAILED_RETRYING, group=self.group, reason=str(error))
-                settled = False
-            if not settled:
-                await pause(self.settings.lock_retry_ms / 1000, self._shares.changed, self._clock)
-                self._shares.changed.set()
+                is_complete = False
+            if not is_complete:
+                await pause(self.settings.lock_retry_ms / 1000, self._assignment.changed, self._clock)
+                self._assignment.changed.set()
 
     async def _rebalance(self) -> bool:
         """Take and release queues according to the assignment; False if something must be retried soon."""
         if self.failure is not None:
             return True
-        if self._session.session_id not in ("", self._locked_by):
-            self._locked_by = self._session.session_id
+        if self._session.session_id not in ("", self._lock_session_id):
+            self._lock_session_id = self._session.session_id
             await self._renew_locks()
-        await self._shares.want_retries()
-        shares = await self._shares.look()
+        await self._assignment.subscribe_retry_topic()
+        assigned = await self._assignment.assigned_queues()
         now_s = self._clock.monotonic_s()
         pulled = {it.queue: now_s if it.queue in self._suspension else it.pulled_at_s for it in self.queues}
-        drop, take = change_of(pulled, shares, self._shares.topics, now_s)
+        drop, take = assignment_change(pulled, assigned, self._assignment.topics, now_s)
         for queue in drop:
-            self._begin_to_drop(queue)
-        settled = await self._handover.settle(patient=self.in_order)
-        wanted = [queue for queue in take if queue not in self._handover]
-        taken = await self._take(wanted)
-        self._spread_limits()
-        return settled and taken and len(wanted) == len(take)
+            self._revoke(queue)
+        revoked = await self._revocations.complete(wait_for_handlers=self.is_ordered)
+        acquirable = [queue for queue in take if queue not in self._revocations]
+        acquired = await self._acquire(acquirable)
+        self._update_limits()
+        return revoked and acquired and len(acquirable) == len(take)
 
-    async def _take(self, queues: Sequence[Queue]) -> bool:
+    async def _acquire(self, queues: Sequence[Queue]) -> bool:
         """Lock and start queues; returns whether all were started."""
         if not queues:
             return True
-        mine = list(queues)
+        acquired = list(queues)
         if self._locks is not None:
-            held = await self._locks.take(mine)
-            mine = [queue for queue in mine if queue in held]
-        starts = await start_offsets(self._connection, self._store, mine, self.settings.start)
+            held = await self._locks.acquire(acquired)
+            acquired = [queue for queue in acquired if queue in held]
+        starts = await start_offsets(self._connection, self._offset_store, acquired, self.settings.start)
         for queue, offset in starts.items():
             self._start(queue, offset)
-        self._spread_limits()  # before the first of them pulls
+        self._update_limits()  # before the first of them pulls
         await self.commit()
         return len(starts) == len(queues)
 
-    def _spread_limits(self) -> None:
+    def _update_limits(self) -> None:
         counts = Counter(queue.topic for queue in self._owned)
         for queue, owned in self._owned.items():
-            owned.limits = self.limits.spread(counts[queue.topic])
+            owned.limits = self.limits.per_queue(counts[queue.topic])
 
     def _start(self, queue: Queue, offset: int) -> None:
         generation = self._locks.generation(queue) if self._locks is not None else 0
-        held = ProcessQueue(queue, offset, generation)
+        process_queue = ProcessQueue(queue, offset, generation)
         locks = self._locks
         puller = QueuePuller(
             connection=self._connection,
             group=self.group,
-            queue=held,
+            queue=process_queue,
             settings=self.settings,
-            wanted=self._shares.filter_of(queue.topic),
+            filter=self._assignment.filter_of(queue.topic),
             suspension=self._suspension,
-            may_pull=lambda: locks is None or locks.is_trusted(queue),
-            arrived=self.arrived.set,
-            lost=self._lost,
-            counts=self.holds,
+            is_lock_trusted=lambda: locks is None or locks.is_trusted(queue),
+            on_messages=self.has_messages.set,
+            on_lost=self._on_lost,
+            flow_control_counts=self.flow_control_counts,
             losses=self.losses,
         )
-        held.pulled_at_s = self._clock.monotonic_s()
+        process_queue.pulled_at_s = self._clock.monotonic_s()
         puller.task = self._background.spawn(f"pull {queue.queue_id}", puller.run())
         self._owned[queue] = puller
-        self._store.table.update(queue, offset)
+        self._offset_store.table.update(queue, offset)
 
-    def _begin_to_drop(self, queue: Queue) -> None:
+    def _revoke(self, queue: Queue) -> None:
         """Stop pulling and delivering a queue; it is released when handlers have finished."""
         owned = self._owned.pop(queue)
         owned.task.cancel()
-        self._store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.is_restarted)
-        self._handover.begin(owned.queue, ours=True)
-        self.arrived.set()
+        self._offset_store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.was_reset)
+        self._revocations.add(owned.queue, holds_lock=True)
+        self.has_messages.set()
 
-    def _lost(self, queue: ProcessQueue) -> None:
+    def _on_lost(self, queue: ProcessQueue) -> None:
         """Drop a queue whose lock was lost or that no longer exists; later results of its messages are ignored."""
         owned = self._owned.get(queue.queue)
         if owned is None or owned.queue is not queue:
             return
         del self._owned[queue.queue]
         owned.task.cancel()
-        self._handover.begin(queue, ours=False)
-        self._store.table.forget(queue.queue)
+        self._revocations.add(queue, holds_lock=False)
+        self._offset_store.table.forget(queue.queue)
         if self._locks is not None:
-            self._locks.lost(queue.queue)
-        self._shares.changed.set()
+            self._locks.discard(queue.queue)
+        self._assignment.changed.set()
 
     async def _renew_locks(self) -> None:
         if self._locks is None:
             return
-        held = await self._locks.take([*self._owned, *self._handover.locked])
+        held = await self._locks.acquire([*self._owned, *self._revocations.locked_queues])
         for queue, owned in list(self._owned.items()):
             if queue not in held or self._locks.generation(queue) != owned.queue.generation:
                 _log.emit(log_events.QUEUE_LOCK_LOST, queue=str(queue))
-                self._lost(owned.queue)
-        self.arrived.set()
+                self._on_lost(owned.queue)
+        self.has_messages.set()

@@ -20,7 +20,7 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 _log = get_logger("consumer")
 
 
-class QueueLocks:
+class ConsumerQueueLocks:
     """Queue locks of one group, held by the client's session, and for each whether the member may trust it."""
 
     def __init__(self, connection: Connection, session: Session, group: str, trust_s: float) -> None:
@@ -33,11 +33,11 @@ class QueueLocks:
         self._held: dict[Queue, tuple[int, float]] = {}
         """Fencing generation and request time (monotonic) of each lock."""
 
-    def granted(self, queue: Queue, generation: int, asked_at_s: float) -> None:
+    def add(self, queue: Queue, generation: int, requested_at_s: float) -> None:
         """Record a granted lock. Trust starts at the request, because the answer may have been slow."""
-        self._held[queue] = (generation, asked_at_s)
+        self._held[queue] = (generation, requested_at_s)
 
-    def lost(self, *queues: Queue) -> None:
+    def discard(self, *queues: Queue) -> None:
         """Remove locks that are not held."""
         for queue in queues:
             self._held.pop(queue, None)
@@ -56,16 +56,16 @@ class QueueLocks:
         """All locks that were granted and not lost, sorted."""
         return sorted(self._held)
 
-    async def take(self, queues: Sequence[Queue]) -> set[Queue]:
+    async def acquire(self, queues: Sequence[Queue]) -> set[Queue]:
         """Take or renew locks; returns those held. Errors: Unavailable without an answer, with existing trust kept."""
         if not queues:
             return set()
-        asked_at_s = self._clock.monotonic_s()
+        requested_at_s = self._clock.monotonic_s()
         answer = await self._call("LockQueues", pull_pb2.LockQueuesRequest, queues)
         granted = set()
         for lock in answer.granted:
             queue = queue_of(lock.queue)
-            self.granted(queue, lock.generation, asked_at_s)
+            self.add(queue, lock.generation, requested_at_s)
             granted.add(queue)
         for refused in answer.refused:
             queue = queue_of(refused.queue)
@@ -74,17 +74,17 @@ class QueueLocks:
                 if self.generation(queue):
                     granted.add(queue)  # its enode gave no answer; the existing trust expires
             else:
-                self.lost(queue)
+                self.discard(queue)
         return granted
 
-    async def give_back(self, queues: Sequence[Queue]) -> None:
+    async def release(self, queues: Sequence[Queue]) -> None:
         """Release locks, so that the next owner need not wait. A failure is logged; the locks expire."""
-        mine = [queue for queue in queues if self.generation(queue)]
-        self.lost(*mine)
-        if not mine:
+        owned = [queue for queue in queues if self.generation(queue)]
+        self.discard(*owned)
+        if not owned:
             return
         try:
-            await self._call("UnlockQueues", pull_pb2.UnlockQueuesRequest, mine)
+            await self._call("UnlockQueues", pull_pb2.UnlockQueuesRequest, owned)
         except OrtooError as error:
             _log.emit(log_events.QUEUE_LOCK_RELEASE_FAILED, reason=str(error))
 

@@ -9,16 +9,16 @@ from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.suspension import Suspension
-from ortoo.client.offsets.losses import Losses, LostMessages
-from ortoo.client.pull.flow_control import FlowLimits, HoldCounts
+from ortoo.client.offsets.losses import LossLog, LostMessages
+from ortoo.client.pull.flow_control import FlowLimits, FlowControlCounts
 from ortoo.client.pull.process_queue import ProcessQueue
-from ortoo.client.pull.pull_call import Pulled, PullStatus, pull
+from ortoo.client.pull.pull_call import PullResult, PullStatus, pull
 from ortoo.client.pull.settings import PullSettings
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.retry import Backoff
 
-DAMAGE_PULLS = 3
+DAMAGED_PULL_ATTEMPTS = 3
 """Number of pulls of damaged messages before they count as lost, because memory and cables fail as well as disks."""
 _log = get_logger("consumer")
 
@@ -31,16 +31,16 @@ class QueuePuller:
     group: str
     queue: ProcessQueue
     settings: PullSettings
-    wanted: Filter
+    filter: Filter
     suspension: Suspension
-    may_pull: Callable[[], bool]
+    is_lock_trusted: Callable[[], bool]
     """Whether the queue's lock is held."""
-    arrived: Callable[[], None]
+    on_messages: Callable[[], None]
     """Called when messages arrived."""
-    lost: Callable[[ProcessQueue], None]
+    on_lost: Callable[[ProcessQueue], None]
     """Called when the lock is lost."""
-    counts: HoldCounts
-    losses: Losses
+    flow_control_counts: FlowControlCounts
+    losses: LossLog
     limits: FlowLimits = FlowLimits()
     task: "asyncio.Task[None]" = field(init=False)
     """The task of `run`."""
@@ -51,54 +51,54 @@ class QueuePuller:
         backoff = Backoff(max_s=self.settings.pull_retry_ms / 1000)
         while not queue.is_dropped:
             queue.pulled_at_s = self.connection.clock.monotonic_s()
-            if not await self._has_leave():
+            if not await self._wait_allowed():
                 continue
             epoch = queue.epoch
             address = self.connection.address
             try:
-                pulled = await self._pull(epoch)
+                result = await self._pull(epoch)
             except (Fenced, NotFound) as error:
                 _log.emit(log_events.QUEUE_LOST, queue=str(queue.queue), reason=str(error))
-                self.lost(queue)
+                self.on_lost(queue)
                 return
             except OrtooError as error:
                 _log.emit(log_events.PULL_FAILED_RETRYING, queue=str(queue.queue), reason=str(error))
                 if error.retriable:
-                    self.connection.failed(address)
+                    self.connection.mark_failed(address)
                 await self.connection.clock.sleep(backoff.delay_s(failures, self.connection.randomness))
                 failures += 1
                 damaged = damaged + 1 if isinstance(error, DataLoss) and epoch == queue.epoch else 0
-                if isinstance(error, DataLoss) and damaged >= DAMAGE_PULLS and self._pass_over(error):
+                if isinstance(error, DataLoss) and damaged >= DAMAGED_PULL_ATTEMPTS and self._skip_damaged(error):
                     failures = damaged = 0
                 continue
             failures = damaged = 0
             if epoch == queue.epoch and not queue.is_dropped:
-                await self._take(pulled)
+                await self._handle_result(result)
 
-    async def _has_leave(self) -> bool:
+    async def _wait_allowed(self) -> bool:
         """Whether to pull now. If not, waits a while, or until the queue is resumed."""
         if self.queue.queue in self.suspension:
-            await self.suspension.until_resumed(self.queue.queue)
+            await self.suspension.wait_resumed(self.queue.queue)
             return False
-        hold = self.limits.hold(self.queue.held)
-        if hold is not None:
-            if self.counts.count(hold):
-                held = self.queue.held
+        reason = self.limits.exceeded(self.queue.buffered)
+        if reason is not None:
+            if self.flow_control_counts.count(reason):
+                buffered = self.queue.buffered
                 _log.emit(
                     log_events.PULL_THROTTLED,
                     queue=str(self.queue.queue),
-                    reason=hold.value,
-                    held=held.messages,
-                    span=held.span,
+                    reason=reason.value,
+                    held=buffered.messages,
+                    span=buffered.span,
                 )
             await self.connection.clock.sleep(self.settings.flow_retry_ms / 1000)
             return False
-        if not self.may_pull():
+        if not self.is_lock_trusted():
             await self.connection.clock.sleep(self.settings.lock_retry_ms / 1000)
             return False
         return True
 
-    async def _pull(self, epoch: int) -> Pulled:
+    async def _pull(self, epoch: int) -> PullResult:
         queue, settings = self.queue, self.settings
         return await pull(
             self.connection,
@@ -108,45 +108,45 @@ class QueuePuller:
             messages_max=settings.pull_messages_max,
             bytes_max=settings.pull_bytes_max,
             wait_ms=settings.long_poll_ms,
-            wanted=self.wanted,
+            filter=self.filter,
             generation=queue.generation,
-            finished=partial(queue.finished, epoch),
+            on_finished=partial(queue.on_finished, epoch),
         )
 
-    async def _take(self, pulled: Pulled) -> None:
+    async def _handle_result(self, result: PullResult) -> None:
         queue = self.queue
-        if pulled.status is PullStatus.OFFSET_ILLEGAL:
-            await self._correct(pulled)
+        if result.status is PullStatus.OFFSET_ILLEGAL:
+            await self._correct_offset(result)
             return
-        for batch in pulled.batches:
+        for batch in result.batches:
             queue.put(batch)
-        queue.move_on(pulled.next_offset)
-        if pulled.batches:
-            self.arrived()
+        queue.advance(result.next_offset)
+        if result.batches:
+            self.on_messages()
 
-    def _pass_over(self, error: DataLoss) -> bool:
+    def _skip_damaged(self, error: DataLoss) -> bool:
         """Continue behind damaged messages and report them; False if their end is unknown."""
         queue = self.queue
         if queue.is_dropped or error.end_offset <= queue.next_offset:
             return False
         begin = max(error.begin_offset, queue.next_offset)
         self.losses.add(LostMessages(queue.queue, begin, error.end_offset, error.message))
-        queue.move_on(error.end_offset)
+        queue.advance(error.end_offset)
         return True
 
-    async def _correct(self, pulled: Pulled) -> None:
+    async def _correct_offset(self, result: PullResult) -> None:
         """Continue at the server's offset after the held messages are processed."""
         queue = self.queue
         _log.emit(
             log_events.OFFSET_OUT_OF_RANGE,
             queue=str(queue.queue),
             offset=queue.next_offset,
-            corrected=pulled.next_offset,
-            begin=pulled.begin_offset,
-            end=pulled.end_offset,
+            corrected=result.next_offset,
+            begin=result.begin_offset,
+            end=result.end_offset,
         )
         epoch = queue.epoch
-        while queue.held.messages and not queue.is_dropped and epoch == queue.epoch:
+        while queue.buffered.messages and not queue.is_dropped and epoch == queue.epoch:
             await self.connection.clock.sleep(self.settings.flow_retry_ms / 1000)
         if not queue.is_dropped and epoch == queue.epoch:
-            queue.restart(pulled.next_offset)
+            queue.reset(result.next_offset)

@@ -63,7 +63,7 @@ class PullSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Handling:
+class HandlerOptions:
     """How handlers are run."""
 
     concurrency: int = 20

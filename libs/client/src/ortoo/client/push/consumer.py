@@ -7,25 +7,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from ortoo.client.core.closed import Left
+from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, Topics, wanted_topics
-from ortoo.client.core.handlers import send_back
+from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
+from ortoo.client.core.handlers import nack_messages
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
 from ortoo.client.offsets.offset_file import OffsetFile, offset_path
-from ortoo.client.offsets.losses import Losses, LostMessages
+from ortoo.client.offsets.losses import LossLog, LostMessages
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
-from ortoo.client.push.push_handlers import Handler, PushHandlers, SendBack
+from ortoo.client.push.push_handlers import Handler, PushHandlers, NackCall
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.messages import write
 from ortoo.common.process.background import Background
 from ortoo.v1 import consumer_pb2
 
-_KEEP_INTERVAL_S = 5.0
+_PERSIST_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +36,9 @@ class ConsumerSettings:
     """Start of the group in a queue without an offset: the oldest message if True, otherwise the end."""
     from_time_ms: int | None = None
     """Replaces `from_first`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
-    unfinished_messages_max: int = 32_768
+    unacknowledged_messages_max: int = 32_768
     """Largest number of delivered and unacknowledged messages; may be exceeded by one batch."""
-    unfinished_bytes_max: int = 32 << 20
+    unacknowledged_bytes_max: int = 32 << 20
     ack_interval_ms: float = 100.0
     retry_delay_ms: float = 1_000.0
     """Delay of a retry in `run`, for a failed message whose nack failed, or of a broadcast."""
@@ -75,23 +75,23 @@ class Consumer:
         self._clock = connection.clock
         self._settings = settings
         self._background = Background(f"consumer {group}")
-        self._kept: LocalOffsets | None = None
+        self._broadcast_offsets: LocalOffsets | None = None
         """Local offsets of a broadcast consumer, otherwise None."""
         client_id = settings.client_id or connection.new_client_id()
         if settings.broadcast:
             client_id = settings.client_id or connection.client_id
-            self._kept = LocalOffsets(OffsetFile(offset_path(settings.offsets_folder, client_id, group)))
+            self._broadcast_offsets = LocalOffsets(OffsetFile(offset_path(settings.offsets_folder, client_id, group)))
         self._client_id = client_id
         self._version = 0
         """Version of the subscriptions."""
         self._member = PushMember(
             connection,
-            _opening(group, topics, settings, client_id=client_id, room=connection.room),
-            Losses(settings.on_loss),
-            messages_max=settings.unfinished_messages_max,
-            bytes_max=settings.unfinished_bytes_max,
-            broadcast=self._kept,
-            rule=StartRule(settings.from_first, settings.from_time_ms),
+            _open_request(group, topics, settings, client_id=client_id, zone=connection.zone),
+            LossLog(settings.on_loss),
+            messages_max=settings.unacknowledged_messages_max,
+            bytes_max=settings.unacknowledged_bytes_max,
+            broadcast=self._broadcast_offsets,
+            start_rule=StartRule(settings.from_first, settings.from_time_ms),
         )
 
     @property
@@ -102,31 +102,31 @@ class Consumer:
     @property
     def lost_messages(self) -> int:
         """Number of messages that could not be delivered because their stored bytes are damaged."""
-        return self._member.losses.messages
+        return self._member.losses.message_count
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._member.enter()
-        self._background.spawn("session", self._member.keep())
+        self._member.open()
+        self._background.spawn("session", self._member.run())
         ack_interval_s = self._settings.ack_interval_ms / 1000
-        self._background.after("acks", self._member.has_news, ack_interval_s, self._say_progress, clock=self._clock)
-        if self._kept is not None:
-            self._background.every("offsets", _KEEP_INTERVAL_S, self._kept.persist, clock=self._clock)
+        self._background.after("acks", self._member.has_progress, ack_interval_s, self._report_progress, clock=self._clock)
+        if self._broadcast_offsets is not None:
+            self._background.every("offsets", _PERSIST_INTERVAL_S, self._broadcast_offsets.persist, clock=self._clock)
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
         try:
             await self._member.leave()
-            if self._kept is not None:
-                await self._kept.persist()
+            if self._broadcast_offsets is not None:
+                await self._broadcast_offsets.persist()
         finally:
             await self._background.__aexit__(*ended)
 
-    def subscribe(self, topics: Topics) -> None:
+    def subscribe(self, topics: TopicFilters) -> None:
         """Change the subscribed topics and filters; queues of other topics are released. Errors: Invalid."""
-        wanted = sorted(wanted_topics(topics).items())
+        filters = sorted(topic_filters(topics).items())
         self._version = version = max(self._version + 1, self._clock.now_ms())
-        self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in wanted])
+        self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in filters])
 
     def suspend(self, *queues: Queue) -> None:
         """Stop taking messages from these queues after their current batch, or from all if none is given.
@@ -145,8 +145,8 @@ class Consumer:
 
         Errors: those for which the server refused the session, or Left before it is entered and after it has left.
         """
-        self._member.check()
-        with suppress(Left):
+        self._member.check_open()
+        with suppress(ConsumerClosed):
             while True:
                 yield await self._member.next_batch()
 
@@ -155,7 +155,7 @@ class Consumer:
         async for batch in self.batches():
             for message in batch:
                 if self._member.is_suspended:
-                    await self._member.until_resumed()
+                    await self._member.wait_resumed()
                 yield message
 
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
@@ -165,27 +165,27 @@ class Consumer:
         `RetryLater` sets the delay. Later messages are not delayed, except those of the same message group and with
         them their queue, because they keep their order. Runs until cancelled, or until the session is refused.
         """
-        give_back: SendBack | None = None
-        if self._kept is None:
-            self._member.want_retries()
-            give_back = partial(send_back, self._connection, self._group, client_id=self._client_id)
+        nack: NackCall | None = None
+        if self._broadcast_offsets is None:
+            self._member.subscribe_retry_topic()
+            nack = partial(nack_messages, self._connection, self._group, client_id=self._client_id)
         handlers = PushHandlers(
             self._group,
             handler,
             self._member,
-            give_back,
+            nack,
             self._clock,
             concurrency=concurrency,
             retry_delay_ms=self._settings.retry_delay_ms,
         )
         await handlers.run(aiter(self))
 
-    async def _say_progress(self) -> None:
-        self._member.report()
+    async def _report_progress(self) -> None:
+        self._member.report_progress()
 
 
-def _opening(
-    group: str, topics: Mapping[str, Filter], settings: ConsumerSettings, *, client_id: str, room: str
+def _open_request(
+    group: str, topics: Mapping[str, Filter], settings: ConsumerSettings, *, client_id: str, zone: str
 ) -> consumer_pb2.OpenSession:
     """The first request of a session."""
     return write(
@@ -193,7 +193,7 @@ def _opening(
         settings,
         group=group,
         client_id=client_id,
-        room=room,
+        room=zone,
         subscriptions=[subscription(topic, topics[topic]) for topic in sorted(topics)],
         start_from=start_from(settings.from_first, settings.from_time_ms),
         start_time_ms=settings.from_time_ms or 0,

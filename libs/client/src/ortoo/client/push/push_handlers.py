@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ortoo.client import log_events
-from ortoo.client.core.handlers import RetryLater, Tries, named
+from ortoo.client.core.handlers import RetryLater, LocalAttempts, log_fields
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.core.suspension import Hold
+from ortoo.client.core.suspension import QueueHold
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
@@ -22,7 +22,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
-SendBack = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.SendBackResponse]]
+NackCall = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.SendBackResponse]]
 """`core.handlers.send_back` for a group."""
 _log = get_logger("consumer")
 
@@ -35,7 +35,7 @@ class PushHandlers:
         group: str,
         handler: Handler,
         member: PushMember,
-        send_back: SendBack | None,
+        nack: NackCall | None,
         clock: Clock,
         *,
         concurrency: int,
@@ -45,18 +45,18 @@ class PushHandlers:
         self._group = group
         self._handler = handler
         self._member = member
-        self._send_back = send_back
+        self._nack = nack
         self._clock = clock
         self._slots = asyncio.Semaphore(concurrency)
         self._retry_delay_ms = retry_delay_ms
         self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
         """By message group: the messages behind the one in the handler."""
-        self._tries = Tries()
+        self._attempts = LocalAttempts()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
         """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
         async with Background("handlers") as background:
-            await self._until_free()
+            await self._wait_free_slot()
             async for message in messages:
                 group = message.message_group
                 if group is not None and (lane := self._lanes.get((message.queue, group))) is not None:
@@ -68,9 +68,9 @@ class PushHandlers:
                 else:
                     lane = self._lanes[message.queue, group] = deque()
                     background.spawn("in order", self._handle_lane(message, (message.queue, group), lane))
-                await self._until_free()
+                await self._wait_free_slot()
 
-    async def _until_free(self) -> None:
+    async def _wait_free_slot(self) -> None:
         """Wait for a free slot without taking it, because a retry may need it first."""
         async with self._slots:
             pass
@@ -86,21 +86,21 @@ class PushHandlers:
 
     async def _handle(self, message: ReceivedMessage, *, in_order: bool) -> None:
         """Call the handler until it succeeds or the message is nacked or parked. Uses and releases an acquired slot."""
-        hold: Hold | None = None
+        hold: QueueHold | None = None
         try:
             while (failure := await self._call(message)) is not None:
                 if in_order and hold is None:
                     hold = self._member.hold(message.queue)  # before the nack, because the queue may be lost during it
                     if not message.is_current:
-                        hold.is_over.set()
-                wait_ms = await self._failed(message, failure, in_order)
+                        hold.revoked.set()
+                wait_ms = await self._handle_failure(message, failure, in_order)
                 if wait_ms is None:
-                    self._tries.forget(message)
+                    self._attempts.forget(message)
                     break
                 if hold is None:
                     await self._clock.sleep(wait_ms / 1000)
                 else:
-                    await pause(wait_ms / 1000, hold.is_over, self._clock)
+                    await pause(wait_ms / 1000, hold.revoked, self._clock)
                 await self._slots.acquire()
         finally:
             if hold is not None:
@@ -111,27 +111,27 @@ class PushHandlers:
         """The failure of the handler, or None; a message that this consumer no longer owns is skipped."""
         try:
             if message.is_current:
-                self._tries.begin(message)
+                self._attempts.start(message)
                 await self._handler(message)
-                self._tries.forget(message)
+                self._attempts.forget(message)
         except Exception as error:
             return error
         finally:
             self._slots.release()
         return None
 
-    async def _failed(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
+    async def _handle_failure(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
         """Nack a failed message; returns the delay of a retry here in ms, or None when it was nacked or parked."""
-        where = named(self._group, message)
+        where = log_fields(self._group, message)
         _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
-        tries = self._tries.failed(message)
-        counts = not isinstance(failure, RetryLater) or failure.counts
-        if counts and (in_order or self._send_back is None):  # the server counts the others
-            self._tries.keep(message, tries)
-        if self._send_back is None:
+        attempts = self._attempts.attempt_count(message)
+        counts_here = not isinstance(failure, RetryLater) or failure.count_attempt
+        if counts_here and (in_order or self._nack is None):  # the server counts the others
+            self._attempts.store(message, attempts)
+        if self._nack is None:
             return self._retry_delay_ms
         try:
-            answer = await self._send_back([message], failure, tries if in_order else 0)
+            answer = await self._nack([message], failure, attempts if in_order else 0)
         except OrtooError as error:
             _log.emit(log_events.NACK_FAILED_RETRYING_LOCALLY, reason=str(error), **where)
             return self._retry_delay_ms

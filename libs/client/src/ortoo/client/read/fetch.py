@@ -3,18 +3,18 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.filters import Filter, expressions
+from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.wire import queue_of, received_batch, wire_queue
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.v1 import consumer_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
-BREAKS_MAX = 5
+FAILURES_MAX = 5
 
 
 async def fetch(
@@ -24,10 +24,10 @@ async def fetch(
     to_offset: int = 0,
     *,
     follow: bool = False,
-    wanted: Filter = "*",
+    filter: Filter = "*",
     columns: Sequence[str] = (),
-    joined: bool = False,
-    passed: Callable[[int, int], object] | None = None,
+    coalesce: bool = False,
+    on_progress: Callable[[int, int], object] | None = None,
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the queue's end at the time of the call.
 
@@ -37,11 +37,11 @@ async def fetch(
     through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after several breaks in a row, or
     DataLoss, whose `end_offset` is the next readable offset.
     """
-    tags, sql = expressions(wanted)
+    tags, sql = filter_expressions(filter)
     request = consumer_pb2.FetchRequest(
-        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns, joined=joined
+        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns, joined=coalesce
     )
-    at, breaks, topic_id = from_offset, 0, 0
+    at, failures, topic_id = from_offset, 0, 0
     while True:
         address = connection.address
         try:
@@ -54,24 +54,24 @@ async def fetch(
             async for answer, (records,) in _batches(connection, request):
                 if topic_id not in (0, answer.topic_id):
                     raise NotFound(f"{queue.topic!r} was deleted and created again before offset {at}", field="queue")
-                breaks, at, topic_id = 0, answer.next_offset, answer.topic_id
-                if passed is not None:
-                    passed(at, answer.topic_id)
+                failures, at, topic_id = 0, answer.next_offset, answer.topic_id
+                if on_progress is not None:
+                    on_progress(at, answer.topic_id)
                 if answer.HasField("batch"):
                     yield received_batch(answer, queue, records)
             if not follow:
                 return
         except OrtooError as error:
-            breaks += 1
-            if not error.retriable or breaks >= BREAKS_MAX:
+            failures += 1
+            if not error.retriable or failures >= FAILURES_MAX:
                 raise
             if not follow and at >= to_offset > from_offset:
                 return
-            connection.failed(address)
-        await connection.pause(breaks)
+            connection.mark_failed(address)
+        await connection.back_off(failures)
 
 
-async def _batches(connection: Connection, request: consumer_pb2.FetchRequest) -> AsyncIterator[Bulky]:
+async def _batches(connection: Connection, request: consumer_pb2.FetchRequest) -> AsyncIterator[BulkMessage]:
     address = connection.address
     call = bulk_calls.fetch(connection.channel(), request)
     try:

@@ -30,8 +30,8 @@ class StoredMessage:
     message: Message
 
 
-async def newest(
-    connection: Connection, ranges: Mapping[Queue, tuple[int, int]], count: int, wanted: Filter = "*"
+async def newest_messages(
+    connection: Connection, ranges: Mapping[Queue, tuple[int, int]], count: int, filter: Filter = "*"
 ) -> list[StoredMessage]:
     """The newest `count` messages in these offset ranges (ends exclusive), by store time.
 
@@ -39,12 +39,12 @@ async def newest(
     """
 
     async def newest_of(queue: Queue, begin: int, end: int) -> list[StoredMessage]:
-        if wanted == "*":
+        if filter == "*":
             begin = max(begin, end - count)
         if begin >= end:
             return []
         found: deque[StoredMessage] = deque(maxlen=count)
-        async for it in _messages(connection, queue, begin, end, wanted):
+        async for it in _messages(connection, queue, begin, end, filter):
             found.append(it)
         return list(found)
 
@@ -54,15 +54,15 @@ async def newest(
     return found[-count:] if count else []
 
 
-async def coming(
-    connection: Connection, ends: Mapping[Queue, int], wanted: Filter = "*"
+async def follow_messages(
+    connection: Connection, ends: Mapping[Queue, int], filter: Filter = "*"
 ) -> AsyncIterator[StoredMessage]:
     """Messages stored from `ends` on, in order within each queue; never ends. Errors: as `fetch`."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 
     async def follow(queue: Queue, from_offset: int) -> None:
         try:
-            async for message in _messages(connection, queue, from_offset, 0, wanted, follow=True):
+            async for message in _messages(connection, queue, from_offset, 0, filter, follow=True):
                 await arrived.put(message)
         except Exception as error:
             await arrived.put(error)
@@ -80,13 +80,13 @@ async def coming(
 
 
 async def _messages(
-    connection: Connection, queue: Queue, from_offset: int, to_offset: int, wanted: Filter, *, follow: bool = False
+    connection: Connection, queue: Queue, from_offset: int, to_offset: int, filter: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
     """As `fetch`, but continues behind damaged messages."""
     at = from_offset
     while follow or at < to_offset:
         try:
-            async for batch in fetch(connection, queue, at, to_offset, follow=follow, wanted=wanted):
+            async for batch in fetch(connection, queue, at, to_offset, follow=follow, filter=filter):
                 at = batch.next_offset
                 for it in batch:
                     if it.offset >= from_offset:

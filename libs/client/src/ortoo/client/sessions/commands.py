@@ -15,7 +15,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.messages import read
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.common.records.text_rules import OF_COPIES
+from ortoo.common.records.text_rules import COPY_LIMITS
 from ortoo.v1 import session_pb2
 
 STACK_LENGTH_MAX = 1 << 20
@@ -24,10 +24,10 @@ STACK_LENGTH_MAX = 1 << 20
 class GroupMembership(Protocol):
     """Receives the events of one group of the session."""
 
-    def members_changed(self, view: GroupView) -> None:
+    def on_members_changed(self, view: GroupView) -> None:
         """Set the current members of the group; also called each time the session was reopened."""
 
-    def refused(self, error: OrtooError) -> None:
+    def on_refused(self, error: OrtooError) -> None:
         """The server refused this member."""
 
     def running_queues(self) -> list[session_pb2.RunningQueue]:
@@ -37,41 +37,41 @@ class GroupMembership(Protocol):
         """Process one message immediately; returns whether in order. Errors: the handler's, Unsupported without one."""
 
 
-async def answer_to(
+async def run_command(
     command: session_pb2.Command, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.CommandResult:
     """Run a command and return its result; an unknown command gets an Unsupported failure."""
     result = session_pb2.CommandResult(command_id=command.command_id)
     kind = command.WhichOneof("command")
     if kind == "describe_running":
-        result.running.CopyFrom(_running(command.describe_running.group, members, connection))
+        result.running.CopyFrom(_describe_running(command.describe_running.group, members, connection))
     elif kind == "print_stack":
-        result.stack = _stacks()[:STACK_LENGTH_MAX]
+        result.stack = _stack_text()[:STACK_LENGTH_MAX]
     elif kind == "consume_message":
         member = members.get(command.consume_message.group)
         if member is None:
             error = NotFound(f"the client is no member of {command.consume_message.group!r}", field="group")
             result.failure.CopyFrom(failure_of(error))
         else:
-            await _consume(command.consume_message, member, connection, result)
+            await _consume_message(command.consume_message, member, connection, result)
     else:
         result.failure.CopyFrom(failure_of(Unsupported(f"this client does not support the command {kind}")))
     return result
 
 
-def _running(
-    wanted_group: str, members: Mapping[str, GroupMembership], connection: Connection
+def _describe_running(
+    group_filter: str, members: Mapping[str, GroupMembership], connection: Connection
 ) -> session_pb2.RunningDescription:
     described = session_pb2.RunningDescription(
         properties={"client_id": connection.client_id, "language": LANGUAGE, "version": client_version()}
     )
     for group, member in members.items():
-        if wanted_group in ("", group):
+        if group_filter in ("", group):
             described.queues.extend(member.running_queues())
     return described
 
 
-async def _consume(
+async def _consume_message(
     request: session_pb2.ConsumeMessage,
     member: GroupMembership,
     connection: Connection,
@@ -80,7 +80,7 @@ async def _consume(
     began_s = connection.clock.monotonic_s()
     consumed = session_pb2.ConsumeResult()
     try:
-        consumed.orderly = await member.consume_directly(_received(request, connection))
+        consumed.orderly = await member.consume_directly(_received_message(request, connection))
         consumed.succeeded = True
     except Unsupported as error:
         result.failure.CopyFrom(failure_of(error))
@@ -91,12 +91,12 @@ async def _consume(
     result.consumed.CopyFrom(consumed)
 
 
-def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
+def _received_message(request: session_pb2.ConsumeMessage, connection: Connection) -> ReceivedMessage:
     message = read(Message, request.message)
     message = message.replace(message_id=message.message_id or request.message_id or None)
     batch = ReceivedBatch(
         queue_of(request.queue),
-        encode([message], now_ms=connection.clock.now_ms(), limits=OF_COPIES),
+        encode([message], now_ms=connection.clock.now_ms(), limits=COPY_LIMITS),
         topic_id=0,
         first_offset=request.offset,
         next_offset=request.offset + 1,
@@ -105,7 +105,7 @@ def _received(request: session_pb2.ConsumeMessage, connection: Connection) -> Re
     return batch[0]
 
 
-def _stacks() -> str:
+def _stack_text() -> str:
     """The stacks of all threads and tasks, as text."""
     parts = []
     for thread_id, frame in sys._current_frames().items():

@@ -15,23 +15,23 @@ class GroupView:
     """The members of a group, as reported by a server."""
 
     client_ids: tuple[str, ...] = ()
-    wanted: Mapping[str, frozenset[str]] | None = None
+    member_topics: Mapping[str, frozenset[str]] | None = None
     """The topics of each member; None = not reported, then all members have all topics."""
-    rooms: Mapping[str, str] | None = None
+    zones: Mapping[str, str] | None = None
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
 
 
-def allocated(
+def allocate_queues(
     view: GroupView,
     client_id: str,
     topic: str,
     queues: Sequence[Queue],
     *,
     configured_queues: Collection[Queue] = (),
-    rooms: Collection[str] = (),
+    zones: Collection[str] = (),
 ) -> list[Queue]:
     """The queues of a topic for `client_id`. Errors: Invalid if zones matter and one is missing."""
-    members = [it for it in view.client_ids if view.wanted is None or topic in view.wanted.get(it, ())]
+    members = [it for it in view.client_ids if view.member_topics is None or topic in view.member_topics.get(it, ())]
     if not members or not queues:
         return []
     configured = {client_id: [queue for queue in configured_queues if queue.topic == topic]}
@@ -41,12 +41,12 @@ def allocated(
         client_id,
         view.strategy,
         configured=configured,
-        rooms=rooms,
-        member_rooms=view.rooms,
+        rooms=zones,
+        member_rooms=view.zones,
     )
 
 
-def change_of(
+def assignment_change(
     owned: Mapping[Queue, float],
     allocated_by_topic: Mapping[str, Iterable[Queue]],
     topics: Collection[str],
@@ -59,9 +59,9 @@ def change_of(
     """
     drop = []
     for queue, pulled_at_s in owned.items():
-        known = allocated_by_topic.get(queue.topic)
-        is_gone = queue.topic not in topics or (known is not None and queue not in set(known))
-        if is_gone or now_s - pulled_at_s > PULL_IDLE_S:
+        allocated_queues = allocated_by_topic.get(queue.topic)
+        is_revoked = queue.topic not in topics or (allocated_queues is not None and queue not in set(allocated_queues))
+        if is_revoked or now_s - pulled_at_s > PULL_IDLE_S:
             drop.append(queue)
     take = [queue for queues in allocated_by_topic.values() for queue in queues if queue not in owned]
     return sorted(drop), sorted(take)

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import Closed
+from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.reconnecting_session import KeptSession
+from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.wire import LANGUAGE, client_version
-from ortoo.client.sessions.commands import GroupMembership, answer_to
+from ortoo.client.sessions.commands import GroupMembership, run_command
 from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
@@ -24,13 +24,13 @@ _log = get_logger("session")
 
 
 @dataclass(slots=True)
-class _Joined:
+class _JoinedGroup:
     registration: session_pb2.RegisterConsumer
     member: GroupMembership
-    answered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    registered: "asyncio.Future[None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
-class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
+class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
     """Opened with the first joined group. After a break it is reopened at the next snode with all groups."""
 
     def __init__(self, connection: Connection) -> None:
@@ -40,18 +40,18 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         """Assigned by the server; empty while there is no session."""
         self.client_id = connection.client_id
         self._background = Background("session")
-        self._groups: dict[str, _Joined] = {}
-        self._wanted = asyncio.Event()
+        self._groups: dict[str, _JoinedGroup] = {}
+        self._is_needed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._background.spawn("keep", self.keep())
+        self._background.spawn("keep", self.run())
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_leaving = True
         if self.session_id:
-            await self._leave()
+            await self._close_session()
         await self._background.__aexit__(*ended)
 
     async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
@@ -60,21 +60,21 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
         Errors: Conflict when this client is in the group already, the refusal of the server, or Closed.
         """
         if self._is_leaving:
-            raise Closed
+            raise ClientClosed
         if registration.group in self._groups:
             raise Conflict(
                 f"this client is a member of {registration.group!r} already; connect another client", field="group"
             )
-        joined = self._groups[registration.group] = _Joined(registration, member)
-        self._wanted.set()
+        joined = self._groups[registration.group] = _JoinedGroup(registration, member)
+        self._is_needed.set()
         self._register(joined)
         try:
-            await joined.answered
+            await joined.registered
         except BaseException:
             self.leave(registration.group)  # the snode may have accepted it
             raise
 
-    def change(self, registration: session_pb2.RegisterConsumer) -> None:
+    def update_registration(self, registration: session_pb2.RegisterConsumer) -> None:
         """Change the topics of a member."""
         joined = self._groups[registration.group]
         joined.registration = registration
@@ -83,86 +83,86 @@ class Session(KeptSession[session_pb2.ConnectRequest, session_pb2.ConnectRespons
     def leave(self, group: str) -> None:
         """Unregister from a group; later sessions do not register it again."""
         if self._groups.pop(group, None) is not None:
-            self._say(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
+            self._send(unregister_consumer=session_pb2.UnregisterConsumer(group=group))
 
-    def _register(self, joined: _Joined) -> None:
-        self._say(register_consumer=joined.registration)
+    def _register(self, joined: _JoinedGroup) -> None:
+        self._send(register_consumer=joined.registration)
 
-    async def keep(self) -> None:
+    async def run(self) -> None:
         """Open the session when the first group is joined."""
-        await self._wanted.wait()
-        await super().keep()
+        await self._is_needed.wait()
+        await super().run()
 
-    def _begin(self) -> None:
+    def _send_opening(self) -> None:
         connection = self._connection
         hello = session_pb2.Hello(
-            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), room=connection.room
+            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), room=connection.zone
         )
-        self._say(hello=hello)
+        self._send(hello=hello)
         for joined in self._groups.values():
             self._register(joined)
 
-    def _forget(self) -> None:
+    def _on_stream_end(self) -> None:
         self.session_id = ""
 
-    def _refused(self, error: OrtooError) -> bool:
+    def _on_refused(self, error: OrtooError) -> bool:
         """Report the refusal to pending joins and to members; later joins are tried again."""
         for group, joined in list(self._groups.items()):
-            if joined.answered.done():
-                joined.member.refused(error)
+            if joined.registered.done():
+                joined.member.on_refused(error)
                 self._groups.pop(group)
             else:
-                joined.answered.set_exception(error)
+                joined.registered.set_exception(error)
         return False
 
-    def _hear(self, response: session_pb2.ConnectResponse) -> bool:
+    def _on_response(self, response: session_pb2.ConnectResponse) -> bool:
         kind = response.WhichOneof("event")
         if kind == "opened":
             self.session_id, self.client_id = response.opened.session_id, response.opened.client_id
         elif kind == "registered":
-            self._registered(response.registered)
+            self._on_registered(response.registered)
         elif kind == "members_changed":
-            self._members_changed(response.members_changed)
+            self._on_members_changed(response.members_changed)
         elif kind == "command":
-            self._background.spawn("command", self._obey(response.command))
-        return self._heard(response)
+            self._background.spawn("command", self._run_command(response.command))
+        return self._on_session_event(response)
 
-    def _registered(self, answer: session_pb2.Registered) -> None:
+    def _on_registered(self, answer: session_pb2.Registered) -> None:
         joined = self._groups.get(answer.group)
         if joined is None:
             return
         if answer.HasField("failure"):
             error = error_of(answer.failure)
-            if error.retriable or (joined.answered.done() and isinstance(error, NotFound)):
+            if error.retriable or (joined.registered.done() and isinstance(error, NotFound)):
                 _log.emit(log_events.REGISTRATION_REJECTED_RETRYING, group=answer.group, reason=str(error))
-                self._background.spawn("register again", self._register_later(joined))
-            elif joined.answered.done():
+                self._background.spawn("register again", self._retry_registration(joined))
+            elif joined.registered.done():
                 self._groups.pop(answer.group)
-                joined.member.refused(error)
+                joined.member.on_refused(error)
             else:
-                joined.answered.set_exception(error)
+                joined.registered.set_exception(error)
             return
-        self._members_changed(answer.members)
-        if not joined.answered.done():
-            joined.answered.set_result(None)
+        self._on_members_changed(answer.members)
+        if not joined.registered.done():
+            joined.registered.set_result(None)
 
-    async def _register_later(self, joined: _Joined) -> None:
+    async def _retry_registration(self, joined: _JoinedGroup) -> None:
         await self._connection.clock.sleep(self._connection.backoff.max_s)
         if self._groups.get(joined.registration.group) is joined:
             self._register(joined)
 
-    def _members_changed(self, news: session_pb2.MembersChanged) -> None:
+    def _on_members_changed(self, news: session_pb2.MembersChanged) -> None:
         joined = self._groups.get(news.group)
         if joined is not None:
-            joined.member.members_changed(_view(news))
+            joined.member.on_members_changed(_group_view_of(news))
 
-    async def _obey(self, command: session_pb2.Command) -> None:
+    async def _run_command(self, command: session_pb2.Command) -> None:
         members = {group: joined.member for group, joined in self._groups.items()}
-        result = await answer_to(command, members, self._connection)
-        self._say(command_result=result)
+        result = await run_command(command, members, self._connection)
+        self._send(command_result=result)
 
 
-async def query_view(connection: Connection, group: str) -> GroupView:
+async def query_group_view(connection: Connection, group: str) -> GroupView:
     """Query the members of a group, for members without notifications. Errors: Unavailable."""
     request = pull_pb2.QueryMembersRequest(group=group)
     answer = await connection.call(ConsumerServiceStub, "QueryMembers", request)
@@ -176,7 +176,7 @@ async def query_view(connection: Connection, group: str) -> GroupView:
     )
 
 
-def _view(news: session_pb2.MembersChanged) -> GroupView:
+def _group_view_of(news: session_pb2.MembersChanged) -> GroupView:
     ids = tuple(news.client_ids)
     return GroupView(
         ids,

@@ -18,7 +18,7 @@ FEW_ROWS_MAX = 48
 _PATH = "batch.records"
 
 
-def few_gathered(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
+def gather_few(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
     """An uncompressed batch of some rows of an uncompressed batch, from its fields, without the idempotence data.
 
     Of the columns after the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when

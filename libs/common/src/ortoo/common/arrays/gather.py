@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, few_gathered
-from ortoo.common.arrays.message_table import MessageColumns, MessageTable, taken
+from ortoo.common.arrays.few_rows import FEW_ROWS_MAX, gather_few
+from ortoo.common.arrays.message_table import MessageColumns, MessageTable, take_rows
 from ortoo.common.arrays.opened_batch import (
     DictionaryArrays,
     Int32s,
@@ -30,12 +30,12 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import nested
 
 
-def narrowed(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
+def narrow(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
     """Return a batch that holds at least `rows` of `opened`, and `rows`; the module explains how to read them.
 
     Columns without a number in `columns` may be left out, none if that is empty.
     """
-    return (gathered(opened, rows, columns) if is_narrow(opened, rows) else opened.sealed), rows
+    return (gather(opened, rows, columns) if is_narrow(opened, rows) else opened.sealed), rows
 
 
 def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
@@ -43,16 +43,16 @@ def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
     return 0 < 2 * len(rows) < opened.count and not opened.is_compressed and not opened.has_unknown_columns
 
 
-def gathered(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
+def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
     """Make an uncompressed batch of one or more rows, as `narrowed`, without the idempotence data."""
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):
-            return few_gathered(table.fields, rows.tolist(), columns)
-    return written(taken(table, rows, columns))
+            return gather_few(table.fields, rows.tolist(), columns)
+    return write_table(take_rows(table, rows, columns))
 
 
-def written(table: MessageTable) -> SealedBatch:
+def write_table(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
     columns = ((name, getattr(table, name)) for name in _WRITERS)
     there = [(name, _WRITERS[name](column)) for name, column in columns if column is not None]

@@ -71,7 +71,7 @@ def _size(column: Any) -> int:
 MessageColumns = OpenedBatch | MessageTable
 
 
-def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
+def take_rows(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
     """Copy some rows, in the order of `rows`: the body and the columns with these `numbers`, none = all columns."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
     found = {name: getattr(columns, name) if not numbers or NUMBERS[name] in numbers else None for name in _COLUMNS}
@@ -82,7 +82,7 @@ def taken(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = froze
     )
 
 
-def joined(tables: Sequence[MessageTable]) -> MessageTable:
+def concat_tables(tables: Sequence[MessageTable]) -> MessageTable:
     """Concatenate tables. Either all of them have priorities, or none has."""
     if len(tables) == 1:
         return tables[0]

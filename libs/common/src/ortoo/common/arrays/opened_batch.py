@@ -157,7 +157,7 @@ _KNOWN = frozenset(NUMBERS.values())
 _NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
 
 
-class _Column(Generic[Column]):
+class _LazyColumn(Generic[Column]):
     """A column of an opened batch: parsed at its first use, and None where the batch does not have it."""
 
     def __init__(self, read: Callable[[memoryview, int, str], Column]) -> None:
@@ -207,27 +207,27 @@ class OpenedBatch:
             reader.buffer(self.fields, NUMBERS["body_offsets"], path), self.count, self.body_inflated_bytes, path
         )
 
-    born_at_ms = _Column(partial(_numbers, kind=_INT64))
+    born_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
     """The time at which each message was made."""
-    deliver_at_ms = _Column(partial(_numbers, kind=_INT64))
+    deliver_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
     """The time from which each message is visible; None = the batch is not delayed."""
-    expire_at_ms = _Column(partial(_numbers, kind=_INT64))
+    expire_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
     """The time from which no group gets each message, 0 = never; None = none of them expires."""
-    priority = _Column(partial(_numbers, kind=_INT32))
+    priority = _LazyColumn(partial(_numbers, kind=_INT32))
     """Each message's priority."""
-    body_encoding = _Column(partial(_numbers, kind=_INT8))
+    body_encoding = _LazyColumn(partial(_numbers, kind=_INT8))
     """How the producer encoded each body."""
-    tag = _Column(_dictionary)
+    tag = _LazyColumn(_dictionary)
     """Each message's tag."""
-    message_group = _Column(_dictionary)
+    message_group = _LazyColumn(_dictionary)
     """Each message's group."""
-    born_host = _Column(_dictionary)
+    born_host = _LazyColumn(_dictionary)
     """The producer's host of each message."""
-    keys = _Column(_list)
+    keys = _LazyColumn(_list)
     """Each message's keys."""
-    properties = _Column(_map)
+    properties = _LazyColumn(_map)
     """Each message's properties."""
-    message_id = _Column(_text)
+    message_id = _LazyColumn(_text)
     """The ids that producers chose."""
-    trace_context = _Column(_text)
+    trace_context = _LazyColumn(_text)
     """Each message's trace context."""

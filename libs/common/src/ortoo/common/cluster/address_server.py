@@ -33,7 +33,7 @@ def check_name_servers(text: str) -> None:
         addresses_of(text)
 
 
-async def found_name_servers(text: str, *, background: Background, clock: Clock) -> NameServers:
+async def resolve_name_servers(text: str, *, background: Background, clock: Clock) -> NameServers:
     """The name servers of a setting. It waits for the list of an address server; `background` then refreshes it."""
     if not is_url(text):
         return NameServers(text)
@@ -57,7 +57,7 @@ async def found_name_servers(text: str, *, background: Background, clock: Clock)
     return found
 
 
-def listed_again(servers: NameServers, text: str) -> None:
+def update_name_servers(servers: NameServers, text: str) -> None:
     """Use the new list of a setting. The list of an address server is refreshed anyway. Errors: Invalid."""
     if not is_url(text):
         servers.replace(text)

@@ -48,7 +48,7 @@ def check_advertised(
         )
 
 
-def reached_at(bound_address: str, advertised_address: str) -> str:
+def advertised_address_of(bound_address: str, advertised_address: str) -> str:
     """The address to advertise: the advertised host with the bound port."""
     if not bound_address or not is_address(advertised_address):
         return bound_address

@@ -15,7 +15,7 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs import logger as logs
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.settings import Loaded, Setting, SettingChange, changed, check_ranges, flat, text_of
+from ortoo.common.process.settings import LoadedSettings, Setting, SettingChange, with_values, check_ranges, flatten, format_value
 
 HISTORY_MAX = 200
 OPERATOR = "operator"
@@ -24,11 +24,11 @@ S = TypeVar("S", bound=ServiceSettings)
 _log = get_logger("settings")
 
 
-class LiveSettings(Generic[S]):
+class DynamicSettings(Generic[S]):
     """The settings of one process; `appliers` apply their changes."""
 
     def __init__(
-        self, loaded: Loaded[S], load: Callable[[], Loaded[S]] | None = None, *, clock: Clock | None = None
+        self, loaded: LoadedSettings[S], load: Callable[[], LoadedSettings[S]] | None = None, *, clock: Clock | None = None
     ) -> None:
         """Begin with the `loaded` settings; `load` reads them again."""
         self.settings = loaded.settings
@@ -38,35 +38,35 @@ class LiveSettings(Generic[S]):
         self.history: deque[SettingChange] = deque(maxlen=HISTORY_MAX)
         self._loaded = loaded
         self._load = load or (lambda: loaded)
-        self._chosen: dict[str, str] = {}
+        self._overrides: dict[str, str] = {}
         """The values that operators have set, as text."""
         self._clock = clock or SystemClock()
 
     def all(self) -> list[Setting]:
         """All settings that can be given."""
-        found, next_start = flat(self.settings), flat(self._loaded.settings)
+        found, next_start = flatten(self.settings), flatten(self._loaded.settings)
         return [
             Setting(
                 name,
-                text_of(value),
-                OPERATOR if name in self._chosen else self._loaded.origins.get(name, "default"),
+                format_value(value),
+                OPERATOR if name in self._overrides else self._loaded.origins.get(name, "default"),
                 name in self.settings.LIVE,
-                None if next_start[name] == value else text_of(next_start[name]),
+                None if next_start[name] == value else format_value(next_start[name]),
             )
             for name, value in found.items()
             if name not in self.settings.HIDDEN
         ]
 
     def update(
-        self, values: Mapping[str, str], reset: Sequence[str] = (), *, by: str = "", check_only: bool = False
+        self, values: Mapping[str, str], reset: Sequence[str] = (), *, changed_by: str = "", dry_run: bool = False
     ) -> list[SettingChange]:
         """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
         Returns the changes, also with `check_only`. Errors: Invalid, naming the setting, and no setting changes.
         """
         for name in (*values, *reset):
-            if name not in flat(self.settings):
-                changed(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # Invalid if unknown
+            if name not in flatten(self.settings):
+                with_values(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # Invalid if unknown
             if name not in self.settings.LIVE:
                 raise Invalid(
                     "cannot be changed in a running process; change it in the file or environment and restart. These "
@@ -75,24 +75,24 @@ class LiveSettings(Generic[S]):
                 )
             if name in values and name in reset:
                 raise Invalid("both set and reset; give one of the two", field=name)
-        chosen = {name: text for name, text in (self._chosen | dict(values)).items() if name not in reset}
-        changes = self._take(self._loaded, chosen, by, check_only=check_only)
-        if changes and not check_only:
-            _log.emit(log_events.SETTINGS_CHANGED, by=by, **_told(changes))
+        chosen = {name: text for name, text in (self._overrides | dict(values)).items() if name not in reset}
+        changes = self._apply(self._loaded, chosen, changed_by, dry_run=dry_run)
+        if changes and not dry_run:
+            _log.emit(log_events.SETTINGS_CHANGED, by=changed_by, **_log_fields(changes))
         return changes
 
-    def reread(self) -> None:
+    def reload(self) -> None:
         """Read the settings again, apply the live ones and log the others. Invalid settings change nothing."""
         try:
             loaded = self._load()
-            before, found = flat(self._loaded.settings), flat(loaded.settings)
-            chosen = {name: text for name, text in self._chosen.items() if found[name] == before[name]}
-            changes = self._take(loaded, chosen)
+            before, found = flatten(self._loaded.settings), flatten(loaded.settings)
+            chosen = {name: text for name, text in self._overrides.items() if found[name] == before[name]}
+            changes = self._apply(loaded, chosen)
         except OrtooError as error:
             _log.emit(log_events.SETTINGS_RELOAD_REJECTED, reason=str(error))
             return
         waiting = [one.name for one in self.all() if not one.live and one.at_next_start is not None]
-        _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_told(changes))
+        _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_log_fields(changes))
 
     def findings(self) -> Iterator[Finding]:
         """The settings whose values an operator has set and the next start will replace."""
@@ -106,40 +106,40 @@ class LiveSettings(Generic[S]):
                 serious=False,
             )
 
-    def _take(
-        self, loaded: Loaded[S], chosen: dict[str, str], by: str = "", *, check_only: bool = False
+    def _apply(
+        self, loaded: LoadedSettings[S], chosen: dict[str, str], changed_by: str = "", *, dry_run: bool = False
     ) -> list[SettingChange]:
         """Apply the live settings of `loaded`, overridden by `chosen`. Errors: Invalid."""
-        wanted = changed(loaded.settings, chosen)
+        wanted = with_values(loaded.settings, chosen)
         check_ranges(wanted)
         wanted.check()
-        was, found = flat(self.settings), flat(wanted)
+        was, found = flatten(self.settings), flatten(wanted)
         names = [name for name in self.settings.LIVE if found[name] != was[name]]
         now_ms = self._clock.now_ms()
         changes = [
             SettingChange(
                 now_ms,
                 name,
-                text_of(was[name]),
-                text_of(found[name]),
+                format_value(was[name]),
+                format_value(found[name]),
                 OPERATOR if name in chosen else loaded.origins.get(name, "default"),
-                by,
+                changed_by,
             )
             for name in names
         ]
-        if check_only:
+        if dry_run:
             return changes
-        settings: S = changed(self.settings, {name: found[name] for name in names})
+        settings: S = with_values(self.settings, {name: found[name] for name in names})
         for apply in self.appliers:
             apply(settings)
         if "log_level" in names:
             logs.configure(level=settings.log_level)
-        self.settings, self._loaded, self._chosen = settings, loaded, chosen
+        self.settings, self._loaded, self._overrides = settings, loaded, chosen
         self.history.extend(changes)
         return changes
 
 
-def _told(changes: Sequence[SettingChange]) -> dict[str, Any]:
+def _log_fields(changes: Sequence[SettingChange]) -> dict[str, Any]:
     """The changes as fields of a log line."""
     return {
         "changed": [one.name for one in changes],

@@ -15,7 +15,7 @@ def process_name() -> str:
 
 
 @contextlib.contextmanager
-def named_process(name: str) -> Iterator[None]:
+def using_process_name(name: str) -> Iterator[None]:
     """Inside the block, give this name to the process of this task and of the tasks that it starts."""
     token = _given.set(name)
     try:

@@ -13,19 +13,19 @@ LEASE_FIELD = "enode.name"
 """The field of a refusal that ends with the lease of the former process. The store may replace the registered one."""
 
 
-def refused(seen: str, error: Conflict | Fenced) -> Finding:
+def refused(observed: str, error: Conflict | Fenced) -> Finding:
     """The finding; `seen` names the refused process and the reason."""
     if error.field == STORE_FIELD:
         return Finding(
             "store mismatch",
-            seen,
+            observed,
             "the enode gets no lease and takes no messages, because it could assign offsets and message ids twice",
             "mount its volume and correct its data_dir, then restart it; if its former store is lost permanently, "
             "ortoo enode accept-store ENODE STORE",
         )
     return Finding(
         "registration rejected",
-        seen,
+        observed,
         "it gets no lease and no clients; of two processes with one name, one cannot serve",
         "stop one of the two, or give one another name (-p shows its settings)",
     )

@@ -21,14 +21,14 @@ from ortoo.common.process.retry import Backoff
 _log = get_logger("registration")
 
 
-class Announcing:
+class Registrations:
     """One process's leases. `announce` takes a name server's address and returns the lease in seconds."""
 
     def __init__(
         self,
         name_servers: NameServers,
-        announce: Callable[[str], Awaitable[float]],
-        leave: Callable[[str], Awaitable[object]],
+        register: Callable[[str], Awaitable[float]],
+        unregister: Callable[[str], Awaitable[object]],
         *,
         interval_s: float,
         clock: Clock,
@@ -36,8 +36,8 @@ class Announcing:
     ) -> None:
         """Announce at least every `interval_s`, and more often where the lease is short; `leave` releases a lease."""
         self._name_servers = name_servers
-        self._announce = announce
-        self._leave = leave
+        self._register = register
+        self._unregister = unregister
         self._interval_s = interval_s
         self._clock = clock
         self._randomness = randomness
@@ -45,18 +45,18 @@ class Announcing:
         self._registered: dict[str, None] = {}
         self._failures: dict[str, OrtooError] = {}
         """By name server: why the last request for a lease failed."""
-        self._was_known = False
+        self._was_registered = False
         self.answered: Callable[[], object] = lambda: None
         """Called after each request for a lease, granted or not."""
 
     @property
-    def is_known(self) -> bool:
+    def is_discoverable(self) -> bool:
         """Whether other processes can still learn of this process, from a name server or from copies of its answers.
 
         An outage of all name servers does not change that. A refusal means that another process has this name.
         """
         is_refused = any(isinstance(error, Conflict | Fenced) for error in self._failures.values())
-        return bool(self._registered) or (self._was_known and not is_refused)
+        return bool(self._registered) or (self._was_registered and not is_refused)
 
     @property
     def other_store(self) -> str:
@@ -72,13 +72,13 @@ class Announcing:
         """Whether a name server has given a lease when it was asked last."""
         return bool(self._registered)
 
-    async def begin(self) -> None:
+    async def register_first(self) -> None:
         """Announce to one name server, and retry until one answers. Errors: those that a retry cannot resolve."""
         attempt, backoff = 0, Backoff(first_s=0.1, max_s=1.0)
         while True:
             address = self._name_servers.current
             try:
-                await self._announce(address)
+                await self._register(address)
                 self._registered[address] = None
                 return
             except OrtooError as error:
@@ -88,7 +88,7 @@ class Announcing:
             await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
             attempt += 1
 
-    def hurry(self) -> None:
+    def register_now(self) -> None:
         """Announce now, because a name server has just returned and may have lost its leases."""
         for due in self._due.values():
             due.set()
@@ -106,15 +106,15 @@ class Announcing:
                 for address in wanted:
                     if address not in tasks:
                         self._due[address] = asyncio.Event()
-                        tasks[address] = background.spawn(address, self._keep(address, self._due[address]))
+                        tasks[address] = background.spawn(address, self._renew(address, self._due[address]))
                 await changed.wait()
 
-    async def leave(self) -> None:
+    async def unregister_all(self) -> None:
         """Release all leases; a name server that does not answer is skipped."""
 
         async def one(address: str) -> None:
             with contextlib.suppress(OrtooError):
-                await self._leave(address)
+                await self._unregister(address)
 
         await asyncio.gather(*map(one, self._registered))
 
@@ -131,12 +131,12 @@ class Announcing:
                     "start it, or check its log and its database; or remove it from namesrv_address",
                 )
 
-    async def _keep(self, address: str, due: asyncio.Event) -> None:
+    async def _renew(self, address: str, due: asyncio.Event) -> None:
         backoff, attempt = Backoff(first_s=0.1, max_s=2.0), 0
         while True:
             due.clear()
             try:
-                lease_s = await self._announce(address)
+                lease_s = await self._register(address)
             except OrtooError as error:
                 if attempt == 0:
                     _log.emit(log_events.REGISTRATION_FAILED_RETRYING, name_server=address, reason=str(error))
@@ -150,7 +150,7 @@ class Announcing:
                     _log.emit(log_events.REGISTRATION_SUCCEEDED, name_server=address)
                 self._registered[address] = None
                 self._failures.pop(address, None)
-                self._was_known = True
+                self._was_registered = True
                 self.answered()
                 attempt, wait_s = 0, min(self._interval_s, lease_s / 3)
             await pause(wait_s, due, self._clock)

@@ -11,10 +11,10 @@ from ortoo.common.errors import Invalid
 
 NAMES_MAX = 64
 """The most names that one role may have."""
-SHOWN_MAX = 5
+SHOWN_NAMES_MAX = 5
 """The most names that an error repeats of a certificate, which is the caller's, or of the settings."""
 SHOWN_CHARACTERS_MAX = 100
-KNOWN_MAX = 1_024
+CACHED_CONNECTIONS_MAX = 1_024
 """The most certificates whose roles are kept, because the decision costs more than the rest of the check."""
 _DNS = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\Z")
 _SPIFFE = re.compile(r"spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+\Z")
@@ -48,7 +48,7 @@ class RoleNames:
     def check(self) -> None:
         """Refuse texts that no certificate has as a name. Errors: Invalid, naming the setting."""
         for role in Role:
-            chosen = self.chosen(role)
+            chosen = self.names_of(role)
             if len(chosen) > NAMES_MAX:
                 raise Invalid(f"{len(chosen)} names; expected at most {NAMES_MAX}", field=setting_of(role))
             for name in chosen:
@@ -59,7 +59,7 @@ class RoleNames:
                         field=setting_of(role),
                     )
 
-    def chosen(self, role: Role) -> tuple[str, ...]:
+    def names_of(self, role: Role) -> tuple[str, ...]:
         """The names that the operator gave a role; DNS names are compared in lower case."""
         given = (name.strip() for name in str(getattr(self, role)).split(";"))
         return tuple(name if name.startswith(SPIFFE) else name.lower() for name in given if name)
@@ -71,7 +71,7 @@ def setting_of(role: Role) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Presented:
+class CertificateNames:
     """The names in the certificate that a caller showed."""
 
     dns: tuple[str, ...]
@@ -95,14 +95,14 @@ class Presented:
     def __str__(self) -> str:
         names = (*self.dns, *self.uris)
         if not names:
-            return f"no DNS name or URI (its common name, {_cut(self.common_name) or 'which is empty'}, does not count)"
-        return shown(names)
+            return f"no DNS name or URI (its common name, {_truncate(self.common_name) or 'which is empty'}, does not count)"
+        return format_names(names)
 
 
-def shown(names: Sequence[str]) -> str:
+def format_names(names: Sequence[str]) -> str:
     """Some of the names, as an error repeats them."""
-    more = f" and {len(names) - SHOWN_MAX} more" if len(names) > SHOWN_MAX else ""
-    return ", ".join(map(_cut, names[:SHOWN_MAX])) + more
+    more = f" and {len(names) - SHOWN_NAMES_MAX} more" if len(names) > SHOWN_NAMES_MAX else ""
+    return ", ".join(map(_truncate, names[:SHOWN_NAMES_MAX])) + more
 
 
 class CertificateRoles:
@@ -110,8 +110,8 @@ class CertificateRoles:
 
     def __init__(self, chosen: RoleNames, cluster_name: str = "") -> None:
         """`cluster_name` is the name that the certificates of all processes share; empty = they share none."""
-        self._names = {role: chosen.chosen(role) or _default(role, cluster_name) for role in Role}
-        self._known = lru_cache(KNOWN_MAX)(lambda dns, uris: self.of(Presented.of({DNS: dns, URI: uris})))
+        self._names = {role: chosen.names_of(role) or _default(role, cluster_name) for role in Role}
+        self._known = lru_cache(CACHED_CONNECTIONS_MAX)(lambda dns, uris: self.of(CertificateNames.of({DNS: dns, URI: uris})))
 
     def names_of(self, role: Role) -> tuple[str, ...]:
         """The names of a role."""
@@ -121,16 +121,16 @@ class CertificateRoles:
         """The roles of a caller, by the names that gRPC reports for its connection. Equal names have equal roles."""
         return self._known(tuple(auth_context.get(DNS, ())), tuple(auth_context.get(URI, ())))
 
-    def of(self, presented: Presented) -> frozenset[Role]:
+    def of(self, presented: CertificateNames) -> frozenset[Role]:
         """The roles of a caller; empty for an unknown caller. One name may stand for several roles."""
-        return frozenset(role for role, names in self._names.items() if any(_has(presented, name) for name in names))
+        return frozenset(role for role, names in self._names.items() if any(_has_name(presented, name) for name in names))
 
 
 def _default(role: Role, cluster_name: str) -> tuple[str, ...]:
     return (role.value, f"{role}.{cluster_name.lower()}") if cluster_name else (role.value,)
 
 
-def _has(presented: Presented, pattern: str) -> bool:
+def _has_name(presented: CertificateNames, pattern: str) -> bool:
     if pattern.startswith(SPIFFE):
         return any(_matches(pattern.split("/"), uri.split("/")) for uri in presented.uris)
     return any(_matches(pattern.split("."), name.split(".")) for name in presented.dns)
@@ -146,6 +146,6 @@ def _is_spiffe(name: str) -> bool:
     return bool(_SPIFFE.match(name)) and any(part != "*" for part in name.removeprefix(SPIFFE).split("/")[1:])
 
 
-def _cut(name: str) -> str:
+def _truncate(name: str) -> str:
     kept = "".join(one if one.isascii() and one.isprintable() else "?" for one in name[:SHOWN_CHARACTERS_MAX])
     return kept + ("..." if len(name) > SHOWN_CHARACTERS_MAX else "")

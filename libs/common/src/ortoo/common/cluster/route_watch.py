@@ -5,7 +5,7 @@ from collections.abc import AsyncIterable, AsyncIterator
 from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 
 
-async def whole_news(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
+async def assemble_changes(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
     """The changes that a watch reports, one message each, of any size. An incomplete change is dropped."""
     begun: WatchRoutesResponse | None = None
     async for part in parts:

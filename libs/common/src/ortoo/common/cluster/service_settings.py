@@ -10,7 +10,7 @@ from ortoo.common.cluster.addresses import check_address, check_receiver
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.role_names import Role, RoleNames, setting_of
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Loaded, Range, check_ranges, load
+from ortoo.common.process.settings import LoadedSettings, NumberRange, check_ranges, load
 
 TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certificate_file", "key_file", "ca_file"))
 
@@ -46,19 +46,19 @@ class ServiceSettings:
     tls_cluster_name: str = ""
     """The name that the certificates of all processes share, such as ortoo.cluster. Empty = each certificate is for the
     host name of its process."""
-    drain_delay_s: Annotated[float, Range(0, 600)] = 0.0
+    drain_delay_s: Annotated[float, NumberRange(0, 600)] = 0.0
     """Time for which a stopping process still serves everything after it is no longer ready, so that load balancers
     notice."""
-    stop_grace_s: Annotated[float, Range(0, 600)] = 5.0
+    stop_grace_s: Annotated[float, NumberRange(0, 600)] = 5.0
     """Time in which running calls may end after a stop was requested."""
-    memory_budget_bytes: Annotated[int, Range(0, 1 << 44)] = 0
+    memory_budget_bytes: Annotated[int, NumberRange(0, 1 << 44)] = 0
     """Memory for the calls of all clients: unread answers, and requests in progress. Above it the calls of slow readers
     are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
     less the memory reserved for caches."""
-    connections_max: Annotated[int, Range(0, 1 << 20)] = 0
+    connections_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
     """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
     memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
-    connections_per_address_max: Annotated[int, Range(0, 1 << 20)] = 0
+    connections_per_address_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
     """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
     longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
     one_core_if_enough: bool = True
@@ -68,7 +68,7 @@ class ServiceSettings:
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of metrics. Empty = none."""
-    metrics_interval_s: Annotated[float, Range(0.05, 3_600)] = 60.0
+    metrics_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 60.0
     """Interval between metric exports to that receiver."""
     log_level: str = "info"
     """debug, info, warning or error."""
@@ -85,7 +85,7 @@ class ServiceSettings:
         *,
         file: Path | None = None,
         overrides: Mapping[str, Any] | None = None,
-    ) -> Loaded[Self]:
+    ) -> LoadedSettings[Self]:
         """Read and check the settings. Errors: Invalid, naming the setting."""
         found = load(cls, environ_prefix=cls.ENVIRON_PREFIX, environ=environ, file=file, overrides=overrides)
         check_ranges(found.settings)  # also the ranges of settings without effect in this role
@@ -94,7 +94,7 @@ class ServiceSettings:
         return completed
 
     @classmethod
-    def completed(cls, loaded: Loaded[Self]) -> Loaded[Self]:
+    def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
         """The settings, completed by the values that follow from them. Errors: Invalid."""
         return loaded
 
@@ -129,7 +129,7 @@ class InnerSettings(ServiceSettings):
         self.role_names.check()
         if not self.tls_cluster_listen_address:
             for role in Role:
-                if self.role_names.chosen(role):
+                if self.role_names.names_of(role):
                     raise Invalid(
                         f"names of certificates need mutual TLS; give all of {', '.join(TLS_CLUSTER)}, or no names",
                         field=setting_of(role),

@@ -20,7 +20,7 @@ A new kind needs an ADR. The first line of a class's docstring is its default me
 
 from typing import ClassVar, Final
 
-NOT_TAKEN_FIELD: Final = "queue.enode"
+NOT_ACCEPTED_FIELD: Final = "queue.enode"
 """The field of an Unavailable or Overloaded after which certainly nothing was stored, so that the messages may be sent
 elsewhere. The enode was down, was stopping, or accepts no messages."""
 
@@ -70,7 +70,7 @@ class Unavailable(OrtooError):
     retriable = True
 
 
-class Moved(Unavailable):
+class NotLeader(Unavailable):
     """Another replica of the enode is the leader, and nothing of the request was stored."""
 
     def __init__(
@@ -79,7 +79,7 @@ class Moved(Unavailable):
         *,
         leader_address: str = "",
         epoch: int = 0,
-        field: str = NOT_TAKEN_FIELD,
+        field: str = NOT_ACCEPTED_FIELD,
         retry_after_ms: int = 0,
     ) -> None:
         """Carry host:port of the leader, empty when not known yet, and the highest known `epoch`."""

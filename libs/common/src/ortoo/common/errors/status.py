@@ -32,7 +32,7 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
 )
 
 _NAMES = {cls: failure_pb2.FailureKind.Name(kind).removeprefix("FAILURE_KIND_") for cls, _, kind in TABLE}
-FAILURES_TOLD: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
+FAILURES_RETURNED: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
 """Kind to the number of its failures in this process's answers: as a call's status or within a stream."""
 
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
@@ -62,9 +62,9 @@ def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
     return next(kind for kind in type(error).__mro__ if kind in _STATUS_BY_CLASS)
 
 
-def count_told(error: errors.OrtooError) -> None:
+def count_failure(error: errors.OrtooError) -> None:
     """Count a failure that an answer contains in another form than that of `failure_of`."""
-    FAILURES_TOLD[_NAMES[kind_of(error)]] += 1
+    FAILURES_RETURNED[_NAMES[kind_of(error)]] += 1
 
 
 def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
@@ -74,7 +74,7 @@ def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     """`error` as a message; it is counted as sent."""
-    count_told(error)
+    count_failure(error)
     failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[kind_of(error)],
         message=told(error.message),
@@ -83,7 +83,7 @@ def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
     )
     if isinstance(error, errors.OutOfRange | errors.DataLoss):
         failure.begin_offset, failure.end_offset = error.begin_offset, error.end_offset
-    if isinstance(error, errors.Moved):
+    if isinstance(error, errors.NotLeader):
         failure.moved.leader_address, failure.moved.epoch = error.leader_address, error.epoch
         failure.moved.SetInParent()
     return failure
@@ -96,11 +96,11 @@ def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
     if issubclass(cls, errors.OutOfRange | errors.DataLoss):
         carried = {"begin_offset": failure.begin_offset, "end_offset": failure.end_offset}
     elif cls is errors.Unavailable and failure.HasField("moved"):
-        cls, carried = errors.Moved, {"leader_address": failure.moved.leader_address, "epoch": failure.moved.epoch}
+        cls, carried = errors.NotLeader, {"leader_address": failure.moved.leader_address, "epoch": failure.moved.epoch}
     return cls(failure.message, field=failure.field, retry_after_ms=failure.retry_after_ms, **carried)
 
 
-_PLAIN_WORDS = {
+_PLAIN_MESSAGES = {
     grpc.StatusCode.UNAVAILABLE: "cannot be reached now",
     grpc.StatusCode.INTERNAL: "cannot be reached now",
     grpc.StatusCode.CANCELLED: "cancelled the call",
@@ -109,18 +109,18 @@ _PLAIN_WORDS = {
 """The texts for failed calls within the cluster. gRPC's own texts would show clients internal addresses."""
 
 
-OF_PROCESSES = ("role_names.", "tls_cluster_listen_address", "x-ortoo-cluster")
+PROCESS_ERRORS = ("role_names.", "tls_cluster_listen_address", "x-ortoo-cluster")
 """The first characters of the fields of refusals that concern the calling process, not the user that it calls for."""
 
 
-def _told_within(error: errors.OrtooError, peer: str) -> errors.OrtooError:
+def _as_seen_by_clients(error: errors.OrtooError, peer: str) -> errors.OrtooError:
     """The error of a call within the cluster for a client. A process that lacks a role is not the user's error."""
-    if isinstance(error, errors.Forbidden) and error.field.startswith(OF_PROCESSES):
+    if isinstance(error, errors.Forbidden) and error.field.startswith(PROCESS_ERRORS):
         return errors.Unavailable(f"{peer} refuses this process: {error.message}", field=error.field)
     return error
 
 
-def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False) -> errors.OrtooError:
+def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = False) -> errors.OrtooError:
     """The error of a failed call to `peer`: the server's own error, or that of the transport.
 
     `within`: the call was one within the cluster. A client may see its error, so that it contains no address; the
@@ -130,34 +130,34 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, within: bool = False
         if key == FAILURE_METADATA_KEY:
             with contextlib.suppress(DecodeError, TypeError):
                 told = error_of(failure_pb2.Failure.FromString(value))  # type: ignore[arg-type]
-                return _told_within(told, peer) if within else told
+                return _as_seen_by_clients(told, peer) if is_internal else told
     cls, said = _CLASS_BY_BARE_STATUS.get(error.code(), errors.Internal), error.details() or error.code().name
     if said.startswith("failed to connect") and said.endswith("Socket closed"):
         said += "; it closed the connection at once (does it expect TLS with a client certificate?)"
-    if not within:
+    if not is_internal:
         return cls(f"{peer}: {said}")
-    plain = cls(f"{peer} {_PLAIN_WORDS.get(error.code(), 'refused the call')}")
+    plain = cls(f"{peer} {_PLAIN_MESSAGES.get(error.code(), 'refused the call')}")
     plain.add_note(said)
     return plain
 
 
 @contextlib.contextmanager
-def rpc_errors(peer: str, *, within: bool = False) -> Iterator[None]:
+def rpc_errors(peer: str, *, is_internal: bool = False) -> Iterator[None]:
     """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as in `error_of_rpc`.
 
     It also raises CancelledError when the task was cancelled just as a call failed. In that case grpc.aio loses the
     cancellation and raises the failure. A loop that retries after failures would otherwise never end.
     """
-    before = cancellations()
+    before = cancellation_count()
     try:
         yield
     except grpc.aio.AioRpcError as error:
-        if cancellations() > before:
+        if cancellation_count() > before:
             raise asyncio.CancelledError from error
-        raise error_of_rpc(error, peer, within=within) from error
+        raise error_of_rpc(error, peer, is_internal=is_internal) from error
 
 
-def cancellations() -> int:
+def cancellation_count() -> int:
     """The number of cancellation requests of the current task."""
     task = asyncio.current_task()
     return 0 if task is None else task.cancelling()

@@ -25,12 +25,12 @@ SEPARATOR = "||"
 class TagFilter:
     """Selects the messages that have one of some tags."""
 
-    __slots__ = ("_wanted", "tags")
+    __slots__ = ("_tags", "tags")
 
     def __init__(self, tags: frozenset[str]) -> None:
         """Select the messages with one of `tags`."""
         self.tags = tags
-        self._wanted = frozenset(tag.encode() for tag in tags)
+        self._tags = frozenset(tag.encode() for tag in tags)
 
     @property
     def expressions(self) -> tuple[str, str]:
@@ -43,10 +43,10 @@ class TagFilter:
         if column is None:
             return _NO_ROWS
         data = bytes(column.texts.data)
-        if not any(tag in data for tag in self._wanted):
+        if not any(tag in data for tag in self._tags):
             return _NO_ROWS  # most batches, when the tag is a rare one
         texts = pairwise(column.texts.offsets.tolist())
-        wanted = [data[start:end] in self._wanted for start, end in texts]
+        wanted = [data[start:end] in self._tags for start, end in texts]
         number = sum(wanted)
         if not number:
             return _NO_ROWS

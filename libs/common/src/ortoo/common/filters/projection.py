@@ -39,7 +39,7 @@ def columns_of(names: Sequence[str]) -> Columns:
     return wanted | _HEAD if wanted else wanted
 
 
-def projected(batch: SealedBatch, columns: Columns) -> SealedBatch:
+def project(batch: SealedBatch, columns: Columns) -> SealedBatch:
     """A batch with at least these columns of `batch`, and all its rows.
 
     Errors: Invalid for bytes that are not a batch or not as the producer sealed them. They get no new seal here.

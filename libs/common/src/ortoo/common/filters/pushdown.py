@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ortoo.common.arrays.gather import is_narrow, narrowed, written
-from ortoo.common.arrays.message_table import MessageTable, joined, taken
+from ortoo.common.arrays.gather import is_narrow, narrow, write_table
+from ortoo.common.arrays.message_table import MessageTable, concat_tables, take_rows
 from ortoo.common.arrays.opened_batch import Int32s
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
-from ortoo.common.filters.projection import Columns, projected
-from ortoo.common.filters.selection import ROW_BYTES, matching
+from ortoo.common.filters.projection import Columns, project
+from ortoo.common.filters.selection import ROW_BYTES, match_rows
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 
@@ -19,7 +19,7 @@ TIME_BYTES = 8
 """The size of a row's storage time."""
 
 
-class ChosenPart(NamedTuple):
+class SelectedPart(NamedTuple):
     """The selected messages of one or several stored batches; `rows` and `row_stored_at_ms` as in `Selected`."""
 
     first_offset: int
@@ -45,20 +45,20 @@ class Pushdown:
 
     @classmethod
     def of(
-        cls, wanted: MessageFilter | None, columns: Columns, to_offset: int, *, joined: bool = False
+        cls, message_filter: MessageFilter | None, columns: Columns, to_offset: int, *, coalesce: bool = False
     ) -> "Pushdown | None":
         """The pushdown of a reader's request; None when it requests everything."""
-        if wanted is None and not columns:
+        if message_filter is None and not columns:
             return None
-        tags, sql = ("", "") if wanted is None else wanted.expressions
-        return cls(tags, sql, columns, to_offset, joined)
+        tags, sql = ("", "") if message_filter is None else message_filter.expressions
+        return cls(tags, sql, columns, to_offset, coalesce)
 
-    def compiled(self) -> MessageFilter | None:
+    def compile(self) -> MessageFilter | None:
         """The filter; None = everything. Errors: Invalid."""
         return compile_filter(self.tag_expression, self.sql_expression, "pushdown")
 
 
-class _Few(NamedTuple):
+class _PendingRows(NamedTuple):
     """A few rows of one stored batch, to be joined with those of others."""
 
     first_offset: int
@@ -79,73 +79,73 @@ class _Few(NamedTuple):
         return self.table.size_bytes + len(self.rows) * (ROW_BYTES + TIME_BYTES)
 
 
-class Choice:
+class BatchSelector:
     """The selected messages of a range of a queue, gathered batch by batch."""
 
-    def __init__(self, pushdown: Pushdown, wanted: MessageFilter | None, from_offset: int) -> None:
+    def __init__(self, pushdown: Pushdown, message_filter: MessageFilter | None, from_offset: int) -> None:
         """Select by `pushdown`, whose filter is `wanted`, from an offset on."""
         self._pushdown = pushdown
-        self._wanted = wanted
-        self._parts: list[ChosenPart] = []
-        self._few: list[_Few] = []
-        self._few_messages = 0
+        self._message_filter = message_filter
+        self._parts: list[SelectedPart] = []
+        self._pending: list[_PendingRows] = []
+        self._pending_messages = 0
         self.next_offset = from_offset
         """The offset after the last row that was examined."""
         self.size_bytes = 0
         """The approximate size of the selected messages."""
-        self.looked_bytes = 0
+        self.scanned_bytes = 0
 
-    def look(self, stored: StoredBatch) -> None:
+    def add_batch(self, stored: StoredBatch) -> None:
         """Select from the next batch. Errors: Invalid, Unsupported, and then nothing of it was selected."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
         first, batch = stored.first_offset, stored.batch
-        opened, rows, stop, _ = matching(stored, self.next_offset, to_offset, self._wanted)
+        opened, rows, stop, _ = match_rows(stored, self.next_offset, to_offset, self._message_filter)
         behind = first + stop
         if rows is None or len(rows):
             if self._pushdown.joined and rows is not None and opened is not None and is_narrow(opened, rows):
-                table = taken(opened, rows, columns)
-                self._join(_Few(first, behind, stored.stored_at_ms, rows, table))
+                table = take_rows(opened, rows, columns)
+                self._add_rows(_PendingRows(first, behind, stored.stored_at_ms, rows, table))
             else:
                 if rows is not None and opened is not None:
-                    batch, rows = narrowed(opened, rows, columns)
-                batch = projected(batch, columns)
+                    batch, rows = narrow(opened, rows, columns)
+                batch = project(batch, columns)
                 named = b"" if rows is None else rows.tobytes()
-                self._end_few()
-                self._parts.append(ChosenPart(first, behind, stored.stored_at_ms, batch, named))
+                self._flush_pending()
+                self._parts.append(SelectedPart(first, behind, stored.stored_at_ms, batch, named))
                 self.size_bytes += len(batch.records)
-        self.looked_bytes += len(stored.batch.records)
+        self.scanned_bytes += len(stored.batch.records)
         self.next_offset = max(self.next_offset, behind)
 
-    def _join(self, found: _Few) -> None:
-        messages = self._few_messages + len(found.rows)
-        if self._few and (found.sort != self._few[0].sort or messages > MESSAGES_MAX):
-            self._end_few()
-        self._few.append(found)
-        self._few_messages += len(found.rows)
+    def _add_rows(self, found: _PendingRows) -> None:
+        messages = self._pending_messages + len(found.rows)
+        if self._pending and (found.sort != self._pending[0].sort or messages > MESSAGES_MAX):
+            self._flush_pending()
+        self._pending.append(found)
+        self._pending_messages += len(found.rows)
         self.size_bytes += found.size_bytes
 
-    def _end_few(self) -> None:
-        self._parts += _together(self._few, self._pushdown.columns)
-        self._few, self._few_messages = [], 0
+    def _flush_pending(self) -> None:
+        self._parts += _concat_pending(self._pending, self._pushdown.columns)
+        self._pending, self._pending_messages = [], 0
 
-    def parts(self) -> Sequence[ChosenPart]:
+    def finish(self) -> Sequence[SelectedPart]:
         """All selected messages, in order."""
-        return [*self._parts, *_together(self._few, self._pushdown.columns)]
+        return [*self._parts, *_concat_pending(self._pending, self._pushdown.columns)]
 
 
-def _together(few: Sequence[_Few], columns: Columns) -> list[ChosenPart]:
+def _concat_pending(pending: Sequence[_PendingRows], columns: Columns) -> list[SelectedPart]:
     """Rows of several batches as one batch, or as more where one would be too large."""
-    if not few:
+    if not pending:
         return []
-    first, last = few[0], few[-1]
-    batch = written(joined([each.table for each in few]))
+    first, last = pending[0], pending[-1]
+    batch = write_table(concat_tables([each.table for each in pending]))
     # This is checked before rows are left out, because a batch that declares too large bodies is refused when opened.
-    if len(batch.records) > RECORDS_BYTES_MAX and len(few) > 1:
-        half = len(few) // 2
-        return _together(few[:half], columns) + _together(few[half:], columns)
-    rows = np.concatenate([each.rows + (each.first_offset - first.first_offset) for each in few]).astype("<i4")
-    times = np.repeat([each.stored_at_ms for each in few], [len(each.rows) for each in few]).astype("<i8")
-    batch = projected(batch, columns)
+    if len(batch.records) > RECORDS_BYTES_MAX and len(pending) > 1:
+        half = len(pending) // 2
+        return _concat_pending(pending[:half], columns) + _concat_pending(pending[half:], columns)
+    rows = np.concatenate([each.rows + (each.first_offset - first.first_offset) for each in pending]).astype("<i4")
+    times = np.repeat([each.stored_at_ms for each in pending], [len(each.rows) for each in pending]).astype("<i8")
+    batch = project(batch, columns)
     return [
-        ChosenPart(first.first_offset, last.next_offset, first.stored_at_ms, batch, rows.tobytes(), times.tobytes())
+        SelectedPart(first.first_offset, last.next_offset, first.stored_at_ms, batch, rows.tobytes(), times.tobytes())
     ]

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.gather import narrow
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.records.columns import NUMBERS
@@ -23,7 +23,7 @@ def may_expire(batch: SealedBatch) -> bool:
     return _EXPIRY in read_fields(memoryview(batch.records), "batch.records")
 
 
-def unexpired(opened: OpenedBatch, now_ms: int) -> Int32s | None:
+def unexpired_rows(opened: OpenedBatch, now_ms: int) -> Int32s | None:
     """The rows that have not expired, in order; None when that is all of them."""
     times = opened.expire_at_ms
     if times is None:
@@ -33,7 +33,7 @@ def unexpired(opened: OpenedBatch, now_ms: int) -> Int32s | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Selected:
+class SelectedRows:
     """A batch and its selected rows (empty = all); without a batch no row was selected.
 
     Row numbers are those of the stored batch. When there are as many as the batch has messages, it holds only those.
@@ -51,7 +51,7 @@ class Selected:
     """int64 each: the time at which each row was stored, where rows of several stored batches are sent as one."""
 
 
-class Matching(NamedTuple):
+class MatchingRows(NamedTuple):
     """The rows of a stored batch that match a reader's request."""
 
     opened: OpenedBatch | None
@@ -63,53 +63,53 @@ class Matching(NamedTuple):
     expired: int = 0
 
 
-def selected(
+def select_rows(
     stored: StoredBatch,
     from_offset: int,
     to_offset: int | None = None,
-    wanted: MessageFilter | None = None,
+    message_filter: MessageFilter | None = None,
     *,
     now_ms: int = 0,
-) -> Selected:
+) -> SelectedRows:
     """Select `from_offset`..`to_offset` (exclusive) of a stored batch by filter, without messages expired at `now_ms`.
 
     With `now_ms` 0 nothing expires. The producer's batch stays whole, unless fewer than half of its rows are left.
     """
-    found = matching(stored, from_offset, to_offset, wanted, now_ms=now_ms)
+    found = match_rows(stored, from_offset, to_offset, message_filter, now_ms=now_ms)
     batch, first, rows = stored.batch, stored.first_offset, found.rows
     if rows is None:
-        return Selected(first, stored.next_offset, stored.stored_at_ms, batch, b"", batch.count)
+        return SelectedRows(first, stored.next_offset, stored.stored_at_ms, batch, b"", batch.count)
     if not len(rows):
-        return Selected(first, first + found.stop, stored.stored_at_ms, None, b"", 0, found.expired)
+        return SelectedRows(first, first + found.stop, stored.stored_at_ms, None, b"", 0, found.expired)
     if found.opened is not None:
-        batch, rows = narrowed(found.opened, rows)
-    return Selected(first, first + found.stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), found.expired)
+        batch, rows = narrow(found.opened, rows)
+    return SelectedRows(first, first + found.stop, stored.stored_at_ms, batch, rows.tobytes(), len(rows), found.expired)
 
 
-def matching(
+def match_rows(
     stored: StoredBatch,
     from_offset: int,
     to_offset: int | None = None,
-    wanted: MessageFilter | None = None,
+    message_filter: MessageFilter | None = None,
     *,
     now_ms: int = 0,
-) -> Matching:
+) -> MatchingRows:
     """The rows that `selected` returns. Errors: Invalid, Unsupported."""
     batch, first = stored.batch, stored.first_offset
     start = max(from_offset - first, 0)
     stop = batch.count if to_offset is None else min(batch.count, to_offset - first)
     expires = bool(now_ms) and may_expire(batch)
-    opened = OpenedBatch(batch) if wanted is not None or expires else None
-    hits = wanted.select(opened) if wanted is not None and opened is not None else None
-    alive = unexpired(opened, now_ms) if expires and opened is not None else None
+    opened = OpenedBatch(batch) if message_filter is not None or expires else None
+    hits = message_filter.select(opened) if message_filter is not None and opened is not None else None
+    alive = unexpired_rows(opened, now_ms) if expires and opened is not None else None
     if start == 0 and stop == batch.count and (hits is not None or alive is None):
         rows = hits
     else:
         rows = _between(hits, start, stop)
     if rows is None or alive is None:
-        return Matching(opened, rows, stop)
+        return MatchingRows(opened, rows, stop)
     living = np.intersect1d(rows, alive, assume_unique=True)
-    return Matching(opened, living, stop, len(rows) - len(living))
+    return MatchingRows(opened, living, stop, len(rows) - len(living))
 
 
 def _between(rows: Int32s | None, start: int, stop: int) -> Int32s:

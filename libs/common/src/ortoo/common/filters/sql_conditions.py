@@ -44,14 +44,14 @@ Value = Property | Arithmetic | str | float | bool | None
 """Literals stand for themselves; None is NULL."""
 
 
-class Verdict(NamedTuple):
+class ConditionResult(NamedTuple):
     """For each row whether a condition is true and whether it is false; neither means unknown."""
 
     true: Mask
     false: Mask
 
 
-class Rows:
+class BatchRows:
     """The messages of one batch; each property is looked up once."""
 
     def __init__(self, opened: OpenedBatch) -> None:
@@ -88,86 +88,86 @@ class Rows:
         return np.full(self.count, 0.0 if value is None else value), np.full(self.count, value is not None)
 
 
-Condition = Callable[[Rows], Verdict]
+Condition = Callable[[BatchRows], ConditionResult]
 """A function below with all of its arguments bound except the last."""
 
 
-def all_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
+def all_of(parts: Sequence[Condition], rows: BatchRows) -> ConditionResult:
     """AND over several."""
-    return reduce(lambda a, b: Verdict(a.true & b.true, a.false | b.false), (part(rows) for part in parts))
+    return reduce(lambda a, b: ConditionResult(a.true & b.true, a.false | b.false), (part(rows) for part in parts))
 
 
-def any_of(parts: Sequence[Condition], rows: Rows) -> Verdict:
+def any_of(parts: Sequence[Condition], rows: BatchRows) -> ConditionResult:
     """OR over several."""
-    return reduce(lambda a, b: Verdict(a.true | b.true, a.false & b.false), (part(rows) for part in parts))
+    return reduce(lambda a, b: ConditionResult(a.true | b.true, a.false & b.false), (part(rows) for part in parts))
 
 
-def opposite(of: Condition, rows: Rows) -> Verdict:
+def negate(of: Condition, rows: BatchRows) -> ConditionResult:
     """NOT; the opposite of unknown is unknown."""
     verdict = of(rows)
-    return Verdict(verdict.false, verdict.true)
+    return ConditionResult(verdict.false, verdict.true)
 
 
-def constant(value: bool | None, rows: Rows) -> Verdict:
+def constant(value: bool | None, rows: BatchRows) -> ConditionResult:
     """True, False or unknown for every message."""
-    return Verdict(np.full(rows.count, value is True), np.full(rows.count, value is False))
+    return ConditionResult(np.full(rows.count, value is True), np.full(rows.count, value is False))
 
 
-def is_null(of: Property, rows: Rows) -> Verdict:
+def is_null(of: Property, rows: BatchRows) -> ConditionResult:
     """Whether the property is absent; never unknown."""
     present = rows.values(of).present
-    return Verdict(~present, present)
+    return ConditionResult(~present, present)
 
 
-def one_of(of: Property, texts: tuple[str, ...], rows: Rows) -> Verdict:
+def one_of(of: Property, texts: tuple[str, ...], rows: BatchRows) -> ConditionResult:
     """Whether the property is one of the texts."""
     values = rows.values(of)
-    return _known(values.one_of(texts), values.present)
+    return _result(values.one_of(texts), values.present)
 
 
-def truth(of: Property, rows: Rows) -> Verdict:
+def truth(of: Property, rows: BatchRows) -> ConditionResult:
     """Whether the property is "true"; unknown unless it is "true" or "false", in any case."""
     values = rows.values(of)
     there = np.flatnonzero(values.present)
     texts = [text.lower() for text in values.texts(there)]
-    return Verdict(
+    return ConditionResult(
         _mask(rows, there, [text == b"true" for text in texts]),
         _mask(rows, there, [text == b"false" for text in texts]),
     )
 
 
-def is_truth(of: Property, what: bool, rows: Rows) -> Verdict:
+def is_truth(of: Property, what: bool, rows: BatchRows) -> ConditionResult:
     """Whether the property is "true" or "false", as `what` says; never unknown, so that other values give false."""
     found = truth(of, rows)
     hits = found.true if what else found.false
-    return Verdict(hits, ~hits)
+    return ConditionResult(hits, ~hits)
 
 
-def text_order(operator: str, of: Property, bound: str, rows: Rows) -> Verdict:
+def text_order(operator: str, of: Property, bound: str, rows: BatchRows) -> ConditionResult:
     """Compares texts by code point, which is the order of their UTF-8 bytes."""
     values, compare, limit = rows.values(of), COMPARE[operator], bound.encode("utf-8", "surrogatepass")
     there = np.flatnonzero(values.present)
-    return _known(_mask(rows, there, [compare(text, limit) for text in values.texts(there)]), values.present)
+    return _result(_mask(rows, there, [compare(text, limit) for text in values.texts(there)]), values.present)
 
 
-def same_text(of: Property, other: Property, rows: Rows) -> Verdict:
+def same_text(of: Property, other: Property, rows: BatchRows) -> ConditionResult:
     """Whether two properties are the same text; unknown unless both are present."""
     one, another = rows.values(of), rows.values(other)
     both = one.present & another.present
     there = np.flatnonzero(both)
-    return _known(_mask(rows, there, list(map(eq, one.texts(there), another.texts(there)))), both)
+    return _result(_mask(rows, there, list(map(eq, one.texts(there), another.texts(there)))), both)
 
 
-def number_order(operator: str, left: Value, right: Value, rows: Rows) -> Verdict:
+def number_order(operator: str, left: Value, right: Value, rows: BatchRows) -> ConditionResult:
     """Compares two numbers; unknown unless both are numbers."""
     (a, a_known), (b, b_known) = rows.numbers(left), rows.numbers(right)
-    return _known(COMPARE[operator](a, b), a_known & b_known)
+    return _result(COMPARE[operator](a, b), a_known & b_known)
 
 
-def like(of: Property, parts: tuple[Part, ...], rows: Rows) -> Verdict:
+def like(of: Property, parts: tuple[Part, ...], rows: BatchRows) -> ConditionResult:
     """Whether the property matches a pattern, cut at its `%`; in `parts` None is a `_`."""
     values = rows.values(of)
-    return _known(_like(values, parts, rows), values.present)
+    return _result(_like(values, parts, rows), values.present)
 
 
 def calculate(operator: str, left: float, right: float) -> float | None:
@@ -179,18 +179,18 @@ def calculate(operator: str, left: float, right: float) -> float | None:
     return result if abs(result) < float("inf") else None
 
 
-def _known(hits: Mask, known: Mask) -> Verdict:
-    return Verdict(hits & known, ~hits & known)
+def _result(hits: Mask, known: Mask) -> ConditionResult:
+    return ConditionResult(hits & known, ~hits & known)
 
 
-def _mask(rows: Rows, there: NDArray[np.intp], hits: list[bool]) -> Mask:
+def _mask(rows: BatchRows, there: NDArray[np.intp], hits: list[bool]) -> Mask:
     """A mask of the rows `there` that are hit."""
     mask = np.zeros(rows.count, np.bool_)
     mask[there] = hits
     return mask
 
 
-def _like(values: PropertyValues, parts: tuple[Part, ...], rows: Rows) -> Mask:
+def _like(values: PropertyValues, parts: tuple[Part, ...], rows: BatchRows) -> Mask:
     if not any(None in part for part in parts):
         texts = ["".join(part) for part in parts]  # type: ignore[arg-type]
         if len(texts) == 1:

@@ -23,7 +23,7 @@ from ortoo.common.filters.sql_conditions import (
     Condition,
     Part,
     Property,
-    Rows,
+    BatchRows,
     Value,
     all_of,
     any_of,
@@ -34,7 +34,7 @@ from ortoo.common.filters.sql_conditions import (
     like,
     number_order,
     one_of,
-    opposite,
+    negate,
     same_text,
     text_order,
     truth,
@@ -91,7 +91,7 @@ class SqlFilter:
 
     def select(self, opened: OpenedBatch) -> Int32s | None:
         """Return the rows that match, in order; None when all do."""
-        hits = self._condition(Rows(opened)).true
+        hits = self._condition(BatchRows(opened)).true
         if hits.all():
             return None
         return np.flatnonzero(hits).astype("<i4")
@@ -113,7 +113,7 @@ class _Reader:
             parts = tuple(self.condition(part, depth + 1) for part in _chain(node, kind))
             return partial(all_of if kind == "and" else any_of, parts)
         if kind == "not":
-            return partial(opposite, self.condition(node.this, depth + 1))
+            return partial(negate, self.condition(node.this, depth + 1))
         if kind in _OPERATORS:
             return self._comparison(
                 _OPERATORS[kind], self.value(node.this, depth + 1), self.value(node.expression, depth + 1)
@@ -164,7 +164,7 @@ class _Reader:
     def _arithmetic(self, operator: str, left: Value, right: Value) -> Value:
         for side in (left, right):
             if isinstance(side, str | bool):
-                raise Invalid(f"{_shown(side)} is used as a number; give a number", field=self._field)
+                raise Invalid(f"{_format_value(side)} is used as a number; give a number", field=self._field)
         if isinstance(left, float) and isinstance(right, float):
             return calculate(operator, left, right)
         return Arithmetic(operator, left, right)
@@ -184,7 +184,7 @@ class _Reader:
             raise Invalid("TRUE and FALSE can be compared with a property, by = or <>", field=self._field)
         if isinstance(left, str) != isinstance(right, str):
             raise Invalid(
-                f"{_shown(left)} {operator} {_shown(right)} compares a number with a text; quote both or none",
+                f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote both or none",
                 field=self._field,
             )
         if not isinstance(left, Property | Arithmetic):
@@ -265,7 +265,7 @@ class _Reader:
 
 def _sign(operator: str, equal: Condition) -> Condition:
     """The condition of `=` or `<>`, given that of `=`."""
-    return equal if operator == "=" else partial(opposite, equal)
+    return equal if operator == "=" else partial(negate, equal)
 
 
 def _chain(node: "Expression", kind: str) -> list["Expression"]:
@@ -286,7 +286,7 @@ def _reason(error: Exception) -> str:
     return ("the expression cannot be read: a part of it is missing" if "<class" in words else words) + where
 
 
-def _shown(value: Value) -> str:
+def _format_value(value: Value) -> str:
     if isinstance(value, Property):
         return value.name
     return repr(value) if isinstance(value, str) else f"{value:g}" if isinstance(value, float) else str(value)

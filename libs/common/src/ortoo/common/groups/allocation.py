@@ -33,7 +33,7 @@ class AnyQueue(Protocol):
 
 
 Q = TypeVar("Q", bound=AnyQueue)
-Shares = dict[str, list[Q]]
+Assignments = dict[str, list[Q]]
 
 
 class AllocationStrategy(IntEnum):
@@ -72,21 +72,21 @@ def allocate(
     """
     if not member:
         raise Invalid("the member's id is empty; give the client id it registered with", field="member")
-    return share(queues, members, strategy, **more).get(member, [])
+    return assign_queues(queues, members, strategy, **more).get(member, [])
 
 
-def share(
+def assign_queues(
     queues: Collection[Q],
     members: Collection[str],
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY,
     *,
     configured: Mapping[str, Sequence[Q]] | None = None,
-    rooms: Collection[str] = (),
-    member_rooms: Mapping[str, str] | None = None,
+    zones: Collection[str] = (),
+    member_zones: Mapping[str, str] | None = None,
     inner: AllocationStrategy = AllocationStrategy.AVERAGELY,
     virtual_nodes: int = VIRTUAL_NODES,
     ring_position: Callable[[str], int] = md5_position,
-) -> "Shares[Q]":
+) -> "Assignments[Q]":
     """The queues of each group member, sorted; no queue has two owners.
 
     `configured` (CONFIG) maps group members to the queues they name; of two that name one queue the first by id has it.
@@ -98,7 +98,7 @@ def share(
         raise Invalid("there is no group member to assign queues to", field="members")
     if not queues:
         raise Invalid("there is no queue to assign", field="queues")
-    ordered_queues = sorted(set(queues), key=_place)
+    ordered_queues = sorted(set(queues), key=_sort_key)
     ordered_members = sorted(set(members))
     if strategy is AllocationStrategy.CIRCLE:
         return circle(ordered_queues, ordered_members)
@@ -107,40 +107,40 @@ def share(
     if strategy is AllocationStrategy.CONFIG:
         return _config(ordered_members, configured or {})
     if strategy is AllocationStrategy.MACHINE_ROOM:
-        return _machine_room(ordered_queues, ordered_members, frozenset(rooms))
+        return _machine_zone(ordered_queues, ordered_members, frozenset(zones))
     if strategy is AllocationStrategy.ROOM_NEARBY:
         if inner in (AllocationStrategy.ROOM_NEARBY, AllocationStrategy.CONFIG, AllocationStrategy.MACHINE_ROOM):
             raise Invalid(
                 f"{inner.name} cannot assign within a zone; use AVERAGELY, CIRCLE or CONSISTENT_HASH", field="inner"
             )
 
-        def within(its_queues: Sequence[Q], its_members: Sequence[str]) -> "Shares[Q]":
-            return share(its_queues, its_members, inner, virtual_nodes=virtual_nodes, ring_position=ring_position)
+        def within(its_queues: Sequence[Q], its_members: Sequence[str]) -> "Assignments[Q]":
+            return assign_queues(its_queues, its_members, inner, virtual_nodes=virtual_nodes, ring_position=ring_position)
 
-        return _room_nearby(ordered_queues, ordered_members, member_rooms or {}, within)
+        return _zone_nearby(ordered_queues, ordered_members, member_zones or {}, within)
     return averagely(ordered_queues, ordered_members)
 
 
-def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
+def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
     """Contiguous blocks of sorted queues for sorted group members; the first ones get one queue more."""
     size, more = divmod(len(queues), len(members))
-    shares: Shares[Q] = {}
+    assignments: Assignments[Q] = {}
     at = 0
     for index, member in enumerate(members):
         end = at + size + (index < more)
-        shares[member] = list(queues[at:end])
+        assignments[member] = list(queues[at:end])
         at = end
-    return shares
+    return assignments
 
 
-def circle(queues: Sequence[Q], members: Sequence[str]) -> "Shares[Q]":
+def circle(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
     """Sorted queues dealt out to sorted group members one by one."""
     return {member: list(queues[index :: len(members)]) for index, member in enumerate(members)}
 
 
 def consistent_hash(
     queues: Sequence[Q], members: Sequence[str], virtual_nodes: int, position: Callable[[str], int]
-) -> "Shares[Q]":
+) -> "Assignments[Q]":
     """Each queue goes to the first virtual node at or after its place on the ring; without virtual nodes to none.
 
     Errors: Invalid for a negative number of virtual nodes.
@@ -148,12 +148,12 @@ def consistent_hash(
     if virtual_nodes < 0:
         raise Invalid(f"{virtual_nodes} virtual nodes; expected 0 or more", field="virtual_nodes")
     ring = {position(f"{member}-{index}"): member for member in members for index in range(virtual_nodes)}
-    shares: Shares[Q] = {member: [] for member in members}
+    assignments: Assignments[Q] = {member: [] for member in members}
     places = sorted(ring)
     for queue in queues if places else ():
         at = bisect_left(places, position(queue_text(queue)))
-        shares[ring[places[at % len(places)]]].append(queue)
-    return shares
+        assignments[ring[places[at % len(places)]]].append(queue)
+    return assignments
 
 
 def queue_text(queue: AnyQueue) -> str:
@@ -161,56 +161,56 @@ def queue_text(queue: AnyQueue) -> str:
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.enode}, queueId={queue.queue_id}]"
 
 
-def room_of(queue: AnyQueue) -> str:
+def zone_of(queue: AnyQueue) -> str:
     """The availability zone of an enode named `zone@name`; empty for any other name."""
-    room, at, _ = queue.enode.partition("@")
-    return room if at else ""
+    zone, at, _ = queue.enode.partition("@")
+    return zone if at else ""
 
 
-def _config(members: Sequence[str], configured: Mapping[str, Sequence[Q]]) -> "Shares[Q]":
-    taken: set[tuple[str, str, int]] = set()
-    shares: Shares[Q] = {}
+def _config(members: Sequence[str], configured: Mapping[str, Sequence[Q]]) -> "Assignments[Q]":
+    assigned: set[tuple[str, str, int]] = set()
+    assignments: Assignments[Q] = {}
     for member in members:
-        named = sorted({queue for queue in configured.get(member, ()) if _place(queue) not in taken}, key=_place)
-        taken.update(map(_place, named))
-        shares[member] = named
-    return shares
+        named = sorted({queue for queue in configured.get(member, ()) if _sort_key(queue) not in assigned}, key=_sort_key)
+        assigned.update(map(_sort_key, named))
+        assignments[member] = named
+    return assignments
 
 
-def _machine_room(queues: Sequence[Q], members: Sequence[str], rooms: frozenset[str]) -> "Shares[Q]":
-    ours = [queue for queue in queues if room_of(queue) in rooms and room_of(queue)]
-    size = len(ours) // len(members)
-    rest = ours[size * len(members) :]
+def _machine_zone(queues: Sequence[Q], members: Sequence[str], zones: frozenset[str]) -> "Assignments[Q]":
+    in_zones = [queue for queue in queues if zone_of(queue) in zones and zone_of(queue)]
+    size = len(in_zones) // len(members)
+    rest = in_zones[size * len(members) :]
     return {
-        member: ours[index * size : (index + 1) * size] + rest[index : index + 1]
+        member: in_zones[index * size : (index + 1) * size] + rest[index : index + 1]
         for index, member in enumerate(members)
     }
 
 
-def _room_nearby(
+def _zone_nearby(
     queues: Sequence[Q],
     members: Sequence[str],
-    member_rooms: Mapping[str, str],
-    shared: Callable[[Sequence[Q], Sequence[str]], "Shares[Q]"],
-) -> "Shares[Q]":
+    member_zones: Mapping[str, str],
+    assign_within: Callable[[Sequence[Q], Sequence[str]], "Assignments[Q]"],
+) -> "Assignments[Q]":
     members_in: dict[str, list[str]] = {}
     for member in members:
-        room = member_rooms.get(member, "")
-        if not room:
+        zone = member_zones.get(member, "")
+        if not zone:
             raise Invalid(f"the zone of the group member {member!r} is missing; connect with one", field="room")
-        members_in.setdefault(room, []).append(member)
+        members_in.setdefault(zone, []).append(member)
     queues_in: dict[str, list[Q]] = {}
     for queue in queues:
-        room = room_of(queue)
-        if not room:
+        zone = zone_of(queue)
+        if not zone:
             raise Invalid(f"the enode {queue.enode!r} names no zone; name enodes zone@name", field="queues")
-        queues_in.setdefault(room, []).append(queue)
-    shares: Shares[Q] = {member: [] for member in members}
-    for room, its_queues in queues_in.items():
-        for member, given in shared(its_queues, members_in.get(room, members)).items():
-            shares[member] += given
-    return {member: sorted(given, key=_place) for member, given in shares.items()}
+        queues_in.setdefault(zone, []).append(queue)
+    assignments: Assignments[Q] = {member: [] for member in members}
+    for zone, its_queues in queues_in.items():
+        for member, given in assign_within(its_queues, members_in.get(zone, members)).items():
+            assignments[member] += given
+    return {member: sorted(given, key=_sort_key) for member, given in assignments.items()}
 
 
-def _place(queue: AnyQueue) -> tuple[str, str, int]:
+def _sort_key(queue: AnyQueue) -> tuple[str, str, int]:
     return queue.topic, queue.enode, queue.queue_id

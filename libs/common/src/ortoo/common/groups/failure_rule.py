@@ -17,12 +17,12 @@ ATTEMPTS_LIMIT = 1_000
 """The maximum that a group may set."""
 REASON_ATTEMPTS = "attempts"
 """All attempts are used up."""
-REASON_ASKED = "asked"
+REASON_REQUESTED = "asked"
 """The consumer requested it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class Retry:
     """The message is redelivered."""
 
     delay_ms: int
@@ -56,13 +56,13 @@ class FailureRule:
         """The delay after attempt number `attempt`, from 1."""
         return self.delays_ms[min(max(attempt, 1), len(self.delays_ms)) - 1] if self.delays_ms else 0
 
-    def after(self, attempt: int, *, counts: bool = True, park: bool = False) -> Again | Park:
+    def after_attempt(self, attempt: int, *, counts: bool = True, park: bool = False) -> Retry | Park:
         """The verdict after attempt number `attempt`, from 1, failed.
 
         `park`: the consumer gives the message up. Unless it `counts`, the attempt is treated as if never made.
         """
         if park:
-            return Park(REASON_ASKED, attempt)
+            return Park(REASON_REQUESTED, attempt)
         if counts and self.is_last(attempt):
             return Park(REASON_ATTEMPTS, attempt)
-        return Again(self.delay_ms(attempt), attempt if counts else attempt - 1)
+        return Retry(self.delay_ms(attempt), attempt if counts else attempt - 1)

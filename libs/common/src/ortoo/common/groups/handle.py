@@ -15,9 +15,9 @@ import struct
 from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.handle_seal import SEAL_BYTES, HandleSeals, decoded, opened
+from ortoo.common.groups.handle_seal import SEAL_BYTES, HandleSeals, decode_text, open_handle
 
-OF_BATCH = 3
+VERSION_OF_BATCH = 3
 """The version of a handle that is sealed with its batch."""
 HANDLE_LENGTH_MAX = 256
 _HEAD = struct.Struct("<BQIqq")
@@ -47,16 +47,16 @@ class Handle:
     time_ms: int
     """The time at which a delayed message is due; 0 for a transaction."""
 
-    def text(self, seals: HandleSeals) -> str:
+    def encoded(self, seals: HandleSeals) -> str:
         """The text for clients: letters, digits, - and _."""
-        return seals.text(_PURPOSES[self.kind], self._head() + self.enode.encode())
+        return seals.encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
 
-    def text_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
+    def encoded_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
         """The text for a message of a batch, from the batch's seal; an empty seal is from a cluster without keys."""
         if not seal:
-            return HandleSeals().text(_PURPOSES[self.kind], self._head() + self.enode.encode())
+            return HandleSeals().encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
         place = _RANGE.pack(batch.first, batch.count)
-        data = bytes((OF_BATCH,)) + self._head() + place + self.enode.encode() + seal
+        data = bytes((VERSION_OF_BATCH,)) + self._head() + place + self.enode.encode() + seal
         return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
     def _head(self) -> bytes:
@@ -76,13 +76,13 @@ class DelayedBatch:
 
     def seal(self, seals: HandleSeals) -> bytes:
         """The seal for the batch's producer; empty without keys."""
-        return seals.seal(_BATCH_PURPOSE, self._sealed())
+        return seals.seal(_BATCH_PURPOSE, self._sealed_bytes())
 
     def is_sealed(self, seals: HandleSeals, seal: bytes) -> bool:
         """Whether the producer got this seal."""
-        return seals.is_sealed(_BATCH_PURPOSE, self._sealed(), seal)
+        return seals.is_sealed(_BATCH_PURPOSE, self._sealed_bytes(), seal)
 
-    def _sealed(self) -> bytes:
+    def _sealed_bytes(self) -> bytes:
         return _BATCH.pack(self.topic_id, self.queue_id, self.first, self.count) + self.enode.encode()
 
 
@@ -94,13 +94,13 @@ def read_handle(text: str, kind: HandleKind, field: str, seals: HandleSeals | No
     wrong = Invalid(f"this is no handle of a {_NAMES[kind]}; give the text exactly as it was received", field=field)
     if not 0 < len(text) <= HANDLE_LENGTH_MAX:
         raise wrong
-    if kind is HandleKind.DELAYED and (data := decoded(text, wrong))[0] == OF_BATCH:
-        return _of_batch(data[1:], wrong, seals)
-    content = opened(seals, _PURPOSES[kind], text, wrong)
+    if kind is HandleKind.DELAYED and (data := decode_text(text, wrong))[0] == VERSION_OF_BATCH:
+        return _read_of_batch(data[1:], wrong, seals)
+    content = open_handle(seals, _PURPOSES[kind], text, wrong)
     return _read(content, content[_HEAD.size :], kind, wrong)
 
 
-def _of_batch(data: bytes, wrong: Invalid, seals: HandleSeals | None) -> Handle:
+def _read_of_batch(data: bytes, wrong: Invalid, seals: HandleSeals | None) -> Handle:
     content, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
     if len(content) <= _HEAD.size + _RANGE.size:
         raise wrong

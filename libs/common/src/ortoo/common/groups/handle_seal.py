@@ -29,7 +29,7 @@ VERSION_MAX = 5
 """Unknown versions up to this one count as newer versions; any other first byte means that a text is no handle."""
 MAC_BYTES = 16
 SEAL_BYTES = 4 + MAC_BYTES
-NEW_MS = 60_000
+KEY_SETTLE_MS = 60_000
 """The age from which a key is used for new handles, so that all snodes have received it."""
 _KEY_ID = struct.Struct("<I")
 
@@ -66,7 +66,7 @@ class HandleSeals:
         """By key id and purpose: an HMAC prepared with both. Copying it costs half as much as a new one."""
         self._secrets: dict[int, bytes] = {}
 
-    def use(self, keys: HandleKeys) -> None:
+    def use_keys(self, keys: HandleKeys) -> None:
         """Use these keys from now on."""
         self._keys, self._unsigned_until_ms = keys.keys, keys.unsigned_until_ms
         self._secrets = {key.key_id: key.secret for key in keys.keys}
@@ -76,7 +76,7 @@ class HandleSeals:
         """Key id and HMAC of `data`; empty without keys."""
         if not self._keys:
             return b""
-        used_ms = self._now_ms() - NEW_MS
+        used_ms = self._now_ms() - KEY_SETTLE_MS
         key = self._keys[-1]
         if key.created_at_ms > used_ms:
             key = next((key for key in reversed(self._keys) if key.created_at_ms <= used_ms), self._keys[0])
@@ -89,13 +89,13 @@ class HandleSeals:
         number = int.from_bytes(key_id, "little")
         return number in self._secrets and hmac.compare_digest(mac, self._mac(number, purpose, data + key_id))
 
-    def text(self, purpose: bytes, content: bytes) -> str:
+    def encode(self, purpose: bytes, content: bytes) -> str:
         """A handle as text for clients: letters, digits, - and _."""
         data = bytes((SEALED if self._keys else PLAIN,)) + content
         seal = self.seal(purpose, data) or crc32c(data).to_bytes(4, "little")
         return base64.urlsafe_b64encode(data + seal).rstrip(b"=").decode()
 
-    def takes_plain(self) -> bool:
+    def accepts_plain(self) -> bool:
         """Whether handles without a seal are accepted."""
         return not self._keys or self._now_ms() < self._unsigned_until_ms
 
@@ -108,36 +108,36 @@ class HandleSeals:
         return mac.digest()[:MAC_BYTES]
 
 
-def opened(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
+def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
     """The content of a handle.
 
     Without `seals` its seal is not checked. Use that to check the caller's rights before another process checks the
     seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
     """
-    data = decoded(text, wrong)
+    data = decode_text(text, wrong)
     if data[0] == SEALED:
         content, seal = data[:-SEAL_BYTES], data[-SEAL_BYTES:]
         if len(data) <= SEAL_BYTES or not (seals is None or seals.is_sealed(purpose, content, seal)):
             raise wrong
     elif data[0] == PLAIN:
         content, crc = data[:-4], data[-4:]
-        if crc32c(content).to_bytes(4, "little") != crc or not (seals is None or seals.takes_plain()):
+        if crc32c(content).to_bytes(4, "little") != crc or not (seals is None or seals.accepts_plain()):
             raise wrong
     elif data[0] > VERSION_MAX:
         raise wrong
     else:
-        words = f"a handle of version {data[0]}, which this process does not support: upgrade it"
-        raise Unsupported(words, field=wrong.field)
+        message = f"a handle of version {data[0]}, which this process does not support: upgrade it"
+        raise Unsupported(message, field=wrong.field)
     return content[1:]
 
 
-def decoded(text: str, wrong: Invalid) -> bytes:
+def decode_text(text: str, wrong: Invalid) -> bytes:
     """The bytes of a handle, at least one. Errors: `wrong`, also for another spelling of the same bytes."""
     try:
-        given = text.encode("ascii")
-        data = base64.b64decode(given + b"=" * (-len(given) % 4), altchars=b"-_", validate=True)
+        encoded = text.encode("ascii")
+        data = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)
     except (binascii.Error, UnicodeEncodeError):
         raise wrong from None
-    if not data or base64.urlsafe_b64encode(data).rstrip(b"=") != given:
+    if not data or base64.urlsafe_b64encode(data).rstrip(b"=") != encoded:
         raise wrong
     return data

@@ -31,7 +31,7 @@ class PopRules:
 
 
 @dataclass(frozen=True, slots=True)
-class PopWish:
+class PopRequest:
     """One pop request of a group for queues of a topic on one enode."""
 
     topic_id: int
@@ -96,13 +96,13 @@ class LeasePart:
     """Whether a lease ends exactly at its deadline. A finished message can then only be finished again."""
 
     @property
-    def is_possible(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the ranges are valid."""
         return all(first >= 0 and count >= 1 for first, count in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
-class Stale:
+class StaleMessage:
     """A message that no longer belongs to the lease."""
 
     queue_id: int
@@ -130,7 +130,7 @@ class Renew:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveBack:
+class Redeliver:
     """A nack or release: the messages are to be redelivered."""
 
     delays_ms: tuple[int, ...] = (0,)
@@ -147,7 +147,7 @@ class GiveBack:
 
 
 @dataclass(frozen=True, slots=True)
-class SendBackWish:
+class RetryRequest:
     """A request for retry copies of messages that a group consumes by offsets and could not process."""
 
     group: str
@@ -168,7 +168,7 @@ class SendBackWish:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplayWish:
+class ReplayRequest:
     """A request to resend dead letters."""
 
     dead_letter_topic_id: int
@@ -179,11 +179,11 @@ class ReplayWish:
     dry_run: bool = False
 
 
-Verdict = Finish | GiveBack | Renew
+LeaseVerdict = Finish | Redeliver | Renew
 """The outcome of popped messages."""
 
 
-def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
+def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
     """(first, count) ranges in order, adjacent ones merged."""
     found: list[tuple[int, int]] = []
     for first, count in sorted(ranges):
@@ -194,8 +194,8 @@ def merged(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
     return found
 
 
-def runs(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
+def ranges_of(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """(first, count) of offsets that may be in any order; fast when they are consecutive, as they usually are."""
     if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
         return ((offsets[0], len(offsets)),)
-    return tuple(merged((offset, 1) for offset in offsets))
+    return tuple(merge_ranges((offset, 1) for offset in offsets))

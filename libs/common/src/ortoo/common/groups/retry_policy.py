@@ -64,9 +64,9 @@ class RetryPolicy:
                 if len(factor) > 1:
                     raise ValueError(text)
                 times = float(factor[0]) if factor else FACTOR_DEFAULT
-                return cls(RetryKind.EXPONENTIAL, _delay_ms(first), _delay_ms(longest), times).checked(field)
+                return cls(RetryKind.EXPONENTIAL, _delay_ms(first), _delay_ms(longest), times).with_defaults(field)
             if kind == "list":
-                return cls(RetryKind.LIST, listed_ms=tuple(map(_delay_ms, rest.split(",")))).checked(field)
+                return cls(RetryKind.LIST, listed_ms=tuple(map(_delay_ms, rest.split(",")))).with_defaults(field)
         except ValueError:
             pass
         raise Invalid(
@@ -80,7 +80,7 @@ class RetryPolicy:
         """After the first, second, … failed attempt; the last one stands for all later ones."""
         return _delays_ms(self)
 
-    def checked(self, field: str = "retry") -> "RetryPolicy":
+    def with_defaults(self, field: str = "retry") -> "RetryPolicy":
         """The policy with its defaults, and without the fields that its kind does not use. Errors: Invalid."""
         if self.kind is RetryKind.CLASSIC:
             return RetryPolicy()

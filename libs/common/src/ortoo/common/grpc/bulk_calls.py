@@ -34,7 +34,7 @@ def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> Sea
     )
 
 
-def envelope_to(batch: SealedBatch) -> record_pb2.SealedBatch:
+def envelope_of(batch: SealedBatch) -> record_pb2.SealedBatch:
     """Write a sealed batch without its bytes, which are sent outside of it."""
     return record_pb2.SealedBatch(
         records_crc32c=batch.records_crc32c,

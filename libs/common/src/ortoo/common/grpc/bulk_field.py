@@ -23,7 +23,7 @@ PIECES_MAX: Final = 16_384
 """Maximum number of fields of a message on the way to its bulk, because they are examined one by one."""
 
 
-class Bulky:
+class BulkMessage:
     """A message without its bulk fields, and those fields: one for each nested message on the way to them."""
 
     __slots__ = ("bulks", "message")
@@ -66,7 +66,7 @@ class BulkField:
             self._path.append(field.number)
             descriptor = field.message_type
 
-    def write(self, it: Bulky) -> bytes:
+    def write(self, it: BulkMessage) -> bytes:
         """The bytes of the whole message; a message without bulks is written as it is.
 
         Where no field on the way is repeated, the field is the concatenation of all bulks.
@@ -89,17 +89,17 @@ class BulkField:
             parts += (bytes_head(first, len(small) + sum(map(len, heads)) + len(bulk)), small, *heads, bulk)
         return b"".join(parts)
 
-    def read(self, data: bytes) -> Bulky:
+    def read(self, data: bytes) -> BulkMessage:
         """The message and its bulks. Errors: DecodeError."""
         if len(data) < BULK_BYTES_MIN:
             message = self._kind.FromString(data)
-            return Bulky(message, [self._bulk(getattr(holder, self._names[-1])) for holder in self._holders(message)])
+            return BulkMessage(message, [self._bulk(getattr(holder, self._names[-1])) for holder in self._holders(message)])
         found: list[memoryview | None] = []
         rest = b"".join(_without(memoryview(data), self._path, found, is_outermost=True))
         if not self._is_repeated:
             # A nested message may come in pieces; the last one that has the field counts.
             found = [next((bulk for bulk in reversed(found) if bulk is not None), None)]
-        return Bulky(self._kind.FromString(rest), [self._bulk(bulk or b"") for bulk in found])
+        return BulkMessage(self._kind.FromString(rest), [self._bulk(bulk or b"") for bulk in found])
 
     def _holders(self, message: Any) -> Sequence[Any]:
         """The messages that have the bulk fields."""

@@ -7,7 +7,7 @@ from typing import Any, Self, cast
 
 import grpc
 
-from ortoo.common.grpc.tls import Renewed
+from ortoo.common.grpc.tls import ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
 
 Headers = tuple[tuple[str, str], ...]
@@ -43,7 +43,7 @@ class Channels:
     def __init__(
         self,
         headers_of: HeadersOf | None = None,
-        tls: grpc.ChannelCredentials | Renewed[grpc.ChannelCredentials] | None = None,
+        tls: grpc.ChannelCredentials | ReloadingFiles[grpc.ChannelCredentials] | None = None,
         *,
         tls_name: str = "",
     ) -> None:
@@ -54,7 +54,7 @@ class Channels:
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
-        self._channels: dict[str, grpc.aio.Channel | _Channel] = {}
+        self._channels: dict[str, grpc.aio.Channel | _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,13 +65,13 @@ class Channels:
         for address in list(self._channels):
             await self.drop(address)
 
-    def to(self, address: str) -> grpc.aio.Channel:
+    def channel_to(self, address: str) -> grpc.aio.Channel:
         """The channel to host:port; it connects at its first use."""
         channel = self._channels.get(address)
         if channel is None:
             channel = self._connected(address)
-            if self._headers_of is not None or isinstance(self._tls, Renewed):
-                channel = _Channel(channel, self._headers_of)
+            if self._headers_of is not None or isinstance(self._tls, ReloadingFiles):
+                channel = _RenewableChannel(channel, self._headers_of)
             self._channels[address] = channel
         return cast("grpc.aio.Channel", channel)
 
@@ -82,14 +82,14 @@ class Channels:
         options: list[tuple[str, int | str]] = [*OPTIONS]
         if self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
-        credentials = self._tls.value if isinstance(self._tls, Renewed) else self._tls
+        credentials = self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def renew(self) -> None:
         """Use the newest certificates for new calls. Open calls continue until the certificates change once more."""
-        if isinstance(self._tls, Renewed) and self._tls.look():
+        if isinstance(self._tls, ReloadingFiles) and self._tls.reload_if_changed():
             for address in list(self._channels):
-                if isinstance(channel := self._channels.get(address), _Channel):
+                if isinstance(channel := self._channels.get(address), _RenewableChannel):
                     await channel.replace(self._connected(address))
 
     async def drop(self, address: str) -> None:
@@ -101,15 +101,15 @@ class Channels:
 
 def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
     """A channel for stubs that adds headers to each call; a stream gets them once, when it is opened."""
-    return cast("grpc.aio.Channel", _Channel(channel, headers_of))
+    return cast("grpc.aio.Channel", _RenewableChannel(channel, headers_of))
 
 
-class _Channel:
+class _RenewableChannel:
     """Makes calls, with their headers, on the newest of several channels to a peer."""
 
     def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf | None) -> None:
         self._channel = channel
-        self._former: grpc.aio.Channel | None = None
+        self._previous: grpc.aio.Channel | None = None
         self._headers_of = headers_of or (lambda path, request: ())
 
     def __getattr__(self, name: str) -> Any:
@@ -117,13 +117,13 @@ class _Channel:
 
     async def replace(self, channel: grpc.aio.Channel) -> None:
         """Make new calls on another channel, and close the one before the current one."""
-        former, self._former, self._channel = self._former, self._channel, channel
+        former, self._previous, self._channel = self._previous, self._channel, channel
         if former is not None:
             await former.close()
 
     async def close(self) -> None:
         """Close all channels."""
-        for channel in (self._channel, self._former):
+        for channel in (self._channel, self._previous):
             if channel is not None:
                 await channel.close()
 

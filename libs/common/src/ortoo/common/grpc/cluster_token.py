@@ -47,9 +47,9 @@ def is_token(expected: str, given: str) -> bool:
     return bool(expected) and hmac.compare_digest(expected.encode(), given.encode())
 
 
-def check_admin_token(expected: str, given: str) -> None:
+def check_admin_token(expected: str, presented: str) -> None:
     """Refuse a token other than the expected one; empty = any is accepted. Errors: Forbidden."""
-    if expected and not is_token(expected, given):
+    if expected and not is_token(expected, presented):
         raise Forbidden(
             "users and keys are for snodes and operators with the name server's admin_token_file", field=ADMIN_TOKEN
         )

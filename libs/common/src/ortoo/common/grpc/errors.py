@@ -6,12 +6,12 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ortoo.common.errors import Invalid, OrtooError, Unavailable, Unsupported
-from ortoo.common.process.containment import contain, told_as
+from ortoo.common.process.containment import record_contained, as_ortoo_error
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
-def request_failed(error: Exception, method: str) -> OrtooError:
+def translate_error(error: Exception, method: str) -> OrtooError:
     """The error that a caller of `method` gets: Invalid for bytes that are no request, Internal for a defect.
 
     `contain` logs both. A stream that broke is Unavailable.
@@ -22,8 +22,8 @@ def request_failed(error: Exception, method: str) -> OrtooError:
         malformed = Invalid(
             f"the bytes are not a request of {method} ({error}); build them from the proto of this version"
         )
-        contain(method, malformed)
+        record_contained(method, malformed)
         return malformed
     if isinstance(error, grpc.aio.AioRpcError | grpc.aio.UsageError | grpc.aio.BaseError):
         return Unavailable(f"{method}: the client's stream broke")
-    return told_as(error, method)
+    return as_ortoo_error(error, method)

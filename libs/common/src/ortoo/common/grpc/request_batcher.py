@@ -39,7 +39,7 @@ class RequestBatcher(Generic[Item, Answer]):
         *,
         size_max: int,
         size_of: Callable[[Item], int] = lambda _: 1,
-        under_way_max: int = 1,
+        in_flight_max: int = 1,
         unclaimed: Callable[[Answer], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
         """`send` answers several requests, at most `size_max` in size, in their order; runs in `background`.
@@ -50,7 +50,7 @@ class RequestBatcher(Generic[Item, Answer]):
         self._background = background
         self._size_max = size_max
         self._size_of = size_of
-        self._under_way_max = under_way_max
+        self._in_flight_max = in_flight_max
         self._unclaimed = unclaimed
         self._waiting: deque[_Request[Item, Answer]] = deque()
         self._open: dict[_Request[Item, Answer], None] = {}
@@ -59,20 +59,20 @@ class RequestBatcher(Generic[Item, Answer]):
         self._idle.set()
         self._is_closed = False
 
-    async def ask(self, item: Item) -> Answer:
+    async def request(self, item: Item) -> Answer:
         """The answer to one request. Errors: those of `send`, and Unavailable when the consumer is closed meanwhile."""
         request: _Request[Item, Answer] = _Request(item, asyncio.get_running_loop().create_future())
         if self._is_closed:
-            raise _left()
+            raise _closed_error()
         self._waiting.append(request)
         self._open[request] = None
-        if len(self._senders) < self._under_way_max:
-            self._begin_to_send()
+        if len(self._senders) < self._in_flight_max:
+            self._start_sender()
         try:
             return await request.answer
         except asyncio.CancelledError:
             if request.answer.done() and not request.answer.cancelled() and request.answer.exception() is None:
-                self._give_to_nobody(request.answer.result())
+                self._discard_answer(request.answer.result())
             raise
         finally:
             self._open.pop(request, None)
@@ -83,7 +83,7 @@ class RequestBatcher(Generic[Item, Answer]):
         """Whether no request is in progress."""
         return not self._senders
 
-    async def settled(self) -> None:
+    async def wait_until_idle(self) -> None:
         """Wait until no request is in progress."""
         await self._idle.wait()
 
@@ -92,23 +92,23 @@ class RequestBatcher(Generic[Item, Answer]):
         self._is_closed = True
         self._waiting.clear()
         for request in self._open:
-            request.fail(_left())
+            request.fail(_closed_error())
 
-    def _begin_to_send(self) -> None:
+    def _start_sender(self) -> None:
         sender = object()
         self._senders.add(sender)
         self._idle.clear()
-        task = self._background.contained("requests", self._send_waiting(sender))  # requests of this turn join
-        task.add_done_callback(lambda _: self._over(sender))  # it may have been cancelled before it began
+        task = self._background.run_contained("requests", self._send_waiting(sender))  # requests of this turn join
+        task.add_done_callback(lambda _: self._on_sender_done(sender))  # it may have been cancelled before it began
 
     async def _send_waiting(self, sender: object) -> None:
         try:
             while self._waiting:
-                await self._send_together(self._next())
+                await self._send_batch(self._take_batch())
         finally:
-            self._over(sender)
+            self._on_sender_done(sender)
 
-    def _over(self, sender: object) -> None:
+    def _on_sender_done(self, sender: object) -> None:
         if sender in self._senders:
             self._senders.remove(sender)
             if not self._senders:
@@ -116,14 +116,14 @@ class RequestBatcher(Generic[Item, Answer]):
                 for request in self._open:
                     request.answer.cancel()
 
-    def _next(self) -> list[_Request[Item, Answer]]:
+    def _take_batch(self) -> list[_Request[Item, Answer]]:
         together = [self._waiting.popleft()]
         size = self._size_of(together[0].item)
         while self._waiting and (size := size + self._size_of(self._waiting[0].item)) <= self._size_max:
             together.append(self._waiting.popleft())
         return together
 
-    async def _send_together(self, together: Sequence[_Request[Item, Answer]]) -> None:
+    async def _send_batch(self, together: Sequence[_Request[Item, Answer]]) -> None:
         try:
             answers = await self._send([request.item for request in together])
             assert len(answers) == len(together)
@@ -134,14 +134,14 @@ class RequestBatcher(Generic[Item, Answer]):
             return
         for request, answer in zip(together, answers, strict=True):
             if request.answer.done():
-                self._give_to_nobody(answer)
+                self._discard_answer(answer)
             else:
                 request.answer.set_result(answer)
 
-    def _give_to_nobody(self, answer: Answer) -> None:
+    def _discard_answer(self, answer: Answer) -> None:
         if self._unclaimed is not None:
-            self._background.contained("unclaimed", self._unclaimed(answer))
+            self._background.run_contained("unclaimed", self._unclaimed(answer))
 
 
-def _left() -> Unavailable:
+def _closed_error() -> Unavailable:
     return Unavailable("the consumer was closed before the answer; the outcome is unknown")

@@ -18,7 +18,7 @@ from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Guard, Layer, Layers
 from ortoo.common.grpc.layers.observers import Observers
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
-from ortoo.common.grpc.completion_queue.server import QueueFront
+from ortoo.common.grpc.completion_queue.server import QueueServer
 from ortoo.common.grpc.limits import core_sockets, inflation
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
@@ -62,7 +62,7 @@ OPTIONS: tuple[tuple[str, int], ...] = (
 LIVE = "live"
 """The health service's name for liveness probes: the event loop runs, and the process can do its work."""
 CHECK = "/grpc.health.v1.Health/Check"
-LAST_WORD_S = 0.1
+STOP_MARGIN_S = 0.1
 """Time for which a stop waits until watchers of health are notified."""
 
 AddServicer = Callable[[Any], None]
@@ -89,7 +89,7 @@ class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
             watching = background.spawn("watch", super().Watch(request, context))
             draining = background.spawn("drain", self._draining.wait())
             await asyncio.wait({watching, draining}, return_when=asyncio.FIRST_COMPLETED)
-            await asyncio.wait({watching}, timeout=LAST_WORD_S)
+            await asyncio.wait({watching}, timeout=STOP_MARGIN_S)
 
 
 class GrpcServer:
@@ -190,10 +190,10 @@ class GrpcServer:
         self._has_sockets = transport.has_sockets
         self._background = Background("connections")
         # The calls of a hot method wait in a queue of their own, which calls of other methods cannot fill.
-        self._front = QueueFront.before(self._server, (*hot, CHECK), around)
+        self._queue_server = QueueServer.wrap(self._server, (*hot, CHECK), around)
         for _, add in servicers:
-            add(self._front or self._server)
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._front or self._server)
+            add(self._queue_server or self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._queue_server or self._server)
         reflection.enable_server_reflection(
             [*self._names, health_pb2.DESCRIPTOR.services_by_name["Health"].full_name, reflection.SERVICE_NAME],
             self._server,
@@ -201,17 +201,17 @@ class GrpcServer:
 
     async def __aenter__(self) -> Self:
         if self.address:
-            self.address = _bound(self.address, self._server.add_insecure_port, self._setting)
+            self.address = _bind(self.address, self._server.add_insecure_port, self._setting)
         if self.own_address:
-            self.own_address = _bound(self.own_address, self._server.add_insecure_port, self._setting)
+            self.own_address = _bind(self.own_address, self._server.add_insecure_port, self._setting)
         self.tls_address, self.cluster_address = self._secured(self._tls), self._secured(self._cluster_tls)
-        if self._front is not None:
-            self._front.register()
+        if self._queue_server is not None:
+            self._queue_server.register()
         await self._server.start()
         await self._background.__aenter__()
         try:
-            if self._front is not None:
-                self._front.begin()
+            if self._queue_server is not None:
+                self._queue_server.start()
             if self._has_sockets:
                 self._watch()
             await self.set_serving(self._is_ready)
@@ -224,14 +224,14 @@ class GrpcServer:
         """Watch the connections while the server listens."""
         addresses = (self.address, self.own_address, self.tls_address, self.cluster_address)
         self._connections.ports = {int(address.rpartition(":")[2]) for address in addresses if address}
-        self._background.contained("connections", self._connections.look_at_connections())
-        self._background.contained("memory", self._connections.look_at_memory())
+        self._background.run_contained("connections", self._connections.watch_connections())
+        self._background.run_contained("memory", self._connections.watch_memory())
 
     async def _stop(self, grace_s: float | None) -> None:
         try:
             await self._server.stop(grace_s)
-            if self._front is not None:
-                await self._front.close()
+            if self._queue_server is not None:
+                await self._queue_server.close()
         finally:
             await self._background.__aexit__(None, None, None)
 
@@ -239,7 +239,7 @@ class GrpcServer:
         if tls is None:
             return ""
         credentials = tls.credentials()
-        return _bound(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
+        return _bind(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     def findings(self) -> Iterator[Finding]:
         """The finding of a port that is nearly full, or was a moment ago."""
@@ -249,7 +249,7 @@ class GrpcServer:
         """The number of connections that were closed because of their peers' behaviour, by reason."""
         return {**self._connections.ended, **self._calls.ended}
 
-    def never_again(self) -> None:
+    def mark_dead(self) -> None:
         """Report by grpc.health.v1, for LIVE, that only a new process can do this one's work."""
         self._health.live = False
 
@@ -277,7 +277,7 @@ class GrpcServer:
             await self._stop(self._grace_s)
 
 
-def cannot_listen(address: str, field: str) -> Conflict:
+def listen_error(address: str, field: str) -> Conflict:
     """The error of a port that cannot be bound."""
     return Conflict(
         f"cannot listen on {address}: the port is taken or the address is not this machine's; "
@@ -286,7 +286,7 @@ def cannot_listen(address: str, field: str) -> Conflict:
     )
 
 
-def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
+def _bind(address: str, bind: Callable[[str], int], field: str) -> str:
     """The address with the port that was bound. Errors: Conflict, naming the setting."""
     host, _, port = address.rpartition(":")
     try:
@@ -294,5 +294,5 @@ def _bound(address: str, bind: Callable[[str], int], field: str) -> str:
     except RuntimeError:
         bound = 0
     if not bound:
-        raise cannot_listen(address, field)
+        raise listen_error(address, field)
     return f"{host}:{bound}" if port in ("0", "") else address

@@ -20,7 +20,7 @@ from ortoo.common.process.clock import SystemClock
 if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
-LOOKED_AT_S = 0.05
+CHECK_INTERVAL_S = 0.05
 """The delay before a new certificate is used, so that handshakes that are reading the old one can finish that."""
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
@@ -31,22 +31,22 @@ T = TypeVar("T")
 _log = get_logger("tls")
 
 
-class Renewed(Generic[T]):
+class ReloadingFiles(Generic[T]):
     """A value made from files, and made again when they change."""
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
         """Make it now. Errors: those of `make`."""
         self._files = files
         self._make = make
-        self._seen = self._state()
+        self._last_state = self._state()
         self.value = make()
 
-    def look(self) -> bool:
+    def reload_if_changed(self) -> bool:
         """Make it again if the files have changed; whether it did. While they cannot be read the old value stays."""
         state = self._state()
-        if state == self._seen:
+        if state == self._last_state:
             return False
-        self._seen = state
+        self._last_state = state
         try:
             self.value = self._make()
         except Invalid as error:
@@ -89,10 +89,10 @@ class TlsListener:
         """Read the files, and again before a handshake when they have changed. Errors: Invalid, naming the setting."""
         if not (self.certificate_file and self.key_file):
             _log.emit(log_events.DEVELOPMENT_CERTIFICATE_USED, field=self.settings[1])
-            certificate, key = made_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
+            certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", self.address.rpartition(":")[0]))
             return grpc.ssl_server_credentials([(key, certificate)])
         files = [Path(file) for file in (self.certificate_file, self.key_file, self.client_ca_file) if file]
-        made = Renewed(files, self._read)
+        made = ReloadingFiles(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
             """Called by gRPC before each handshake, in a thread of its own, one call at a time.
@@ -100,9 +100,9 @@ class TlsListener:
             Its result replaces the old configuration, and may be returned only once. Then gRPC frees the old one while
             another handshake may read it, which would crash the process. The sleep lets such handshakes proceed first.
             """
-            if not made.look():
+            if not made.reload_if_changed():
                 return None
-            time.sleep(LOOKED_AT_S)  # noqa: TID251  # that thread runs no event loop
+            time.sleep(CHECK_INTERVAL_S)  # noqa: TID251  # that thread runs no event loop
             return made.value
 
         # None means that the configuration stays, by gRPC's documentation; its types lack that.
@@ -146,7 +146,7 @@ def is_tls(auth_context: Mapping[str, Iterable[bytes]]) -> bool:
     return b"ssl" in auth_context.get("transport_security_type", ())
 
 
-def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCredentials] | None:
+def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.ChannelCredentials] | None:
     """The credentials for calls to other processes of the cluster; None = calls in plaintext.
 
     Both sides show certificates of the same roots. Errors: Invalid, naming the setting.
@@ -160,7 +160,7 @@ def cluster_credentials(settings: "ServiceSettings") -> Renewed[grpc.ChannelCred
         names = "tls_cluster_key_file", "tls_cluster_certificate_file"
         return grpc.ssl_channel_credentials(_read_roots(roots, "tls_cluster_ca_file"), *_read_pair(*files, *names))
 
-    return Renewed([roots, *files], read)
+    return ReloadingFiles([roots, *files], read)
 
 
 def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
@@ -176,7 +176,7 @@ def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListe
     )
 
 
-def made_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
+def make_self_signed_certificate(hosts: Sequence[str]) -> tuple[bytes, bytes]:
     """A self-signed certificate for names or addresses of hosts, and its key, both PEM, for development."""
     # The import takes a tenth of a second, and is only needed here.
     from cryptography import x509

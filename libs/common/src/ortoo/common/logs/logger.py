@@ -56,12 +56,12 @@ def configure(*, level: str = "info", json: bool | None = None) -> None:
     )
 
 
-def own_standard_error() -> None:
+def log_standard_error() -> None:
     """Write all output of this process to standard error through the queue of its log lines."""
-    standard_files.own_standard_error(_writer())
+    standard_files.capture_standard_error(_writer())
 
 
-def lines_dropped() -> int:
+def dropped_line_count() -> int:
     """The number of lines that this process could not write."""
     return _writer().dropped
 
@@ -96,11 +96,11 @@ class _QueuedLogger:
 @functools.cache
 def _writer() -> LineWriter:
     """The writer of this process."""
-    return LineWriter(standard_files.STANDARD_ERROR, on_gap=_tell_of_gap)
+    return LineWriter(standard_files.STANDARD_ERROR, on_gap=_report_dropped)
 
 
-def _tell_of_gap(lines: int) -> None:
-    _log.emit(log_events.LOG_LINES_DROPPED, dropped=lines, dropped_total=lines_dropped())
+def _report_dropped(lines: int) -> None:
+    _log.emit(log_events.LOG_LINES_DROPPED, dropped=lines, dropped_total=dropped_line_count())
 
 
 def _as_record(_: Any, __: str, event: structlog.typing.EventDict) -> tuple[tuple[str], dict[str, Any]]:

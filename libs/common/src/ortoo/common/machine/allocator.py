@@ -14,23 +14,23 @@ _ARENAS_MAX = 2
 """Number of heaps that threads share. By default glibc makes eight per core, and each keeps freed memory."""
 _TRIM_BYTES = 32 << 20
 """Size of the freed memory at the end of a heap that is kept for the next buffers."""
-_YOUNG_MAX = 5_000
+_YOUNG_OBJECTS_MAX = 5_000
 """Number of new objects that start a garbage collection: several times the objects of the calls in progress."""
-_LOOKS_MAX = 20
+_COLLECTIONS_PER_GENERATION = 20
 """Number of collections of one generation that are followed by one of the next."""
 
 
-def spare_what_stays() -> None:
+def freeze_startup_objects() -> None:
     """Freeze the current objects, and collect garbage among others less often. Call it when a role is ready.
 
     A full collection stops the process for a tenth of a second where a few hundred sessions are open. Objects that
     survive two young collections make it due. With CPython's 700 objects most calls in progress survive them.
     """
     gc.freeze()
-    gc.set_threshold(_YOUNG_MAX, _LOOKS_MAX, _LOOKS_MAX)
+    gc.set_threshold(_YOUNG_OBJECTS_MAX, _COLLECTIONS_PER_GENERATION, _COLLECTIONS_PER_GENERATION)
 
 
-def keep_freed_buffers() -> bool:
+def retain_freed_buffers() -> bool:
     """Keep freed buffers for the next ones instead of returning them to the kernel at once; whether that worked.
 
     By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.

@@ -7,7 +7,7 @@ from typing import Any
 
 import uvloop
 
-TICK_S = 0.001
+TIMER_TICK_S = 0.001
 """The resolution of libuv's timers, which count a step that has begun as a whole one."""
 
 
@@ -22,5 +22,5 @@ class RoleLoop(uvloop.Loop):
     ) -> Any:
         """As of any loop, but rounded up to the next tick plus one, because libuv rounds to the nearest tick."""
         if delay > 0:
-            delay = (math.ceil(delay / TICK_S) + 1) * TICK_S
+            delay = (math.ceil(delay / TIMER_TICK_S) + 1) * TIMER_TICK_S
         return super().call_later(delay, callback, *args, context=context)

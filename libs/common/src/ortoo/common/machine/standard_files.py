@@ -23,7 +23,7 @@ _inherited: list[int] = []
 """The inherited standard error, where `own_standard_error` opened it again."""
 
 
-def hold_standard_files() -> None:
+def open_missing_standard_files() -> None:
     """Open /dev/null for each closed standard file, because the next file or socket would get its number."""
     for number in range(3):
         try:
@@ -35,14 +35,14 @@ def hold_standard_files() -> None:
     sys.stderr = sys.stderr or open(STANDARD_ERROR, "w", closefd=False)  # noqa: SIM115
 
 
-def own_standard_error(writer: LineWriter) -> None:
+def capture_standard_error(writer: LineWriter) -> None:
     """Make writes to standard error non-blocking in this process, until it ends.
 
     It begins with `hold_standard_files`. Python's output goes through `writer`. A pipe or a terminal is opened again as
     non-blocking, for libraries in C. That does not affect other processes that share it. Where standard error was
     closed, writes are refused instead of discarded, also in child processes, so that all of them count dropped lines.
     """
-    hold_standard_files()
+    open_missing_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode
     with contextlib.suppress(OSError):  # no such device, or a pipe that has no reader or belongs to another user
         if sys.__stderr__ is None:
@@ -60,7 +60,7 @@ def own_standard_error(writer: LineWriter) -> None:
     )
 
 
-def childrens_standard_error() -> int:
+def inherited_standard_error() -> int:
     """The standard error for child processes: the one that this process inherited."""
     return _inherited[0] if _inherited else STANDARD_ERROR
 
@@ -74,7 +74,7 @@ def _open_as(number: int, path: str, flags: int) -> None:
     os.set_inheritable(number, True)
 
 
-def end_output(code: int) -> int:
+def finish_output(code: int) -> int:
     """Write the rest of a command's output. Returns its exit code: a code other than `code` if that fails.
 
     In that case the rest is discarded; otherwise Python would retry, and print an error, at the end of the process.
@@ -85,12 +85,12 @@ def end_output(code: int) -> int:
         _open_as(STANDARD_OUTPUT, os.devnull, os.O_WRONLY)
         if isinstance(error, BrokenPipeError):
             return EXIT_UNREAD
-        complain(f"standard output: {error.strerror}")
+        print_error(f"standard output: {error.strerror}")
         return code or 1
     return code
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Print an error to standard error, if that can be written."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"error: {message}\n")

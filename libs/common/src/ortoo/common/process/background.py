@@ -8,13 +8,13 @@ from typing import Any, Self, TypeVar
 import grpc
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.errors.status import cancellations
+from ortoo.common.errors.status import cancellation_count
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import Scope, contain, place_of
+from ortoo.common.process.containment import Scope, record_contained, waiting_place
 
-LOST_S = 10.0
+CANCEL_AGAIN_S = 10.0
 """Time after which cancelled tasks that have not ended are cancelled again."""
 OF_A_PEER = (OrtooError, OSError, grpc.RpcError)
 """Errors of a body when a peer is down or does not answer (TimeoutError is an OSError), which are not defects."""
@@ -42,7 +42,7 @@ class Background:
         self._again: asyncio.TimerHandle | None = None
 
     async def __aenter__(self) -> Self:
-        self._cancellations = cancellations()
+        self._cancellations = cancellation_count()
         await self._group.__aenter__()
         return self
 
@@ -54,9 +54,9 @@ class Background:
         try:
             await self._group.__aexit__(kind, error, traceback)
         except BaseExceptionGroup as group:
-            if cancellations() > self._cancellations and isinstance(group, ExceptionGroup):
+            if cancellation_count() > self._cancellations and isinstance(group, ExceptionGroup):
                 if group.exceptions != (error,) or not isinstance(error, OF_A_PEER):
-                    contain(self._name, group)
+                    record_contained(self._name, group)
                 raise asyncio.CancelledError from group  # a cancellation wins over failures
             if group.exceptions != (error,):
                 raise
@@ -69,14 +69,14 @@ class Background:
         for task in tuple(self._tasks):
             task.cancel()
         if self._tasks:
-            self._again = asyncio.get_running_loop().call_later(LOST_S, self._cancel_again)
+            self._again = asyncio.get_running_loop().call_later(CANCEL_AGAIN_S, self._cancel_again)
 
     def _cancel_again(self) -> None:
         """Cancel again, because a library can swallow a cancellation, and the stop would then wait for ever."""
         _log.emit(
             log_events.TASK_CANCEL_TIMEOUT,
             owner=self._name,
-            waiting={task.get_name(): place_of(task) for task in self._tasks},
+            waiting={task.get_name(): waiting_place(task) for task in self._tasks},
         )
         self._cancel_all()
 
@@ -105,11 +105,11 @@ class Background:
         """A scope for one peer; `where` names the kind of peer, and `failed` gets the error that ended the scope."""
         return Scope(where, self.spawn, failed)
 
-    def contained(self, where: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
+    def run_contained(self, where: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
         """Run `work` in a scope of its own: its failure is logged and counted, and ends no other task."""
         return self.scope(where).start("one", work)
 
-    def asked(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
+    def start_future(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
         """Run `work`; the future gets its result or error. Cancelling the future cancels the work."""
         outcome: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 
@@ -139,9 +139,9 @@ class Background:
         outcome.add_done_callback(seen)
         return outcome
 
-    async def kept(self, name: str, work: Coroutine[Any, Any, T]) -> T:
+    async def run_shielded(self, name: str, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` and wait for it. A cancelled wait does not cancel the work, so that accepted work is completed."""
-        return await asyncio.shield(self.asked(name, work))
+        return await asyncio.shield(self.start_future(name, work))
 
     def every(
         self,
@@ -190,15 +190,15 @@ class Background:
         except OrtooError as error:
             _log.emit(log_events.PERIODIC_STEP_FAILED, owner=self._name, step=name, reason=str(error))
         except Exception as error:
-            contain(f"{self._name} {name}", error)
+            record_contained(f"{self._name} {name}", error)
         else:
             return True
         return False
 
 
-async def pause(seconds: float, hurried: asyncio.Event, clock: Clock) -> None:
+async def pause(seconds: float, wake: asyncio.Event, clock: Clock) -> None:
     """Wait for this time, or until the event is set."""
     async with Background("pause") as background:
         sleeping = background.spawn("sleep", clock.sleep(seconds))
-        hurrying = background.spawn("hurry", hurried.wait())
+        hurrying = background.spawn("hurry", wake.wait())
         await asyncio.wait({sleeping, hurrying}, return_when=asyncio.FIRST_COMPLETED)

@@ -22,7 +22,7 @@ class Clock(Protocol):
         """Wait for this number of monotonic seconds."""
 
 
-def going_on(system: Any = time) -> Callable[[], float]:
+def suspend_aware_clock_id(system: Any = time) -> Callable[[], float]:
     """The system's monotonic clock that also counts while the machine sleeps, or one that does not if there is none.
 
     A lease granted before a machine slept must have expired when it wakes, because time has passed for other machines.
@@ -35,7 +35,7 @@ def going_on(system: Any = time) -> Callable[[], float]:
     return partial(system.clock_gettime, number)
 
 
-_going_on = going_on()
+_CLOCK_ID = suspend_aware_clock_id()
 
 
 class SystemClock:
@@ -47,7 +47,7 @@ class SystemClock:
 
     def monotonic_s(self) -> float:
         """Seconds since the machine was started, also while it sleeps."""
-        return _going_on()
+        return _CLOCK_ID()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep on the running event loop."""

@@ -16,11 +16,11 @@ LINE_INTERVAL_S = 1.0
 KINDS_MAX = 1_000
 """Maximum number of kinds of failures to remember; names of places are few and never come from a client."""
 _log = get_logger("containment")
-_told: OrderedDict[tuple[str, type[BaseException]], tuple[float, int]] = OrderedDict()
+_last_lines: OrderedDict[tuple[str, type[BaseException]], tuple[float, int]] = OrderedDict()
 """Kind to the time of its last line, on the loop's clock, and the number of lines left out since."""
 
 
-def contain(where: str, error: BaseException, **about: object) -> None:
+def record_contained(where: str, error: BaseException, **about: object) -> None:
     """Count a failure that ends here, and log it unless one of its kind was logged a moment ago.
 
     `where` is a fixed name or a method's name, never a text of a client. A defect is logged with its traceback, an
@@ -28,14 +28,14 @@ def contain(where: str, error: BaseException, **about: object) -> None:
     """
     CONTAINED_FAILURES[where] += 1
     kind, now_s = (where, type(error)), asyncio.get_running_loop().time()
-    said_s, left_out = _told.get(kind, (-float("inf"), 0))
+    said_s, left_out = _last_lines.get(kind, (-float("inf"), 0))
     if 0 <= now_s - said_s < LINE_INTERVAL_S:
-        _told[kind] = (said_s, left_out + 1)
+        _last_lines[kind] = (said_s, left_out + 1)
         return
-    _told[kind] = (now_s, 0)
-    _told.move_to_end(kind)
-    if len(_told) > KINDS_MAX:
-        _told.popitem(last=False)
+    _last_lines[kind] = (now_s, 0)
+    _last_lines.move_to_end(kind)
+    if len(_last_lines) > KINDS_MAX:
+        _last_lines.popitem(last=False)
     if left_out:
         about["left_out"] = left_out
     if isinstance(error, OrtooError):
@@ -46,11 +46,11 @@ def contain(where: str, error: BaseException, **about: object) -> None:
         _log.emit(log_events.DEFECT_CONTAINED, where=where, exc_info=error, **about)
 
 
-def told_as(error: Exception, where: str) -> OrtooError:
+def as_ortoo_error(error: Exception, where: str) -> OrtooError:
     """The error for the caller: an OrtooError unchanged, another error as Internal, after `contain`."""
     if isinstance(error, OrtooError):
         return error
-    contain(where, error)
+    record_contained(where, error)
     return Internal(f"{where} met a defect; the server's log has the details")
 
 
@@ -93,18 +93,18 @@ class Scope:
         try:
             return await work
         except Exception as error:
-            contain(self._where, error)
+            record_contained(self._where, error)
             if (own := asyncio.current_task()) is not None:
                 self._tasks.discard(own)
             self.cancel()
             try:
                 self._failed(error)
             except Exception as second:
-                contain(f"{self._where}: end", second)
+                record_contained(f"{self._where}: end", second)
         return None
 
 
-def place_of(task: asyncio.Task[Any]) -> str:
+def waiting_place(task: asyncio.Task[Any]) -> str:
     """The place where a task waits: its functions and their lines, from the outermost to the awaited one."""
     return " > ".join(_frames(task.get_coro()))
 

@@ -5,7 +5,7 @@ import heapq
 from collections.abc import Callable
 
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import contain
+from ortoo.common.process.containment import record_contained
 
 _COMPACT_MIN = 64
 
@@ -50,7 +50,7 @@ class DeadlineHeap:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def take(self, now_s: float) -> Callable[[], object] | None:
+    def pop_due(self, now_s: float) -> Callable[[], object] | None:
         """The call of the first deadline, if its time has come."""
         next_s = self.next_s()
         if next_s is None or next_s > now_s:
@@ -90,11 +90,11 @@ class DeadlineWheel(DeadlineHeap):
     async def _sleep(self) -> None:
         while (next_s := self.next_s()) is not None:
             now_s = self._clock.monotonic_s()
-            if (call := self.take(now_s)) is not None:
+            if (call := self.pop_due(now_s)) is not None:
                 try:
                     call()
                 except Exception as error:  # the other deadlines are other peers'
-                    contain(self._name, error)
+                    record_contained(self._name, error)
                 continue
             self._sleeping_until_s = next_s
             await self._clock.sleep(next_s - now_s)

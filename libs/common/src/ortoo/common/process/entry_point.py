@@ -18,10 +18,10 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.logs import logger as logs
 from ortoo.common.machine.affinity import system_cores
-from ortoo.common.machine.standard_files import EXIT_UNREAD, complain, end_output
+from ortoo.common.machine.standard_files import EXIT_UNREAD, print_error, finish_output
 from ortoo.common.process import service
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded, flat, text_of
+from ortoo.common.process.settings import LoadedSettings, flatten, format_value
 
 HOME = "ORTOO_HOME"
 """The base folder of relative paths in the settings; the current folder when it is not set."""
@@ -47,16 +47,16 @@ S = TypeVar("S", bound=RoleSettings)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Role(Generic[S]):
+class RoleDefinition(Generic[S]):
     """The differences between the roles."""
 
     name: str
     """As in `ortoo-NAME`."""
     about: str
     """One sentence for `-h`."""
-    load: Callable[..., Loaded[S]]
+    load: Callable[..., LoadedSettings[S]]
     """Reads the settings: environment, `file=`, `overrides=`."""
-    open: Callable[[Loaded[S], Callable[[], Loaded[S]]], AbstractAsyncContextManager[Running]]
+    open: Callable[[LoadedSettings[S], Callable[[], LoadedSettings[S]]], AbstractAsyncContextManager[Running]]
     """Runs the role with settings, and with the function that reads them again."""
     important: Sequence[str]
     """The settings that `-m` prints."""
@@ -64,30 +64,30 @@ class Role(Generic[S]):
     """The end of the text of `-h`."""
 
 
-def command(work: Callable[[], int]) -> int:
+def run_command(work: Callable[[], int]) -> int:
     """Run the command of a role with open standard files; neither a log line nor an error waits for a reader.
 
     Returns the exit code of `work`, or EXIT_UNREAD when the reader of its output has closed the pipe.
     """
-    logs.own_standard_error()
+    logs.log_standard_error()
     try:
         code = work()
     except BrokenPipeError:
         code = EXIT_UNREAD
     except OSError as error:
-        complain(f"{error.filename or 'the system'}: {error.strerror}")
+        print_error(f"{error.filename or 'the system'}: {error.strerror}")
         code = service.EXIT_FAILED
-    return end_output(code)
+    return finish_output(code)
 
 
-def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
+def main(role: RoleDefinition[S], arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     """Execute the command line; returns the exit code, one of those of `ortoo.common.process.service`."""
-    options = _parsed(role, arguments)
+    options = _parse_arguments(role, arguments)
     try:
-        load = loading(role, options.file, environ, {"namesrv_address": options.namesrv})
+        load = settings_loader(role, options.file, environ, {"namesrv_address": options.namesrv})
         loaded = load()
     except OrtooError as error:
-        complain(str(error))
+        print_error(str(error))
         return service.exit_code_of(error)
     if options.print_all or options.print_important:
         sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))
@@ -97,23 +97,23 @@ def main(role: Role[S], arguments: Sequence[str], environ: Mapping[str, str] = o
     return service.run(lambda: role.open(loaded, load), cores)
 
 
-def loading(
-    role: Role[S], file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str | None]
-) -> Callable[[], Loaded[S]]:
+def settings_loader(
+    role: RoleDefinition[S], file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str | None]
+) -> Callable[[], LoadedSettings[S]]:
     """A function that reads a role's settings, also repeatedly. Relative paths in them begin at ORTOO_HOME.
 
     It changes to that folder. Errors: Invalid.
     """
     absolute = file.absolute() if file is not None else None
-    _go_home(environ)
+    _enter_home(environ)
     return lambda: role.load(environ, file=absolute, overrides=overrides)
 
 
-def settings_text(role: Role[S], loaded: Loaded[S], *, important_only: bool = False) -> str:
+def settings_text(role: RoleDefinition[S], loaded: LoadedSettings[S], *, important_only: bool = False) -> str:
     """Settings as TOML, each with its origin; `-c` can read it. Passwords are masked."""
     shown = {
         name: f"{name} = {_toml(value)}  # {loaded.origins[name]}"
-        for name, value in flat(loaded.settings).items()
+        for name, value in flatten(loaded.settings).items()
         if name not in loaded.settings.HIDDEN and value is not None and (name in role.important or not important_only)
     }
     plain = [line for name, line in shown.items() if "." not in name]
@@ -127,7 +127,7 @@ class _Parser(argparse.ArgumentParser):
         self.exit(service.EXIT_NOT_STARTED, f"error: {message}; {self.prog} -h explains the options\n")
 
 
-def _parsed(role: Role[S], arguments: Sequence[str]) -> argparse.Namespace:
+def _parse_arguments(role: RoleDefinition[S], arguments: Sequence[str]) -> argparse.Namespace:
     """Read the command line; ends the process on `-h` and on errors."""
     parser = _Parser(prog=f"ortoo-{role.name}", description=role.about, epilog=role.epilog)
     parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="settings file, TOML")
@@ -138,7 +138,7 @@ def _parsed(role: Role[S], arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _go_home(environ: Mapping[str, str]) -> None:
+def _enter_home(environ: Mapping[str, str]) -> None:
     home = environ.get(HOME)
     if home is None:
         return
@@ -155,7 +155,7 @@ def _toml(value: Any) -> str:
     """A value in the syntax of a settings file; passwords in URLs are masked."""
     if isinstance(value, tuple):
         return f"[{', '.join(map(_toml, value))}]"
-    text = text_of(value)
+    text = format_value(value)
     if isinstance(value, int | float):
         return text
     text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

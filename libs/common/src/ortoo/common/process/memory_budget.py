@@ -22,13 +22,13 @@ CGROUPS, CGROUPS_OF_PROCESS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
 DEFAULT_PERCENT = 50
 """The default budget, as a percentage of the container's or the machine's memory."""
-BEHIND_S = 1.0
+SLOW_READER_S = 1.0
 """The time for which bytes are unread until their owner counts as behind."""
-LOOK_INTERVAL_S = 0.1
+CHECK_INTERVAL_S = 0.1
 """Minimum interval between searches for owners that are behind, because thousands of requests may fail at once."""
 TARGET_PERCENT = 50
 """The percentage of the budget down to which owners are evicted, so that clients that read soon get memory."""
-FAREWELL_S = 1.0
+EVICTION_GRACE_S = 1.0
 """The time in which an evicted owner may end gracefully, before its peer counts as deaf."""
 SENDERS_PERCENT = 12
 """The percentage of the budget reserved for single requests, so that senders continue beside many slow readers."""
@@ -37,7 +37,7 @@ RESIDENT_PERCENT = 300
 
 Measured on a fast machine: 260.
 """
-FOUND_PERCENT = 85
+FINDING_PERCENT = 85
 """The percentage of the budget from which there is a finding for operators."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
 """The expected size of the first answers, and the factor by which it decays with each answer."""
@@ -87,12 +87,12 @@ class MemoryShare:
     __slots__ = (
         "_budget",
         "_closed",
-        "asked_bytes",
-        "behind_since_s",
+        "reserved_bytes",
+        "slow_since_s",
         "bytes",
         "evicted_at_s",
         "fixed_bytes",
-        "is_deaf",
+        "is_unresponsive",
         "kind",
         "on_deaf",
         "on_evict",
@@ -102,50 +102,50 @@ class MemoryShare:
         self._budget = budget
         self.on_evict = evict
         """Ends the owner gracefully, with the reason as argument; None = not possible."""
-        self.on_deaf: Callable[[], None] | None = None
+        self.on_unresponsive: Callable[[], None] | None = None
         """Ends the owner without its peer's cooperation, because the peer does not respond; None = not possible."""
         self.kind = kind
         self.bytes = 0
         self.fixed_bytes = 0
         """The memory that the owner needs while it exists, whether or not its peer reads."""
-        self.asked_bytes = 0
+        self.reserved_bytes = 0
         """The size of data that were requested for the peer and have not come yet."""
-        self.behind_since_s = budget.now_s()
+        self.slow_since_s = budget.now_s()
         """The time since which the peer has not taken its unread bytes."""
         self.evicted_at_s: float | None = None
-        self.is_deaf = False
+        self.is_unresponsive = False
         """Whether `on_deaf` was called."""
         self._closed = False
 
     @property
     def unread_bytes(self) -> int:
         """The bytes that wait for the peer."""
-        return self.bytes - self.fixed_bytes - self.asked_bytes
+        return self.bytes - self.fixed_bytes - self.reserved_bytes
 
     def draw(self, size_bytes: int, *, is_request: bool = False) -> None:
         """Take bytes before they are allocated. Errors: Overloaded, and nothing is taken.
 
         The memory of a single request may come out of the part that is reserved for requests.
         """
-        self._budget.make_room(self.kind, size_bytes, is_request=is_request)
-        self.take(size_bytes)
+        self._budget.wait_for_room(self.kind, size_bytes, is_request=is_request)
+        self.draw_unchecked(size_bytes)
 
-    def take(self, size_bytes: int) -> None:
+    def draw_unchecked(self, size_bytes: int) -> None:
         """Take bytes that are already allocated, also above the limit."""
         if self._closed:
             return
         if not self.unread_bytes:
-            self.moved()
+            self.on_progress()
         self.bytes += size_bytes
         self._budget.used_bytes += size_bytes
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Return bytes to the budget that have been freed."""
         size_bytes = min(size_bytes, self.bytes)
         self.bytes -= size_bytes
         self._budget.used_bytes -= size_bytes
 
-    def fix(self, size_bytes: int, *, is_request: bool = False) -> None:
+    def draw_fixed(self, size_bytes: int, *, is_request: bool = False) -> None:
         """Draw the fixed memory of the owner. Errors: Overloaded."""
         self.draw(size_bytes, is_request=is_request)
         self.fixed_bytes += size_bytes
@@ -155,21 +155,21 @@ class MemoryShare:
         self.fixed_bytes = self.bytes
         self.on_evict = self.evicted_at_s = None
 
-    def unfix(self, size_bytes: int) -> None:
+    def release_fixed(self, size_bytes: int) -> None:
         """Return a part of the owner's fixed memory."""
         self.fixed_bytes -= size_bytes
-        self.give_back(size_bytes)
+        self.release(size_bytes)
 
-    def came(self, size_bytes: int) -> None:
+    def on_received(self, size_bytes: int) -> None:
         """Note the size of requested data that have come."""
         self._budget.usual_bytes = max(size_bytes, self._budget.usual_bytes * USUAL_FADES)
 
-    def moved(self) -> None:
+    def on_progress(self) -> None:
         """Note that the peer has taken data."""
-        self.behind_since_s = self._budget.now_s()
+        self.slow_since_s = self._budget.now_s()
 
     @property
-    def evicted(self) -> bool:
+    def is_evicted(self) -> bool:
         """Whether the owner was evicted."""
         return self.evicted_at_s is not None
 
@@ -179,28 +179,28 @@ class MemoryShare:
         if self.on_evict is not None:
             self.on_evict(reason)
         else:
-            self.end()
+            self.terminate()
 
-    def end(self) -> None:
+    def terminate(self) -> None:
         """End the owner without its peer's cooperation, once."""
-        if self.on_deaf is not None and not self.is_deaf:
-            self.is_deaf = True
-            self.on_deaf()
+        if self.on_unresponsive is not None and not self.is_unresponsive:
+            self.is_unresponsive = True
+            self.on_unresponsive()
 
     @property
-    def may_be_evicted(self) -> bool:
+    def is_evictable(self) -> bool:
         """Whether the owner can be ended, and has unread bytes that this would free."""
-        has_way = self.on_evict is not None or self.on_deaf is not None
-        return has_way and not self.evicted and self.unread_bytes > 0
+        has_way = self.on_evict is not None or self.on_unresponsive is not None
+        return has_way and not self.is_evicted and self.unread_bytes > 0
 
     def close(self) -> None:
         """Return all bytes, because the owner has ended; bytes that it frees later do not count."""
-        self.give_back(self.bytes)
-        self.on_evict = self.on_deaf = None
+        self.release(self.bytes)
+        self.on_evict = self.on_unresponsive = None
         self._closed = True
-        self._budget.forget(self)
+        self._budget.remove_share(self)
 
-    def ask(self, size_bytes: int) -> "Held":
+    def reserve(self, size_bytes: int) -> "ReservedBytes":
         """Draw the size of a request on the peer's behalf, or the usual size of answers. Errors: Overloaded.
 
         An enode answers with whole batches, also to a small request.
@@ -208,20 +208,20 @@ class MemoryShare:
         if size_bytes:
             size_bytes = max(size_bytes, int(self._budget.usual_bytes))
         self.draw(size_bytes)
-        self.asked_bytes += size_bytes
-        return Held(self, size_bytes)
+        self.reserved_bytes += size_bytes
+        return ReservedBytes(self, size_bytes)
 
     @contextlib.contextmanager
-    def asked(self, size_bytes: int) -> Iterator["Held"]:
+    def reserved(self, size_bytes: int) -> Iterator["ReservedBytes"]:
         """As `ask`, for a block; its bytes are returned after it. Errors: Overloaded, before the block."""
-        held = self.ask(size_bytes)
+        held = self.reserve(size_bytes)
         try:
             yield held
         finally:
-            held.becomes(0)
+            held.resize(0)
 
 
-class Held:
+class ReservedBytes:
     """Bytes of a share whose number changes: first the requested size, then that of the answer, then of its rest."""
 
     __slots__ = ("_asked_bytes", "_share", "bytes")
@@ -230,17 +230,17 @@ class Held:
         self._share = share
         self.bytes = self._asked_bytes = asked_bytes
 
-    def becomes(self, size_bytes: int) -> None:
+    def resize(self, size_bytes: int) -> None:
         """Set the size to that of the data that came, or of their rest."""
-        since_s, unread = self._share.behind_since_s, self._share.unread_bytes
+        since_s, unread = self._share.slow_since_s, self._share.unread_bytes
         if self._asked_bytes:
-            self._share.came(size_bytes)
-        self._share.give_back(self.bytes)
-        self._share.asked_bytes -= self._asked_bytes
+            self._share.on_received(size_bytes)
+        self._share.release(self.bytes)
+        self._share.reserved_bytes -= self._asked_bytes
         self.bytes, self._asked_bytes = max(0, size_bytes), 0
-        self._share.take(self.bytes)
+        self._share.draw_unchecked(self.bytes)
         if unread:
-            self._share.behind_since_s = since_s
+            self._share.slow_since_s = since_s
 
 
 class MemoryBudget:
@@ -270,7 +270,7 @@ class MemoryBudget:
         """The number of evicted owners, by kind."""
         self._clock = clock or SystemClock()
         self._shares: dict[MemoryShare, None] = {}
-        self._look_at_s = 0.0
+        self._next_check_s = 0.0
         self._log_rate = LogRateLimit()
 
     def now_s(self) -> float:
@@ -288,13 +288,13 @@ class MemoryBudget:
         self._shares[share] = None
         return share
 
-    def forget(self, share: MemoryShare) -> None:
+    def remove_share(self, share: MemoryShare) -> None:
         """Remove a closed share."""
         self._shares.pop(share, None)
 
     def findings(self) -> Iterator[Finding]:
         """A finding if nearly all memory is used."""
-        if self.used_bytes * 100 > self.bytes_max * FOUND_PERCENT:
+        if self.used_bytes * 100 > self.bytes_max * FINDING_PERCENT:
             most = max(self.by_kind().items(), key=lambda item: item[1], default=((), 0))[0]
             yield Finding(
                 "memory budget exhausted",
@@ -310,7 +310,7 @@ class MemoryBudget:
             found[(share.kind,)] += share.bytes
         return found
 
-    def make_room(self, kind: str, size_bytes: int, *, is_request: bool = False) -> None:
+    def wait_for_room(self, kind: str, size_bytes: int, *, is_request: bool = False) -> None:
         """Return if this size fits, if necessary after evicting owners that are behind. Errors: Overloaded."""
         if self.is_closed:
             self.refused[kind] += 1
@@ -321,7 +321,7 @@ class MemoryBudget:
             )
         allowed_bytes = self.bytes_max if is_request else self.bytes_max * (100 - SENDERS_PERCENT) // 100
         if self.used_bytes + size_bytes > allowed_bytes:
-            self._evict_those_behind(size_bytes)
+            self._evict_slow_readers(size_bytes)
         if self.used_bytes + size_bytes > allowed_bytes:
             self.refused[kind] += 1
             raise Overloaded(
@@ -330,26 +330,26 @@ class MemoryBudget:
                 retry_after_ms=1_000,
             )
 
-    def _evict_those_behind(self, size_bytes: int) -> None:
+    def _evict_slow_readers(self, size_bytes: int) -> None:
         now_s = self.now_s()
-        if now_s < self._look_at_s:
+        if now_s < self._next_check_s:
             return
-        self._look_at_s = now_s + LOOK_INTERVAL_S
+        self._next_check_s = now_s + CHECK_INTERVAL_S
         leaving = 0
         for share in [one for one in self._shares if one.evicted_at_s is not None]:
             leaving += share.bytes
-            if now_s - (share.evicted_at_s or 0.0) >= FAREWELL_S:
-                share.end()
+            if now_s - (share.evicted_at_s or 0.0) >= EVICTION_GRACE_S:
+                share.terminate()
         missing = self.used_bytes + size_bytes - leaving - self.bytes_max * TARGET_PERCENT // 100
-        behind = [one for one in self._shares if one.may_be_evicted and now_s - one.behind_since_s >= BEHIND_S]
+        behind = [one for one in self._shares if one.is_evictable and now_s - one.slow_since_s >= SLOW_READER_S]
         evicted: Counter[str] = Counter()
-        for share in sorted(behind, key=lambda one: (-one.bytes, one.behind_since_s)):
+        for share in sorted(behind, key=lambda one: (-one.bytes, one.slow_since_s)):
             if missing <= 0:
                 break
             missing -= share.bytes
             evicted[share.kind] += 1
             share.evict(
-                f"{share.bytes} bytes have been unread for {now_s - share.behind_since_s:.1f} s and the process's "
+                f"{share.bytes} bytes have been unread for {now_s - share.slow_since_s:.1f} s and the process's "
                 f"memory is used up ({self.used_bytes} of {self.bytes_max} bytes); read faster, or retry later"
             )
         self.evicted += evicted

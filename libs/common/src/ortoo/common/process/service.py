@@ -15,21 +15,21 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.machine.affinity import use_parents_cores
-from ortoo.common.machine.allocator import keep_freed_buffers, spare_what_stays
-from ortoo.common.machine.cores import Cores, Keeper
+from ortoo.common.machine.affinity import restore_parent_cores
+from ortoo.common.machine.allocator import retain_freed_buffers, freeze_startup_objects
+from ortoo.common.machine.cores import CpuCores, CorePinning
 from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.containment import place_of
+from ortoo.common.process.containment import waiting_place
 from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
 """A component of the role failed while it ran."""
-EXIT_REFUSED = 253
+EXIT_INVALID_SETTINGS = 253
 """The role did not start because of its settings, or of the store or database that they name."""
 EXIT_NO_HOME = 254
 """The data folder, or its home folder, cannot be used."""
@@ -38,7 +38,7 @@ EXIT_NOT_STARTED = 255
 
 HOME_FIELDS = ("ORTOO_HOME", "data_dir")
 
-LATE_S = 10.0
+LATE_STOP_S = 10.0
 """A stop that lasts this long is logged, and again at this interval. It is twice the default grace of calls."""
 TASKS_MAX = 50
 """Maximum number of tasks in that line."""
@@ -70,10 +70,10 @@ def exit_code_of(error: Exception) -> int:
         return EXIT_NO_HOME
     if isinstance(error, Conflict) and error.field.endswith("listen_address"):
         return EXIT_NOT_STARTED
-    return EXIT_REFUSED
+    return EXIT_INVALID_SETTINGS
 
 
-def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None = None) -> int:
+def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: CpuCores | None = None) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
     Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP reads the settings again. Returns
@@ -81,8 +81,8 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores:
     start. When ready, it writes one line `ready NAME ADDRESS` to standard output. With `cores` it pins itself to one of
     them while one is enough.
     """
-    use_parents_cores()
-    keep_freed_buffers()
+    restore_parent_cores()
+    retain_freed_buffers()
     allow_descriptors()
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
         return runner.run(_run(open_service, cores))
@@ -100,7 +100,7 @@ def allow_descriptors() -> None:
         )
 
 
-async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: Cores | None) -> int:
+async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: CpuCores | None) -> int:
     stop = asyncio.Event()
     ready = False
     clock, stopping_s = SystemClock(), 0.0
@@ -124,10 +124,10 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
     loop.add_signal_handler(signal.SIGHUP, lambda: None)  # until reload is possible, it must not end the process
     try:
         async with Background("stop") as background, open_service() as running:
-            background.spawn("late", tell_of_late_stop(stop, clock))
+            background.spawn("late", log_late_stop(stop, clock))
             if cores is not None:
-                background.contained("cores", _keep_to_one_core(cores, clock, Randomness()))
-            spare_what_stays()
+                background.run_contained("cores", _pin_to_one_core(cores, clock, Randomness()))
+            freeze_startup_objects()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
             LineWriter(STANDARD_OUTPUT).write(f"ready {running.name} {running.address}")
@@ -144,14 +144,14 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
     return 0
 
 
-async def _keep_to_one_core(cores: Cores, clock: Clock, randomness: Randomness) -> None:
-    keeper = Keeper(cores)
+async def _pin_to_one_core(cores: CpuCores, clock: Clock, randomness: Randomness) -> None:
+    keeper = CorePinning(cores)
     try:
         while True:
-            wait_s = keeper.look(clock.monotonic_s())
+            wait_s = keeper.sample(clock.monotonic_s())
             await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # spread out processes started together
     finally:
-        keeper.end()
+        keeper.unpin()
 
 
 def _report(error: Exception) -> None:
@@ -164,13 +164,13 @@ def _report(error: Exception) -> None:
         _log.emit(log_events.FATAL_DEFECT, exc_info=error)
 
 
-async def tell_of_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
+async def log_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
     """After `stopping` is set, log the remaining tasks and the places where they wait, every LATE_S."""
     await stopping.wait()
     began_s = clock.monotonic_s()
     while True:
-        await clock.sleep(LATE_S)
-        waiting = {task.get_name(): place_of(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
+        await clock.sleep(LATE_STOP_S)
+        waiting = {task.get_name(): waiting_place(task) for task in asyncio.all_tasks() - {asyncio.current_task()}}
         _log.emit(
             log_events.SHUTDOWN_SLOW,
             since_s=round(clock.monotonic_s() - began_s),

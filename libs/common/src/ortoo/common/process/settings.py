@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
-class Loaded(Generic[T]):
+class LoadedSettings(Generic[T]):
     """Settings and their origins: dotted name to "default", "file", "environment" or "command line"."""
 
     settings: T
@@ -64,25 +64,25 @@ class SettingChange:
 
 
 @dataclasses.dataclass(frozen=True)
-class Range:
+class NumberRange:
     """The valid range of a number: from `least` to `most`, both included."""
 
-    least: float
-    most: float
+    minimum: float
+    maximum: float
 
 
-def ranges(cls: Any) -> dict[str, Range]:
+def ranges(cls: Any) -> dict[str, NumberRange]:
     """Dotted name to range of every setting of a class that has one."""
     said = ((name, one) for name, kind in _fields(cls).items() for one in getattr(kind, "__metadata__", ()))
-    return {name: one for name, one in said if isinstance(one, Range)}
+    return {name: one for name, one in said if isinstance(one, NumberRange)}
 
 
 def check_ranges(settings: Any) -> None:
     """Refuse a setting that is out of its range. Errors: Invalid, naming the setting and its range."""
     for name, allowed in ranges(type(settings)).items():
         value = operator.attrgetter(name)(settings)
-        if not allowed.least <= value <= allowed.most:  # NaN lies in no range
-            raise Invalid(f"{value}; expected {allowed.least:,} to {allowed.most:,}", field=name)
+        if not allowed.minimum <= value <= allowed.maximum:  # NaN lies in no range
+            raise Invalid(f"{value}; expected {allowed.minimum:,} to {allowed.maximum:,}", field=name)
 
 
 def load(
@@ -92,7 +92,7 @@ def load(
     environ: Mapping[str, str],
     file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
-) -> Loaded[T]:
+) -> LoadedSettings[T]:
     """Read settings of class `cls`.
 
     `environ_prefix` is like "ORTOO_ENODE_"; `overrides` maps dotted names to values and skips those that are None.
@@ -107,7 +107,7 @@ def load(
             raise Invalid(
                 f"unknown setting {shown} ({origin}){_suggestion(shown, name, fields, environ_prefix)}", field=shown
             )
-        values[name] = _converted(raw, fields[name], shown)
+        values[name] = _convert(raw, fields[name], shown)
         origins[name] = origin
 
     if file is not None:
@@ -121,32 +121,32 @@ def load(
     for name, raw in (overrides or {}).items():
         if raw is not None:
             take(name, raw, "command line", name)
-    return Loaded(_built(cls, values, ""), origins)
+    return LoadedSettings(_build(cls, values, ""), origins)
 
 
-def flat(settings: Any) -> dict[str, Any]:
+def flatten(settings: Any) -> dict[str, Any]:
     """Dotted names and values of settings."""
     return {name: operator.attrgetter(name)(settings) for name in _fields(type(settings))}
 
 
-def changed(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "ORTOO_") -> T:
+def with_values(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "ORTOO_") -> T:
     """The settings with other values, each of its type or as text. Errors: Invalid, naming the setting."""
     fields = _fields(type(settings))
     for name in values:
         if name not in fields:
             suggestion = _suggestion(name, name, fields, environ_prefix)
             raise Invalid(f"there is no such setting{suggestion}", field=name)
-    taken = {name: _converted(raw, fields[name], name) for name, raw in values.items()}
-    built: T = _built(type(settings), flat(settings) | taken, "")
+    taken = {name: _convert(raw, fields[name], name) for name, raw in values.items()}
+    built: T = _build(type(settings), flatten(settings) | taken, "")
     return built
 
 
-def text_of(value: Any) -> str:
+def format_value(value: Any) -> str:
     """A value in the syntax of the environment; passwords in URLs are masked."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(map(text_of, value))
+        return ",".join(map(format_value, value))
     text = "" if value is None else str(value.value if isinstance(value, enum.Enum) else value)
     return re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", text)
 
@@ -162,13 +162,13 @@ def _fields(cls: Any) -> dict[str, Any]:
     return found
 
 
-def _built(cls: Any, values: Mapping[str, Any], prefix: str) -> Any:
+def _build(cls: Any, values: Mapping[str, Any], prefix: str) -> Any:
     hints = typing.get_type_hints(cls)
     arguments = {}
     for field in dataclasses.fields(cls):
         name = prefix + field.name
         if dataclasses.is_dataclass(hints[field.name]):
-            arguments[field.name] = _built(hints[field.name], values, name + ".")
+            arguments[field.name] = _build(hints[field.name], values, name + ".")
         elif name in values:
             arguments[field.name] = values[name]
     return cls(**arguments)
@@ -200,14 +200,14 @@ def _suggestion(shown: str, name: str, fields: Mapping[str, Any], environ_prefix
     return f"; did you mean {environ_prefix + near[0].upper() if as_variables else near[0]}?"
 
 
-def _converted(raw: Any, kind: Any, shown: str) -> Any:
+def _convert(raw: Any, kind: Any, shown: str) -> Any:
     kind = kind.__origin__ if typing.get_origin(kind) is typing.Annotated else kind
     options = typing.get_args(kind) if isinstance(kind, types.UnionType) else (kind,)
     if types.NoneType in options and raw in (None, ""):
         return None
     target = next(option for option in options if option is not types.NoneType)
     try:
-        return _parsed(raw, target)
+        return _parse(raw, target)
     except (ValueError, TypeError) as error:
         expected = (
             " or ".join(m.value for m in target) if _is_enum(target) else getattr(target, "__name__", str(target))
@@ -215,7 +215,7 @@ def _converted(raw: Any, kind: Any, shown: str) -> Any:
         raise Invalid(f"{shown} is {raw!r}; expected {expected}", field=shown) from error
 
 
-def _parsed(raw: Any, target: Any) -> Any:
+def _parse(raw: Any, target: Any) -> Any:
     if target is bool:
         words = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
         if str(raw).lower() not in words:
@@ -224,16 +224,16 @@ def _parsed(raw: Any, target: Any) -> Any:
     if target in (int, float) and isinstance(raw, bool):
         raise ValueError(raw)
     if target is int:
-        return int(raw, 0) if isinstance(raw, str) else int(raw) if raw == int(raw) else _refused(raw)
+        return int(raw, 0) if isinstance(raw, str) else int(raw) if raw == int(raw) else _invalid_value(raw)
     if typing.get_origin(target) is tuple:
         items = raw.split(",") if isinstance(raw, str) else raw
         return tuple(str(item).strip() for item in items if str(item).strip())
     if target is str and not isinstance(raw, str):
-        return _refused(raw)
+        return _invalid_value(raw)
     return target(raw)
 
 
-def _refused(raw: Any) -> Any:
+def _invalid_value(raw: Any) -> Any:
     raise ValueError(raw)
 
 

@@ -7,30 +7,30 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def uninterrupted(running: "asyncio.Future[T]") -> T:
+async def wait_uncancelled(running: "asyncio.Future[T]") -> T:
     """The result of a thread's work. A cancelled caller still waits for it, so that no work is left running."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _ended(running)
+        await _wait_until_done(running)
         if not running.cancelled():
             running.exception()  # read it, or asyncio would warn
         raise
 
 
-async def completed(running: "asyncio.Future[T]") -> T:
+async def wait_then_cancel(running: "asyncio.Future[T]") -> T:
     """The result, also for a cancelled caller, which needs it; the caller is cancelled again at its next wait."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        await _ended(running)
+        await _wait_until_done(running)
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
         return running.result()
 
 
-async def _ended(running: "asyncio.Future[T]") -> None:
+async def _wait_until_done(running: "asyncio.Future[T]") -> None:
     """Wait for it, also if the caller is cancelled meanwhile, even repeatedly."""
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):

@@ -67,7 +67,7 @@ def encode(
     *,
     now_ms: int,
     codec: Codec = Codec.NONE,
-    limits: text_rules.Limits = text_rules.OF_PRODUCERS,
+    limits: text_rules.MessageLimits = text_rules.PRODUCER_LIMITS,
 ) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
 
@@ -107,7 +107,7 @@ def encoded_bytes_bound(message: Message) -> int:
 
 
 def _encode(
-    bodies: Sequence[bytes], messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.Limits
+    bodies: Sequence[bytes], messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.MessageLimits
 ) -> SealedBatch:
     """Encode bodies and the other fields of the messages; only bodies without messages."""
     count = len(bodies)
@@ -133,7 +133,7 @@ def _encode(
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=bool(written.get("deliver_at_ms")))
 
 
-def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_rules.Limits) -> dict[str, bytes]:
+def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_rules.MessageLimits) -> dict[str, bytes]:
     """Write the columns after the body column, by name and in order."""
     tag, tag_bytes = dictionary_column([message.tag for message in messages], text_rules.TAG)
     keys, keys_bytes = list_column(_keys(messages), text_rules.KEY)
@@ -204,7 +204,7 @@ def _not_negative(name: str, numbers: Sequence[int]) -> Sequence[int]:
     return numbers
 
 
-def _explain(messages: Sequence[Message], limits: text_rules.Limits) -> None:
+def _explain(messages: Sequence[Message], limits: text_rules.MessageLimits) -> None:
     """Check each message and raise Invalid for the first that breaks a limit on its own."""
     for row, (message, keys) in enumerate(zip(messages[:MESSAGES_MAX], _keys(messages), strict=False)):
         check_parts(message.body, message.tag, keys, message.rare, f"messages[{row}]", limits)

@@ -95,7 +95,7 @@ class BatchBuilder:
         return messages
 
 
-def cut(messages: Sequence[Message]) -> Iterator[list[Message]]:
+def split_messages(messages: Sequence[Message]) -> Iterator[list[Message]]:
     """Cut messages, in order, into runs that each fit into one batch; reads every message."""
     builder = BatchBuilder()
     for message in messages:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records.compression import Codec, deflate
-from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, Limits, TextRule
+from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, MessageLimits, TextRule
 from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
 
 FORMAT: Final = 1
@@ -161,7 +161,7 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
     return nested(offsets_buffer(sizes), values), longest * max(sizes)
 
 
-def map_column(maps: Sequence[Mapping[str, str]], limits: Limits) -> Written:
+def map_column(maps: Sequence[Mapping[str, str]], limits: MessageLimits) -> Written:
     """Write properties in Arrow's map layout with dictionary-encoded names; nothing when all are empty."""
     names: list[str] = list(chain.from_iterable(maps))
     if not names:

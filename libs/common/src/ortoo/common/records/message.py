@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
-from ortoo.common.records.text_rules import OF_PRODUCERS, Limits
+from ortoo.common.records.text_rules import PRODUCER_LIMITS, MessageLimits
 
 BODY_BYTES_MAX: Final = 4 << 20
 """Maximum size of a body."""
@@ -236,16 +236,16 @@ set_rare: _Setter = Message.__dict__["rare"].__set__
 
 
 def check_parts(
-    body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str, limits: Limits = OF_PRODUCERS
+    body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str, limits: MessageLimits = PRODUCER_LIMITS
 ) -> None:
     """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
     check_body(body, f"{field}.body")
-    if tag is not None and not text_rules.TAG.surely_holds(tag):
+    if tag is not None and not text_rules.TAG.quickly_holds(tag):
         text_rules.TAG.check(tag, f"{field}.tag")
     if not isinstance(keys, tuple | list):
         raise Invalid(f"keys are a {type(keys).__name__}; give a tuple of texts, such as ('a',)", field=f"{field}.keys")
     for at, key in enumerate(keys):
-        if not text_rules.KEY.surely_holds(key):
+        if not text_rules.KEY.quickly_holds(key):
             text_rules.KEY.check(key, f"{field}.keys[{at}]")
     check_properties(rare.properties, f"{field}.properties", limits)
     size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
@@ -257,7 +257,7 @@ def check_parts(
         )
     for name, rule in _RARE_TEXTS:
         text = getattr(rare, name)
-        if text is not None and not rule.surely_holds(text):
+        if text is not None and not rule.quickly_holds(text):
             rule.check(text, f"{field}.{name}")
     for name, least, largest in _RARE_NUMBERS:
         number = getattr(rare, name)
@@ -291,16 +291,16 @@ def check_body(body: object, field: str) -> None:
         raise Invalid(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} fit", field=field)
 
 
-def check_properties(properties: object, field: str, limits: Limits = OF_PRODUCERS) -> None:
+def check_properties(properties: object, field: str, limits: MessageLimits = PRODUCER_LIMITS) -> None:
     """Raise Invalid unless the number of `properties`, their names and their values keep the limits."""
     if not isinstance(properties, Mapping):
         raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
     if len(properties) > limits.properties:
         raise Invalid(f"{len(properties)} properties; a message may have {limits.properties}", field=field)
     for name, value in properties.items():
-        if not text_rules.PROPERTY_NAME.surely_holds(name):
+        if not text_rules.PROPERTY_NAME.quickly_holds(name):
             text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")
-        if not text_rules.PROPERTY_VALUE.surely_holds(value):
+        if not text_rules.PROPERTY_VALUE.quickly_holds(value):
             text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
 
 

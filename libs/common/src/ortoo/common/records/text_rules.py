@@ -19,7 +19,7 @@ DIGITS_MAX = 19
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MessageLimits:
     """The limits of one message's properties, texts and size."""
 
     properties: int = PROPERTIES_MAX
@@ -27,14 +27,14 @@ class Limits:
     single_bytes: int = SINGLE_RECORD_BYTES_MAX
 
 
-OF_PRODUCERS = Limits()
-OF_COPIES = Limits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX)
+PRODUCER_LIMITS = MessageLimits()
+COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX)
 """For copies that a server makes: their additional properties, such as origin and reason, always fit."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
-def on_one_line(text: str) -> str:
+def without_control_characters(text: str) -> str:
     """A text in a form that a property may hold: blanks instead of control characters."""
     return _CONTROL.sub(" ", text)
 
@@ -75,7 +75,7 @@ class TextRule:
         if size > self.bytes_max:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
-    def surely_holds(self, text: object) -> bool:
+    def quickly_holds(self, text: object) -> bool:
         """A fast check whether one text certainly keeps the rule; False means "check it"."""
         return (
             isinstance(text, str)

@@ -5,7 +5,7 @@ from typing import Any
 import grpc
 import structlog
 
-from ortoo.common.grpc.layers.layer import Call, Layer
+from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram
@@ -46,24 +46,24 @@ class CallMetrics(Layer):
         )
         metrics.gauge("ortoo_unary_calls_in_flight", "Unary calls being served.", lambda: self.unary_in_flight)
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Begin to time the call, and add its request id to its log lines."""
         _bind_request_id(call.context)
-        if call.method.gives_many:
+        if call.method.is_response_stream:
             method = call.method.path[1:]
             self.open_streams[method] = self.open_streams.get(method, 0) + 1
         else:
             self.unary_in_flight += 1
         call.kept[self] = self._clock.monotonic_s()
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: ServedCall) -> None:
         """Count the call with its status."""
         method = call.method.path[1:]
-        if call.method.gives_many:
+        if call.method.is_response_stream:
             self.open_streams[method] -= 1
         else:
             self.unary_in_flight -= 1
-        is_refused = call.error is not None or (call.method.gives_many and call.context.code() not in OK)
+        is_refused = call.error is not None or (call.method.is_response_stream and call.context.code() not in OK)
         status = _status(call.context) if is_refused else "OK"
         latencies = self.calls.get((method, status))
         if latencies is None:

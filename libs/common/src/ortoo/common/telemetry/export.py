@@ -13,7 +13,7 @@ from ortoo.common.errors import Unsupported
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import wait_uncancelled
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Family, Metrics, Number, Sample
 
@@ -64,7 +64,7 @@ class MetricsExport:
         now_ns = self._clock.now_ms() * 1_000_000
         # Only one thread at a time may use the exporter's connection, and a stop sends once more.
         exporting = asyncio.get_running_loop().run_in_executor(None, self._export, readings, now_ns)
-        sent = await uninterrupted(exporting)
+        sent = await wait_uncancelled(exporting)
         if sent == self._is_away:
             self._is_away = not sent
             _log.emit(log_events.METRICS_EXPORTED_AGAIN if sent else log_events.METRICS_EXPORT_FAILED_RETRYING)

@@ -16,7 +16,7 @@ NAME = pb.DESCRIPTOR.services_by_name["FindingsService"].full_name
 
 
 @dataclass(eq=False)
-class OwnFindings(FindingsServiceServicer):
+class LocalFindings(FindingsServiceServicer):
     """Answers with the findings of this process."""
 
     own: Findings
@@ -49,4 +49,4 @@ def findings_of(answer: pb.ListFindingsResponse) -> list[Finding]:
 
 def findings_servicer(own: Findings, clock: Clock) -> tuple[str, AddServicer]:
     """The service's name, and the function that adds it to a server."""
-    return NAME, partial(add_FindingsServiceServicer_to_server, OwnFindings(own, clock))
+    return NAME, partial(add_FindingsServiceServicer_to_server, LocalFindings(own, clock))

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 
 from ortoo.common.errors.findings import Finding, process_version
-from ortoo.common.errors.status import FAILURES_TOLD
-from ortoo.common.logs.logger import lines_dropped
+from ortoo.common.errors.status import FAILURES_RETURNED
+from ortoo.common.logs.logger import dropped_line_count
 from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.machine.descriptors import FEW, Descriptors, open_descriptors
 from ortoo.common.process.clock import Clock
@@ -37,7 +37,7 @@ class ProcessMetrics:
         self._late_s: deque[float] = deque(maxlen=PROBES_KEPT)
         self._started_s = clock.now_ms() / 1000
 
-    def scraped(self, duration_s: float) -> None:
+    def record_scrape(self, duration_s: float) -> None:
         """Note the duration of the last scrape."""
         self.scrape_s = duration_s
 
@@ -78,7 +78,7 @@ class ProcessMetrics:
         metrics.counter(
             "ortoo_failures_total",
             "Failures reported to callers, as a call's status or within a stream.",
-            lambda: [((kind,), count) for kind, count in FAILURES_TOLD.items()],
+            lambda: [((kind,), count) for kind, count in FAILURES_RETURNED.items()],
             labels=("kind",),
         )
         metrics.counter(
@@ -90,7 +90,7 @@ class ProcessMetrics:
         metrics.counter(
             "ortoo_log_lines_dropped_total",
             "Log lines dropped because standard error was closed or full, or its reader was too slow.",
-            lines_dropped,
+            dropped_line_count,
         )
         metrics.gauge("ortoo_scrape_duration_seconds", "Duration of the last scrape.", lambda: self.scrape_s)
 

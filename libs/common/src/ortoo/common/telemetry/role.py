@@ -14,7 +14,7 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.process_metrics import ProcessMetrics
 
 
-class Telemetry:
+class RoleTelemetry:
     """The metrics of a process. Make it before the server, which has `calls` as a layer; open it after all parts."""
 
     def __init__(self, role: str, settings: ServiceSettings, clock: Clock) -> None:
@@ -47,7 +47,7 @@ class Telemetry:
             self.metrics,
             ready=ready,
             clock=self._clock,
-            on_scrape=self._process.scraped,
+            on_scrape=self._process.record_scrape,
             listener=listener,
         )
         async with contextlib.AsyncExitStack() as parts:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
@@ -18,12 +18,12 @@ NAME = pb.DESCRIPTOR.services_by_name["SettingsService"].full_name
 
 
 @dataclass(eq=False)
-class OwnSettings(SettingsServiceServicer):
+class LocalSettings(SettingsServiceServicer):
     """Shows and changes the settings of this process."""
 
     role: str
     """`namesrv`, `enode` or `snode`."""
-    live: LiveSettings[Any]
+    live: DynamicSettings[Any]
 
     async def ListSettings(  # noqa: N802  # gRPC's name
         self, request: pb.ListSettingsRequest, context: Context
@@ -38,7 +38,7 @@ class OwnSettings(SettingsServiceServicer):
         """Change live settings."""
         self.check_role(request.role)
         by = request.by or context.peer()
-        changes = self.live.update(dict(request.values), request.reset, by=by, check_only=request.check_only)
+        changes = self.live.update(dict(request.values), request.reset, changed_by=by, dry_run=request.check_only)
         return pb.UpdateSettingsResponse(processes=[self._row(changes=changes)])
 
     async def ListSettingChanges(  # noqa: N802  # gRPC's name
@@ -62,6 +62,6 @@ class OwnSettings(SettingsServiceServicer):
         )
 
 
-def settings_servicer(role: str, live: LiveSettings[Any]) -> tuple[str, AddServicer]:
+def settings_servicer(role: str, live: DynamicSettings[Any]) -> tuple[str, AddServicer]:
     """The service's name, and the function that adds it to a server."""
-    return NAME, partial(add_SettingsServiceServicer_to_server, OwnSettings(role, live))
+    return NAME, partial(add_SettingsServiceServicer_to_server, LocalSettings(role, live))

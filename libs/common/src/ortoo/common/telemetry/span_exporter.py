@@ -49,10 +49,10 @@ def span_to(span: Span) -> pb.Span:
         span_id=span.id.to_bytes(8, "big"),
         parent_span_id=span.parent_id.to_bytes(8, "big"),
         flags=_SAMPLED,
-        name=span.what,
-        kind=KINDS.get(span.what, pb.Span.SPAN_KIND_INTERNAL),
-        start_time_unix_nano=span.begun_ns,
-        end_time_unix_nano=span.ended_ns,
+        name=span.name,
+        kind=KINDS.get(span.name, pb.Span.SPAN_KIND_INTERNAL),
+        start_time_unix_nano=span.started_ns,
+        end_time_unix_nano=span.finished_ns,
         attributes=_values({"messaging.system": "ortoo", **span.attributes}),
         links=[
             pb.Span.Link(trace_id=trace_id.to_bytes(16, "big"), span_id=span_id.to_bytes(8, "big"))

@@ -17,7 +17,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import wait_uncancelled
 from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.wire import read_fields
@@ -40,14 +40,14 @@ _log = get_logger("tracing")
 class Span:
     """The plain values of a span. `parent_id` is its parent; `links` are spans of earlier attempts."""
 
-    what: str
+    name: str
     trace_id: int
     parent_id: int
     id: int
     attributes: Attributes
     links: Sequence[Context]
-    begun_ns: int
-    ended_ns: int = 0
+    started_ns: int
+    finished_ns: int = 0
     error: str = ""
 
 
@@ -90,7 +90,7 @@ class Tracing:
         """Take the current time from the wall clock again."""
         self._epoch_ns = self._clock.now_ms() * 1_000_000 - int(self._clock.monotonic_s() * 1e9)
 
-    def begin(
+    def start_spans(
         self, what: str, contexts: Sequence[Context], attributes: Attributes, earlier: Sequence[Span] = ()
     ) -> Sequence[Span]:
         """Begin one span for each of a batch's `sampled_contexts`.
@@ -111,13 +111,13 @@ class Tracing:
             for trace_id, parent_id in contexts
         ]
 
-    def end(self, spans: Sequence[Span], error: BaseException | None = None) -> None:
+    def finish_spans(self, spans: Sequence[Span], error: BaseException | None = None) -> None:
         """End spans, with the error if there is one."""
         if not spans:
             return
         now_ns = self._now_ns()
         for span in spans:
-            span.ended_ns = now_ns
+            span.finished_ns = now_ns
             if error is not None:
                 span.error = str(error) or type(error).__name__
         if len(self.ended) + len(spans) > UNSENT_MAX:
@@ -157,7 +157,7 @@ async def open_tracing(
             tracing.dropped = 0
         if spans:
             # Only one thread at a time may use the exporter, and a stop sends once more.
-            await uninterrupted(asyncio.get_running_loop().run_in_executor(None, exporter.send, spans))
+            await wait_uncancelled(asyncio.get_running_loop().run_in_executor(None, exporter.send, spans))
 
     try:
         async with Background("tracing") as background:

@@ -33,8 +33,8 @@ class BatchDecoder:
         """`schema` is the pyarrow schema that Spark expects."""
         self.schema = schema
         self._names: Sequence[str] = schema.names
-        looked_at = {_FIELDS.get(name, name) for name in self._names if name not in _PLACE}
-        self.fields: tuple[str, ...] = ("count", *sorted(looked_at))
+        used_fields = {_FIELDS.get(name, name) for name in self._names if name not in _PLACE}
+        self.fields: tuple[str, ...] = ("count", *sorted(used_fields))
         """The fields of a record batch that are used, for the fetch request."""
 
     def decode(self, received: ReceivedBatch) -> Any:
@@ -72,12 +72,12 @@ class BatchDecoder:
             return _message_ids(received, fields, rows, count)
         data = buffer(fields, NUMBERS[_FIELDS.get(name, name)], f"{_PATH}.{name}")
         if not len(data):
-            return arrow.nothing(len(received), kind)
-        column = _cut(_DECODERS[name](data, count, f"{_PATH}.{name}"), rows)
+            return arrow.empty_column(len(received), kind)
+        column = _select_rows(_DECODERS[name](data, count, f"{_PATH}.{name}"), rows)
         return column if column.type == kind else column.cast(kind)
 
 
-def _cut(column: Any, rows: Any) -> Any:
+def _select_rows(column: Any, rows: Any) -> Any:
     if rows is None:
         return column
     return column.slice(rows.start, rows.stop - rows.start) if isinstance(rows, slice) else column.take(rows)
@@ -104,20 +104,20 @@ def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int)
     data = buffer(fields, NUMBERS["message_id"], f"{_PATH}.message_id")
     if not len(data):
         return made
-    return pc.coalesce(_cut(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
+    return pc.coalesce(_select_rows(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
 
 
 def _bodies(fields: Fields, codec: Codec, inflated_bytes: int, rows: Any, count: int) -> Any:
     block = body_block(fields, codec, inflated_bytes)
     places = buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
-    return _ungzipped(_cut(arrow.binary(places, block, count, f"{_PATH}.body"), rows), fields, rows, count)
+    return _ungzipped(_select_rows(arrow.binary(places, block, count, f"{_PATH}.body"), rows), fields, rows, count)
 
 
 def _ungzipped(body: Any, fields: Fields, rows: Any, count: int) -> Any:
     data = buffer(fields, NUMBERS["body_encoding"], f"{_PATH}.body_encoding")
     if not len(data):
         return body
-    gzipped = pc.equal(_cut(arrow.numbers(data, count, pa.int8(), f"{_PATH}.body_encoding"), rows), BODY_GZIP)
+    gzipped = pc.equal(_select_rows(arrow.numbers(data, count, pa.int8(), f"{_PATH}.body_encoding"), rows), BODY_GZIP)
     inflated = [_inflated(each) for each in body.filter(gzipped).to_pylist()]
     return pc.replace_with_mask(body, gzipped, pa.array(inflated, pa.binary()))
 

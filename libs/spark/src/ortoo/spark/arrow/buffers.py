@@ -20,7 +20,7 @@ Array = Any
 """A pyarrow.Array."""
 
 
-def made(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
+def checked_array(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
     """An array of these buffers, after full validation by Arrow. Errors: Invalid."""
     try:
         array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
@@ -46,7 +46,7 @@ def times(data: memoryview, rows: int, path: str) -> Array:
 def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
     """Bodies: int32 offsets and one block."""
     check_size(offsets, rows + 1, 4, path)
-    return made(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
+    return checked_array(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
 
 
 def texts(column: memoryview, rows: int | None, path: str) -> Array:
@@ -59,7 +59,7 @@ def texts(column: memoryview, rows: int | None, path: str) -> Array:
     check_size(offsets, count + 1, 4, f"{path}.offsets")
     validity = buffer(fields, 1, f"{path}.validity")
     buffers = [_bitmap(validity, count, path), pa.py_buffer(offsets), pa.py_buffer(buffer(fields, 3, f"{path}.data"))]
-    return made(pa.string(), count, buffers, path)
+    return checked_array(pa.string(), count, buffers, path)
 
 
 def dictionary(column: memoryview, rows: int, path: str) -> Array:
@@ -83,7 +83,7 @@ def lists(column: memoryview, rows: int, path: str) -> Array:
     offsets = buffer(fields, 1, f"{path}.offsets")
     check_size(offsets, rows + 1, 4, f"{path}.offsets")
     kind = pa.list_(pa.field("element", pa.string()))
-    return made(kind, rows, [None, pa.py_buffer(offsets)], path, [values])
+    return checked_array(kind, rows, [None, pa.py_buffer(offsets)], path, [values])
 
 
 def maps(column: memoryview, rows: int, path: str) -> Array:
@@ -96,13 +96,13 @@ def maps(column: memoryview, rows: int, path: str) -> Array:
     offsets = buffer(fields, 1, f"{path}.offsets")
     check_size(offsets, rows + 1, 4, f"{path}.offsets")
     entries = pa.StructArray.from_arrays([names, values], fields=MAP_FIELDS)
-    return made(MAP, rows, [None, pa.py_buffer(offsets)], path, [entries])
+    return checked_array(MAP, rows, [None, pa.py_buffer(offsets)], path, [entries])
 
 
 def repeated(value: object, rows: int, kind: Any) -> Array:
     """One value in every row; arrays of recent values are cached."""
-    made = _repeated(value, kind)
-    return made.slice(0, rows) if rows <= len(made) else pa.repeat(pa.scalar(value, kind), rows)
+    cached = _repeated(value, kind)
+    return cached.slice(0, rows) if rows <= len(cached) else pa.repeat(pa.scalar(value, kind), rows)
 
 
 @lru_cache(maxsize=64)
@@ -110,7 +110,7 @@ def _repeated(value: object, kind: Any) -> Array:
     return pa.repeat(pa.scalar(value, kind), MESSAGES_MAX)
 
 
-def nothing(rows: int, kind: Any) -> Array:
+def empty_column(rows: int, kind: Any) -> Array:
     """A column that a batch does not use: empty lists and maps, otherwise nulls."""
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         children = [kind.value_type] if pa.types.is_list(kind) else [pa.struct(MAP_FIELDS)]

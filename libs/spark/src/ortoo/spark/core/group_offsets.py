@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from ortoo.client import NotFound, Queue
 from ortoo.client.core.wire import wire_queue
 from ortoo.common.errors.status import error_of
-from ortoo.spark.core.link import Link
+from ortoo.spark.core.link import ClusterLink
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 
-def ensure_group(link: Link, group: str) -> None:
+def ensure_group(link: ClusterLink, group: str) -> None:
     """Create a group unless it exists, so that operators see it in lists."""
     try:
         link.run(link.admin.describe_group(group))
@@ -18,7 +18,7 @@ def ensure_group(link: Link, group: str) -> None:
         link.run(link.admin.put_group(group))
 
 
-def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
+def commit_group(link: ClusterLink, group: str, offsets: Mapping[Queue, int]) -> None:
     """Commit offsets for a group. Errors: Unsupported by older servers, or the first refusal."""
     request = pull_pb2.CommitConsumerOffsetsRequest(
         group=group,
@@ -31,7 +31,7 @@ def commit_group(link: Link, group: str, offsets: Mapping[Queue, int]) -> None:
         raise error_of(refused.failure)
 
 
-def group_offset(link: Link, group: str, queue: Queue) -> int:
+def group_offset(link: ClusterLink, group: str, queue: Queue) -> int:
     """The committed offset of a group in one queue; -1 if it has none. Errors: the refusal, if any."""
     request = pull_pb2.QueryConsumerOffsetsRequest(group=group, queues=[wire_queue(queue)])
     answer = link.call(ConsumerServiceStub, "QueryOffsets", request)

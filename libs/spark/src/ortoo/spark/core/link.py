@@ -20,7 +20,7 @@ from ortoo.client.read.fetch import fetch
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
-from ortoo.common.machine.allocator import keep_freed_buffers
+from ortoo.common.machine.allocator import retain_freed_buffers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.spark.core.options import OptionReader
@@ -33,7 +33,7 @@ CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", *TLS_OPTIO
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterOptions:
     """Addresses, user and TLS files of a cluster. Different values use different connections."""
 
     addresses: tuple[str, ...]
@@ -45,40 +45,40 @@ class Cluster:
     call_attempts: int = 5
 
     @classmethod
-    def of(cls, take: OptionReader) -> "Cluster":
+    def of(cls, reader: OptionReader) -> "ClusterOptions":
         """Parse the options. Errors: Invalid for a missing or malformed address, or half of the credentials."""
-        addresses = take.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
+        addresses = reader.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
         if not addresses:
             raise Invalid('missing address; expected .option("address", "host:8081") or ORTOO_ADDRESS', field="address")
         for address in addresses:
             if not is_address(address):
                 raise Invalid(f"{address!r} is not host:port, such as localhost:8081", field="address")
-        if len(half := take.given("accessKey", "secretKey")) == 1:
-            raise Invalid("expected both accessKey and secretKey, or neither", field=half[0])
-        files = [take.text(name) for name in TLS_OPTIONS]
-        speaks_tls = take.flag("tls", any(files))
+        if len(incomplete := reader.given("accessKey", "secretKey")) == 1:
+            raise Invalid("expected both accessKey and secretKey, or neither", field=incomplete[0])
+        files = [reader.text(name) for name in TLS_OPTIONS]
+        speaks_tls = reader.flag("tls", any(files))
         for name in TLS_OPTIONS:
-            take.only_with(name, speaks_tls, "tls=true")
+            reader.require(name, speaks_tls, "tls=true")
         return cls(
-            addresses, take.text("accessKey"), take.text("secretKey"),
+            addresses, reader.text("accessKey"), reader.text("secretKey"),
             TlsClient(files[0] or SYSTEM, *files[1:]) if speaks_tls else None,
-            take.duration_ms("callTimeoutMs", 10_000), take.number("callAttempts", 5, low=1),
+            reader.duration_ms("callTimeoutMs", 10_000), reader.number("callAttempts", 5, low=1),
         )  # fmt: skip
 
 
-_links: dict[tuple[int, Cluster], "Link"] = {}
+_links: dict[tuple[int, ClusterOptions], "ClusterLink"] = {}
 
 
-def link_to(cluster: Cluster) -> "Link":
+def link_to(cluster: ClusterOptions) -> "ClusterLink":
     """The link of this process to a cluster; connected at the first call."""
     key = (os.getpid(), cluster)
     link = _links.get(key)
     if link is None:
         for other in [other for other in _links if other[0] != key[0]]:
             del _links[other]
-        keep_freed_buffers()
+        retain_freed_buffers()
         gc.freeze()  # excludes the modules from the garbage collection that Spark runs after each task
-        link = _links[key] = Link(cluster)
+        link = _links[key] = ClusterLink(cluster)
     return link
 
 
@@ -92,10 +92,10 @@ def _named_as_options() -> Iterator[None]:
         raise Invalid(error.message, field=first + "".join(map(str.title, others))) from None
 
 
-class Link:
+class ClusterLink:
     """A connection on a separate thread. Calls block; they may come from any other thread."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterOptions) -> None:
         """Connects at the first call. Errors: Invalid for a TLS file."""
         self.clock: Clock = SystemClock()
         self._thread = LoopThread()
@@ -107,17 +107,17 @@ class Link:
                 credentials=credentials_from(cluster.access_key, cluster.secret_key),
                 tls=cluster.tls or tls_from("", "", ""),
                 call_timeout_s=cluster.call_timeout_ms / 1000,
-                tries_max=cluster.call_attempts,
+                attempts_max=cluster.call_attempts,
             )
         self.admin = Admin(self.connection)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the link's loop and wait."""
-        return self._thread.wait(work)
+        return self._thread.run(coroutine)
 
-    def inside(self, manager: AbstractAsyncContextManager[T]) -> Any:
+    def enter_context(self, manager: AbstractAsyncContextManager[T]) -> Any:
         """Enter an async context manager on the link's loop, for a `with` statement."""
-        return self._thread.inside(manager)
+        return self._thread.enter_context(manager)
 
     def call(self, stub: Callable[..., Any], method: str, request: Any) -> Any:
         """One idempotent unary call. Errors: those of the server, or Unavailable."""
@@ -129,14 +129,14 @@ class Link:
         from_offset: int,
         to_offset: int,
         columns: Sequence[str] = (),
-        wanted: Filter = "*",
-        passed: Callable[[int, int], object] | None = None,
+        filter: Filter = "*",
+        on_progress: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
         """Batches of one queue with at least these columns. Errors and `passed`: as in `ortoo.client.read.fetch`."""
         source = fetch(
-            self.connection, queue, from_offset, to_offset, columns=columns, wanted=wanted, joined=True, passed=passed
+            self.connection, queue, from_offset, to_offset, columns=columns, filter=filter, coalesce=True, on_progress=on_progress
         )
-        return self._thread.iterate(source, ahead=True)
+        return self._thread.iterate(source, prefetch=True)
 
     def sleep(self, seconds: float) -> None:
         """Wait for `seconds`."""

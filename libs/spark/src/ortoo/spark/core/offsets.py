@@ -19,7 +19,7 @@ LATEST: Final = -1
 
 
 @dataclass(frozen=True)
-class Offsets:
+class SourceOffsets:
     """The next offset of each queue, and the id of each topic."""
 
     queues: Mapping[Queue, int] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class Offsets:
         return {"v": FORMAT, "q": tree, "e": ids}
 
     @classmethod
-    def of_json(cls, value: Mapping[str, Any]) -> "Offsets":
+    def of_json(cls, value: Mapping[str, Any]) -> "SourceOffsets":
         """Parse the result of `to_json`. Errors: Unsupported for a newer format, Invalid for anything else."""
         if value.get("v") != FORMAT:
             raise Unsupported(f"offsets have format {value.get('v')!r}, expected {FORMAT}; upgrade ortoo-spark")

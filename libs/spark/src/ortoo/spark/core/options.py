@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from ortoo.common.errors import Invalid
 
-SPARKS_OWN: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "numrows", "truncate"})
+SPARK_OPTIONS: Final = frozenset({"path", "checkpointlocation", "queryname", "outputmode", "numrows", "truncate"})
 """Options that Spark itself adds."""
 _TIME_UNITS_MS: Final = {"": 1} | {
     word: factor
@@ -35,8 +35,8 @@ class OptionReader:
         self._values = {name.lower(): value for name, value in options.items()}
         self._known = {name.lower(): name for name in known}
         for name in self._values:
-            if name not in self._known and name not in SPARKS_OWN:
-                raise Invalid(f"unknown option{did_you_mean(name, self._known.values())}", field=name)
+            if name not in self._known and name not in SPARK_OPTIONS:
+                raise Invalid(f"unknown option{suggestion(name, self._known.values())}", field=name)
 
     def given(self, *names: str) -> list[str]:
         """Those of `names` that are given and not empty."""
@@ -47,10 +47,10 @@ class OptionReader:
         if len(given := self.given(*names)) > 1:
             raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
-    def only_with(self, name: str, allowed: bool, what: str) -> None:
+    def require(self, name: str, allowed: bool, context: str) -> None:
         """Errors: Invalid when `name` is given where it has no effect. `what` names the options that it needs."""
         if not allowed and self.given(name):
-            raise Invalid(f"it has no effect here, only with {what}; remove it", field=name)
+            raise Invalid(f"it has no effect here, only with {context}; remove it", field=name)
 
     def text(self, name: str, default: str = "") -> str:
         """A text; `default` if it is absent or empty."""
@@ -105,9 +105,9 @@ class OptionReader:
             raise Invalid(f"invalid JSON ({error}): {value[:120]!r}", field=name) from None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def suggestion(word: str, known: Iterable[str]) -> str:
     """The probable meaning of a name as the end of a sentence, such as "; did you mean x?"."""
     names = list(known)
     by_lower = {name.lower(): name for name in names}
-    near = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
-    return f"; did you mean {by_lower[near[0]]}?" if near else f"; expected one of {', '.join(sorted(names))}"
+    matches = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f"; did you mean {by_lower[matches[0]]}?" if matches else f"; expected one of {', '.join(sorted(names))}"

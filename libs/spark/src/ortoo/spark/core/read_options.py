@@ -10,8 +10,8 @@ from ortoo.client import Filter, Sql
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
 from ortoo.spark.core.columns import chosen_names
-from ortoo.spark.core.link import CLUSTER_OPTIONS, Cluster
-from ortoo.spark.core.offsets import LATEST, Offsets, parsed_tree
+from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
+from ortoo.spark.core.offsets import LATEST, SourceOffsets, parsed_tree
 from ortoo.spark.core.options import OptionReader
 
 KNOWN: Final = (
@@ -36,7 +36,7 @@ _REMOVED: Final = {
     ),
 }
 """Removed options without a direct successor, and the reason."""
-_SPARK_DOES: Final = {
+_DECODED_BY_SPARK: Final = {
     "bodyFormat": "ortoo.spark.format.bodies.text() or .json(...)",
     "valueSchema": 'ortoo.spark.format.bodies.json("id bigint, name string")',
     "onInvalid": "the argument on_invalid of ortoo.spark.format.bodies.json or .text",
@@ -47,10 +47,10 @@ Tree = Mapping[Any, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class OffsetBound:
     """The start or the end of a read; one of the fields is set."""
 
-    word: str = ""
+    keyword: str = ""
     """earliest or latest."""
     group: str = ""
     """The committed offsets of this consumer group."""
@@ -66,17 +66,17 @@ class Bound:
 class ReadOptions:
     """The options of a read, checked."""
 
-    cluster: Cluster
+    cluster: ClusterOptions
     topics: tuple[str, ...]
     pattern: str
     assigned: Mapping[str, Any]
     view: str
     groups: tuple[str, ...]
-    wanted: Filter
+    filter: Filter
     """Filter that the broker applies: a tag expression, or an SQL condition."""
-    start: Bound
+    start: OffsetBound
     start_default: str
-    end: Bound
+    end: OffsetBound
     time_strategy: str
     on_data_loss: str
     max_offsets: int
@@ -101,62 +101,62 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
     for name, why in _REMOVED.items():
         if name.lower() in map(str.lower, options):
             raise Invalid(why, field=name)
-    for name, instead in _SPARK_DOES.items():
+    for name, instead in _DECODED_BY_SPARK.items():
         if (value := options.get(name, options.get(name.lower()))) and value != "binary":
             raise Invalid(f'Spark decodes bodies; use frame.withColumn("value", {instead})', field=name)
-    take = OptionReader(options, (*KNOWN, "bodyFormat"))
-    view = take.choice("view", "messages", "messages", "groups", "deliveries")
-    topics, pattern, assigned = _topics(take, required=view == "messages")
-    fail = take.flag("failOnDataLoss", True)
-    policy = take.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
-    if take.given("failOnDataLoss") and (policy == "fail") != fail:
+    reader = OptionReader(options, (*KNOWN, "bodyFormat"))
+    view = reader.choice("view", "messages", "messages", "groups", "deliveries")
+    topics, pattern, assigned = _topics(reader, required=view == "messages")
+    fail = reader.flag("failOnDataLoss", True)
+    policy = reader.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
+    if reader.given("failOnDataLoss") and (policy == "fail") != fail:
         raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; expected only one", field="onDataLoss")
-    take.at_most_one("tags", "sql")
+    reader.at_most_one("tags", "sql")
     for name in STREAM_ONLY:
-        take.only_with(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
-    start = _bound(take, "starting", "latest" if streaming else "earliest")
-    take.only_with("startingOffsetsDefault", not start.word and start.time_ms is None, "offsets as JSON, or a group's")
+        reader.require(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
+    start = _bound(reader, "starting", "latest" if streaming else "earliest")
+    reader.require("startingOffsetsDefault", not start.keyword and start.time_ms is None, "offsets as JSON, or a group's")
     timed = start.time_ms is not None or start.times is not None
-    take.only_with("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")
-    take.only_with("maxTriggerDelay", bool(take.given("minOffsetsPerTrigger")), "minOffsetsPerTrigger")
-    take.only_with("groups", view != "messages", "views")
-    max_offsets, min_offsets = take.number("maxOffsetsPerTrigger"), take.number("minOffsetsPerTrigger")
+    reader.require("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")
+    reader.require("maxTriggerDelay", bool(reader.given("minOffsetsPerTrigger")), "minOffsetsPerTrigger")
+    reader.require("groups", view != "messages", "views")
+    max_offsets, min_offsets = reader.number("maxOffsetsPerTrigger"), reader.number("minOffsetsPerTrigger")
     if max_offsets and min_offsets > max_offsets:
         raise Invalid(f"it is more than maxOffsetsPerTrigger, {max_offsets}", field="minOffsetsPerTrigger")
     return ReadOptions(
-        cluster=Cluster.of(take),
+        cluster=ClusterOptions.of(reader),
         topics=topics,
         pattern=pattern,
         assigned=assigned,
         view=view,
-        groups=take.names("groups"),
-        wanted=Sql(take.text("sql")) if take.given("sql") else take.text("tags", "*"),
+        groups=reader.names("groups"),
+        filter=Sql(reader.text("sql")) if reader.given("sql") else reader.text("tags", "*"),
         start=start,
-        start_default=take.choice("startingOffsetsDefault", "earliest", "earliest", "latest"),
-        end=_ending(take, streaming),
-        time_strategy=take.choice("startingOffsetsByTimestampStrategy", "error", "error", "latest"),
+        start_default=reader.choice("startingOffsetsDefault", "earliest", "earliest", "latest"),
+        end=_ending(reader, streaming),
+        time_strategy=reader.choice("startingOffsetsByTimestampStrategy", "error", "error", "latest"),
         on_data_loss=policy,
         max_offsets=max_offsets,
-        max_bytes=take.size_bytes("maxBytesPerTrigger"),
+        max_bytes=reader.size_bytes("maxBytesPerTrigger"),
         min_offsets=min_offsets,
-        max_delay_ms=take.duration_ms("maxTriggerDelay", 15 * 60_000),
-        min_partitions=take.number("minPartitions"),
-        max_records=take.number("maxRecordsPerPartition"),
-        max_queues_per_task=take.number("maxQueuesPerTask", 16, low=1),
-        columns=chosen_names(take.names("columns")),
-        consumer_group=take.text("consumerGroup"),
-        fetch_timeout_ms=take.duration_ms("fetchTimeoutMs", 120_000),
-        metadata_max_age_ms=take.duration_ms("metadataMaxAgeMs", 100),
-        latest_wait_ms=take.duration_ms("latestOffsetWaitMs", 200),
+        max_delay_ms=reader.duration_ms("maxTriggerDelay", 15 * 60_000),
+        min_partitions=reader.number("minPartitions"),
+        max_records=reader.number("maxRecordsPerPartition"),
+        max_queues_per_task=reader.number("maxQueuesPerTask", 16, low=1),
+        columns=chosen_names(reader.names("columns")),
+        consumer_group=reader.text("consumerGroup"),
+        fetch_timeout_ms=reader.duration_ms("fetchTimeoutMs", 120_000),
+        metadata_max_age_ms=reader.duration_ms("metadataMaxAgeMs", 100),
+        latest_wait_ms=reader.duration_ms("latestOffsetWaitMs", 200),
     )
 
 
-def _topics(take: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
-    ways = "subscribe", "subscribePattern", "assign", "path"
-    take.at_most_one(*ways)
-    if required and not take.given(*ways):
+def _topics(reader: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str, Mapping[str, Any]]:
+    alternatives = "subscribe", "subscribePattern", "assign", "path"
+    reader.at_most_one(*alternatives)
+    if required and not reader.given(*alternatives):
         raise Invalid("missing topics; expected one of subscribe, subscribePattern and assign", field="subscribe")
-    topics, pattern, assigned = take.names("subscribe") or take.names("path"), take.text(ways[1]), take.json("assign")
+    topics, pattern, assigned = reader.names("subscribe") or reader.names("path"), reader.text(alternatives[1]), reader.json("assign")
     if pattern:
         try:
             re.compile(pattern)
@@ -175,41 +175,41 @@ def _topics(take: OptionReader, *, required: bool) -> tuple[tuple[str, ...], str
     return topics, pattern, assigned or {}
 
 
-def _ending(take: OptionReader, streaming: bool) -> Bound:
-    end = _bound(take, "ending", "latest")
-    if streaming and end != Bound(word="latest"):
+def _ending(reader: OptionReader, streaming: bool) -> OffsetBound:
+    end = _bound(reader, "ending", "latest")
+    if streaming and end != OffsetBound(keyword="latest"):
         raise Invalid("a stream has no end; use Trigger.AvailableNow, or a batch read", field="endingOffsets")
-    if end.word == "earliest" or (end.offsets and min(end.offsets.values()) < LATEST):
+    if end.keyword == "earliest" or (end.offsets and min(end.offsets.values()) < LATEST):
         raise Invalid("a read cannot end at the earliest offset; expected latest or offsets", field="endingOffsets")
     if end.group:
         raise Invalid("a read cannot end at a group's offsets; expected latest or offsets", field="endingOffsets")
     return end
 
 
-def _bound(take: OptionReader, side: str, default: str) -> Bound:
+def _bound(reader: OptionReader, side: str, default: str) -> OffsetBound:
     """One of the three ways to give a bound. Errors: Invalid for two of them."""
-    take.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
-    time = take.text(f"{side}Timestamp")
+    reader.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
+    time = reader.text(f"{side}Timestamp")
     if time:
-        return Bound(time_ms=_time_ms(time, f"{side}Timestamp"))
-    times = take.json(f"{side}OffsetsByTimestamp")
+        return OffsetBound(time_ms=_time_ms(time, f"{side}Timestamp"))
+    times = reader.json(f"{side}OffsetsByTimestamp")
     if times is not None:
-        return Bound(times=parsed_tree(times, f"{side}OffsetsByTimestamp"))
+        return OffsetBound(times=parsed_tree(times, f"{side}OffsetsByTimestamp"))
     name = f"{side}Offsets"
-    text = take.text(name, default)
+    text = reader.text(name, default)
     if text.lower() in ("earliest", "latest"):
-        return Bound(word=text.lower())
+        return OffsetBound(keyword=text.lower())
     if text.startswith("group:"):
         group = text.removeprefix("group:").strip()
         if not group:
             raise Invalid("missing group name; expected for instance group:billing", field=name)
-        return Bound(group=group)
+        return OffsetBound(group=group)
     if not text.startswith("{"):
         raise Invalid(
             f'{text!r}, expected earliest, latest, group:NAME, or `{{"topic": {{"enode": {{"0": 17}}}}}}`', field=name
         )
-    tree = take.json(name)
-    return Bound(offsets=parsed_tree(tree["q"] if Offsets.is_json(tree) else tree, name))
+    tree = reader.json(name)
+    return OffsetBound(offsets=parsed_tree(tree["q"] if SourceOffsets.is_json(tree) else tree, name))
 
 
 def _time_ms(text: str, field: str) -> int:

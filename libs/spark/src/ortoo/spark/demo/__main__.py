@@ -24,7 +24,7 @@ from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.jobs.trace import trace
-from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.session import session
 from ortoo.spark.pipeline.runtime.settings import (
@@ -46,7 +46,7 @@ group by flight.carrier order by mean_delay desc
 """
 _NAMES = ("carrier", "flights", "departed", "mean delay, min", "median, min", "over 15 min late, %")
 
-KEPT = Path(".ortoo/spark-demo")
+OUTPUT_FOLDER = Path(".ortoo/spark-demo")
 """The folder of the lake and the reports of a run; the next run deletes it."""
 
 
@@ -61,16 +61,16 @@ def main() -> int:
     def say(text: str) -> None:
         print(f"[{clock.monotonic_s() - began_s:6.1f} s] {text}", flush=True)
 
-    shutil.rmtree(KEPT, ignore_errors=True)
-    KEPT.mkdir(parents=True)
+    shutil.rmtree(OUTPUT_FOLDER, ignore_errors=True)
+    OUTPUT_FOLDER.mkdir(parents=True)
     say("starting a broker and Spark")
     try:
         with tempfile.TemporaryDirectory(prefix="ortoo-spark-demo-") as store, broker(Path(store)) as address:
-            right = _run(address, KEPT.resolve(), say)
+            right = _run(address, OUTPUT_FOLDER.resolve(), say)
     except OrtooError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    say(f"the lake and the reports are in {KEPT}")
+    say(f"the lake and the reports are in {OUTPUT_FOLDER}")
     return 0 if right else 1
 
 
@@ -102,16 +102,16 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     compact(replace(settings, compact=replace(settings.compact, open_days=0)), say)
     trace(spark, settings, say)
     messages = lake.read(spark)
-    table = delays(spark, messages, settings.output("reports", ""))
+    table = delays(spark, messages, settings.output_folder("reports", ""))
     for line in text_table(table):
         say(line)
     for _ in range(2):
         replay(spark, settings, say)
     register(spark)
-    wind, same = live_report(spark, settings.address, Path(settings.output("reports", "")) / "checkpoint-wind", say)
+    wind, is_same = live_report(spark, settings.address, Path(settings.output_folder("reports", "")) / "checkpoint-wind", say)
     for line in text_table(wind):
         say(line)
-    say("the live report equals the batch report" if same else "THE LIVE REPORT DIFFERS from the batch report")
+    say("the live report equals the batch report" if is_same else "THE LIVE REPORT DIFFERS from the batch report")
     source = spark.read.format("ortoo").options(address=settings.address, columns="offset")
     counts = {
         "flights in the topic": (source.option("subscribe", "flights").load().count(), flights.FLIGHTS),
@@ -120,16 +120,16 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
         "United's flights in the lake": (messages.where(settings.replay.where).count(), flights.UNITED_FLIGHTS),
         "United's flights replayed": (source.option("subscribe", "united").load().count(), flights.UNITED_FLIGHTS),
     }
-    for what, (found, expected) in counts.items():
-        say(f"{what:30} {found:>9,}  {'as expected' if found == expected else f'EXPECTED {expected:,}'}")
-    right = (
-        same and outcome is not None and outcome.right and all(found == expected for found, expected in counts.values())
+    for name, (found, expected) in counts.items():
+        say(f"{name:30} {found:>9,}  {'as expected' if found == expected else f'EXPECTED {expected:,}'}")
+    is_right = (
+        is_same and outcome is not None and outcome.is_complete and all(found == expected for found, expected in counts.values())
     )
-    say("every flight is stored once in each place" if right else "something is wrong")
-    return right
+    say("every flight is stored once in each place" if is_right else "something is wrong")
+    return is_right
 
 
-def delays(spark: Any, messages: Any, folder: Path) -> Table:
+def delays(spark: Any, messages: Any, folder: Path) -> ReportTable:
     """Report of delays by carrier, computed by Spark from the JSON bodies in the lake.
 
     Writes delays.html and delays.png; returns the table.
@@ -141,7 +141,7 @@ def delays(spark: Any, messages: Any, folder: Path) -> Table:
     axes.bar([row[0] for row in rows], [row[3] or 0.0 for row in rows], color="#336699")
     axes.set_ylabel("mean departure delay, minutes")
     axes.set_title("Departures from New York, 2013")
-    table = Table("By carrier", _NAMES, rows)
+    table = ReportTable("By carrier", _NAMES, rows)
     note = f"{sum(row[1] for row in rows):,} flights; a flight without a delay was cancelled."
     write_page(folder, "delays", "Departure delays by carrier", note, [table], figure)
     return table

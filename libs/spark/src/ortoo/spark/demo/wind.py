@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 from ortoo.cli.demo import flights as departures
 from ortoo.client import Message, blocking
 from ortoo.spark.format import bodies
-from ortoo.spark.pipeline.runtime.report_page import Table
+from ortoo.spark.pipeline.runtime.report_page import ReportTable
 from ortoo.spark.pipeline.runtime.progress import Say
 
 TOPICS = ("live-weather", "live-flights")
@@ -42,7 +42,7 @@ def delays_by_wind(flights: Any, weather: Any) -> Any:
     )
 
 
-def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[Table, bool]:
+def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[ReportTable, bool]:
     """Run the report while both topics are sent; returns the table, and whether a batch has the same rows."""
 
     def topic(source: Any, name: str) -> Any:
@@ -62,29 +62,29 @@ def live_report(spark: Any, address: str, checkpoint: Path, say: Say) -> tuple[T
             query.processAllAvailable()
         finally:
             query.stop()
-    over = f"window.end <= '{CLOSED}'"
-    found = spark.table("delays_by_wind").where(over)
-    batch = delays_by_wind(*(topic(spark.read, name) for name in reversed(TOPICS))).where(over)
-    same = sorted(map(str, found.collect())) == sorted(map(str, batch.collect()))
+    is_closed = f"window.end <= '{CLOSED}'"
+    found = spark.table("delays_by_wind").where(is_closed)
+    batch = delays_by_wind(*(topic(spark.read, name) for name in reversed(TOPICS))).where(is_closed)
+    is_same = sorted(map(str, found.collect())) == sorted(map(str, batch.collect()))
     rows = found.groupBy("wind").agg(
         sf.count("*").alias("windows"),
         sf.sum("flights").alias("flights"),
         (sf.sum(sf.col("delay") * sf.col("flights")) / sf.sum("flights")).alias("delay"),
     )
-    return Table("Delays by wind, live", _NAMES, [tuple(row) for row in rows.orderBy("wind").collect()]), same
+    return ReportTable("Delays by wind, live", _NAMES, [tuple(row) for row in rows.orderBy("wind").collect()]), is_same
 
 
-def _send(mq: blocking.Client) -> int:
+def _send(mq: blocking.BlockingClient) -> int:
     """Send both topics hour by hour, so that no message is later than the report's watermark of one hour."""
     file = departures.data_file()
     both = {TOPICS[0]: _weather(file.parent / "weather.csv"), TOPICS[1]: departures.messages(file)}
     dated = ((_hour(message), topic, message) for topic, messages in both.items() for message in messages)
-    wanted = sorted((row for row in dated if row[0] < END), key=lambda row: (row[0], TOPICS.index(row[1])))
+    ordered = sorted((row for row in dated if row[0] < END), key=lambda row: (row[0], TOPICS.index(row[1])))
     with mq.producer(TOPICS[0]) as weather, mq.producer(TOPICS[1]) as flights:
         producers = {TOPICS[0]: weather, TOPICS[1]: flights}
-        for (_, topic), rows in groupby(wanted, key=lambda row: row[:2]):
+        for (_, topic), rows in groupby(ordered, key=lambda row: row[:2]):
             producers[topic].send_many([message for _, _, message in rows])
-    return len(wanted)
+    return len(ordered)
 
 
 def _hour(message: Message) -> str:

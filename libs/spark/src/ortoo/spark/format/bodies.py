@@ -36,14 +36,14 @@ def json(schema: str = "", *, sample: str | bytes = "", body: str = "body", on_i
     if not schema:
         if not sample:
             raise Invalid('expected the fields, such as "id bigint, name string", or a body as sample', field="schema")
-        given = sample if isinstance(sample, str) else sample.decode()
-        row = SparkSession.active().sql("select schema_of_json(:sample) as found", {"sample": given}).first()
+        sample_text = sample if isinstance(sample, str) else sample.decode()
+        row = SparkSession.active().sql("select schema_of_json(:sample) as found", {"sample": sample_text}).first()
         assert row is not None
         schema = str(row.found).removeprefix("STRUCT<").removesuffix(">")
-    words = text(body, on_invalid=on_invalid)
+    body_text = text(body, on_invalid=on_invalid)
     if _choice(on_invalid, "fail", "null") == "fail":
-        return sf.from_json(words, f"struct<{schema}>", {"mode": "FAILFAST"})
-    parsed = sf.from_json(words, f"struct<{schema}, {_CORRUPT} string>", {"columnNameOfCorruptRecord": _CORRUPT})
+        return sf.from_json(body_text, f"struct<{schema}>", {"mode": "FAILFAST"})
+    parsed = sf.from_json(body_text, f"struct<{schema}, {_CORRUPT} string>", {"columnNameOfCorruptRecord": _CORRUPT})
     return sf.when(parsed[_CORRUPT].isNull(), parsed.dropFields(_CORRUPT))
 
 

@@ -14,13 +14,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import utc_schema
-from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import topic_names
-from ortoo.spark.writing.sink_progress import GROUP
+from ortoo.spark.writing.sink_progress import GROUP_PREFIX
 
 RETRY: Final = "%RETRY%"
-DEAD: Final = "%DLQ%"
+DEAD_LETTER: Final = "%DLQ%"
 DDL: Final[Mapping[str, str]] = {
     "groups": (
         "group string, topic string, enode string, queue_id int, committed_offset bigint, end_offset bigint, "
@@ -65,17 +65,17 @@ class ViewReader(DataSourceReader):
         yield pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
 
-def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
+def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
     """One row for each group, topic and queue with an offset of the group, or for all requested groups."""
     groups = options.groups or tuple(
-        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP)
+        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP_PREFIX)
     )
     topics = topic_names(link, options) if options.topics or options.pattern else _all_topics(link)
     rows = []
     for group in groups:
         for topic in topics:
             try:
-                lag = link.run(link.admin.lag(group, topic))
+                lag = link.run(link.admin.describe_lag(group, topic))
             except NotFound:
                 continue
             if not options.groups and all(item.committed_offset < 0 for item in lag.queues):
@@ -95,11 +95,11 @@ def group_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
     return rows
 
 
-def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
+def delivery_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
     """One row for each queue of messages that wait for a retry or were parked as dead letters."""
     rows = []
     for topic in _all_topics(link):
-        for prefix, state in ((RETRY, "retry"), (DEAD, "dead")):
+        for prefix, state in ((RETRY, "retry"), (DEAD_LETTER, "dead")):
             group = topic.removeprefix(prefix)
             if topic == group or (options.groups and group not in options.groups):
                 continue
@@ -119,5 +119,5 @@ def delivery_rows(link: Link, options: ReadOptions) -> list[dict[str, Any]]:
     return rows
 
 
-def _all_topics(link: Link) -> tuple[str, ...]:
+def _all_topics(link: ClusterLink) -> tuple[str, ...]:
     return tuple(sorted(item.name for item in link.run(link.admin.list_topics())))

@@ -35,7 +35,7 @@ class LakeDataSource(DataSource):
 
 
 @dataclass
-class LakeWritten(WriterCommitMessage):
+class LakeCommitMessage(WriterCommitMessage):
     """The files of one task."""
 
     query_id: str = ""
@@ -52,12 +52,12 @@ class LakeWriter(DataSourceStreamArrowWriter):
         if "stored_at" not in self._rows.names:
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
-    def write(self, iterator: Iterator[Any]) -> LakeWritten:
+    def write(self, iterator: Iterator[Any]) -> LakeCommitMessage:
         """Write the rows of one task to one file per date, with a unique name."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
-        for given in iterator:
-            batch = given.cast(self._rows)  # Spark uses its session's time zone; dates here are UTC
+        for batches in iterator:
+            batch = batches.cast(self._rows)  # Spark uses its session's time zone; dates here are UTC
             dates = pc.strftime(batch.column("stored_at"), "%Y-%m-%d")
             distinct = pc.unique(dates).to_pylist()
             for date in distinct:
@@ -76,16 +76,16 @@ class LakeWriter(DataSourceStreamArrowWriter):
             size_bytes = folder.get_file_info(path).size
             files.append(NewFile(path, date, size_bytes, statistics(metadata[0])))
         task = TaskContext.get()
-        return LakeWritten(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
+        return LakeCommitMessage(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
 
-    def commit(self, messages: Sequence[LakeWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Add the files of all tasks. A batch that was added before is skipped."""
         done = [message for message in messages if message is not None]
         if done:
             files = [file for message in done for file in message.files]
             self._lake.add(done[0].query_id, batchId, files, lake_schema(self._rows))
 
-    def abort(self, messages: Sequence[LakeWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Leave the written files outside the lake; a later cleanup removes them."""
 
 
@@ -99,12 +99,12 @@ def statistics(metadata: Any) -> str:
             continue
         found["nullCount"][name] = sum(part.null_count for part in parts)
         parts = [part for part in parts if part.has_min_max]
-        if parts and (shown := _shown(min(part.min for part in parts), max(part.max for part in parts))):
+        if parts and (shown := _delta_bounds(min(part.min for part in parts), max(part.max for part in parts))):
             found["minValues"][name], found["maxValues"][name] = shown
     return json.dumps(found)
 
 
-def _shown(smallest: Any, largest: Any) -> tuple[Any, Any] | None:
+def _delta_bounds(smallest: Any, largest: Any) -> tuple[Any, Any] | None:
     """Bounds in Delta's format, or None for unsupported types. Times are rounded outwards to milliseconds."""
     if isinstance(smallest, datetime.datetime):
         up = largest + datetime.timedelta(microseconds=999)

@@ -18,7 +18,7 @@ from ortoo.common.process.clock import SystemClock
 DATE = "dt"
 STAGING = "_staging"
 NOTES = "_ortoo"
-PLACE = ("topic", "enode", "queue_id", "offset")
+MESSAGE_KEY = ("topic", "enode", "queue_id", "offset")
 """The columns that identify the message of a row."""
 
 
@@ -90,13 +90,13 @@ class Lake:
             DeltaTable.create(self.path, schema, mode="ignore", partition_by=[DATE], storage_options=dict(self.storage))
             known = {field.name: str(field.type) for field in self.table().schema().fields}
             fields = Schema.from_arrow(schema).fields
-            if added := _added(known, {field.name: str(field.type) for field in fields}, changes):
+            if added := _added_columns(known, {field.name: str(field.type) for field in fields}, changes):
                 self.table().alter.add_columns([field for field in fields if field.name in added])
         elif paths := self.file_paths():
             import pyarrow.parquet as pq
 
-            known = {name: kind for path in paths for name, kind in _kinds(pq.read_schema(path)).items()}
-            _added({DATE: "string"} | known, _kinds(schema), changes)
+            known = {name: kind for path in paths for name, kind in _column_types(pq.read_schema(path)).items()}
+            _added_columns({DATE: "string"} | known, _column_types(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
         """The path for a new file: its final one for Delta, whose log decides, otherwise a staging folder."""
@@ -105,7 +105,7 @@ class Lake:
         (self.folder / STAGING / date).mkdir(parents=True, exist_ok=True)
         return f"{STAGING}/{date}/{name}.parquet"
 
-    def note(self, name: str) -> str | None:
+    def read_note(self, name: str) -> str | None:
         """A text that is stored in the lake; None if it does not exist."""
         try:
             with self.files().open_input_stream(f"{NOTES}/{name}") as source:
@@ -113,7 +113,7 @@ class Lake:
         except FileNotFoundError:
             return None
 
-    def keep_note(self, name: str, text: str) -> None:
+    def write_note(self, name: str, text: str) -> None:
         """Store a text in the lake atomically."""
         files, place = self.files(), f"{NOTES}/{name}"
         with files.open_output_stream(f"{place}.new", buffer_size=1 << 16) as target:
@@ -147,7 +147,7 @@ class Lake:
         table = self.table()
         done = table.transaction_version(query_id)
         if done is not None and done >= batch_id:
-            self._check_held(batch_id, files)
+            self._check_contains(batch_id, files)
             return False
         now_ms = SystemClock().now_ms()
         actions = [
@@ -164,9 +164,9 @@ class Lake:
 
     def _add_plain(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
         del schema
-        done = self.note(f"q{query_id}")
+        done = self.read_note(f"q{query_id}")
         if done is not None and int(done) >= batch_id:
-            self._check_held(batch_id, files)
+            self._check_contains(batch_id, files)
             for file in files:
                 (self.folder / file.path).unlink(missing_ok=True)
             return False
@@ -177,10 +177,10 @@ class Lake:
             target = self.folder / f"{DATE}={file.date}" / f"{prefix}{number}.parquet"
             target.parent.mkdir(exist_ok=True)
             (self.folder / file.path).rename(target)
-        self.keep_note(f"q{query_id}", str(batch_id))
+        self.write_note(f"q{query_id}", str(batch_id))
         return True
 
-    def _check_held(self, batch_id: int, files: Sequence[NewFile]) -> None:
+    def _check_contains(self, batch_id: int, files: Sequence[NewFile]) -> None:
         """Check that the lake holds the messages of a repeated batch. Errors: Conflict, as in `add`."""
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -189,17 +189,17 @@ class Lake:
             new = []
             for file in (file for file in files if file.date == date):
                 with self.files().open_input_file(file.path) as source:
-                    new.append(pq.ParquetFile(source).read(list(PLACE)))
-            came = pa.concat_tables(new)
-            held = self._held(date, came.schema)
-            if missing := came.join(held, came.column_names, join_type="left anti").num_rows:
+                    new.append(pq.ParquetFile(source).read(list(MESSAGE_KEY)))
+            received = pa.concat_tables(new)
+            stored = self._stored_rows(date, received.schema)
+            if missing := received.join(stored, received.column_names, join_type="left anti").num_rows:
                 raise Conflict(
                     f"batch {batch_id} of this query is in the lake {self.path}, but not {missing} of its messages: "
                     "the checkpoint is older than the lake. Use a new checkpoint and start where the lake ends",
                     field="archive.checkpoint_path",
                 )
 
-    def _held(self, date: str, schema: Any) -> Any:
+    def _stored_rows(self, date: str, schema: Any) -> Any:
         """Columns of one date's rows, as a pyarrow table."""
         import pyarrow.dataset as ds
 
@@ -209,19 +209,19 @@ class Lake:
         return ds.dataset(files, schema).to_table()
 
 
-def _kinds(schema: Any) -> dict[str, str]:
+def _column_types(schema: Any) -> dict[str, str]:
     """Names and types of a pyarrow schema, without the names of map entries in files."""
     return {field.name: re.sub(r" \('.*?'\)", "", str(field.type)) for field in schema}
 
 
-def _added(known: dict[str, str], wanted: dict[str, str], changes: str) -> set[str]:
+def _added_columns(existing: dict[str, str], desired: dict[str, str], changes: str) -> set[str]:
     """The columns that a lake does not have. Errors: Invalid, as in `Lake.create`."""
-    for name in wanted.keys() & known.keys():
-        if wanted[name] != known[name]:
+    for name in desired.keys() & existing.keys():
+        if desired[name] != existing[name]:
             raise Invalid(
-                f"{name} is {known[name]} in the lake, not {wanted[name]}; use another lake", field="lake.path"
+                f"{name} is {existing[name]} in the lake, not {desired[name]}; use another lake", field="lake.path"
             )
-    added = wanted.keys() - known.keys()
+    added = desired.keys() - existing.keys()
     if added and changes != "merge":
         raise Invalid(
             f"the lake has no column {', '.join(sorted(added))}; schema_changes = merge adds it, null in older rows",

@@ -18,7 +18,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.settings import load
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
-from ortoo.spark.pipeline.runtime.settings import pairs as named_values
+from ortoo.spark.pipeline.runtime.settings import parse_pairs as named_values
 
 DONE, FAILED, USAGE, DIFFERENT = 0, 1, 2, 3
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     def say(text: str) -> None:
         print(f"[{clock.monotonic_s() - began_s:7.1f} s] {text}", flush=True)
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGTERM, _raise_interrupt)
     try:
         settings = _settings(given.config, given.set)
         return _run(given.job, settings, say, given.once)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("stopped; the next run continues from here")
         return DONE
     except Exception as error:
-        print(f"ortoo-pipeline: {given.job} failed: {_reason(error)}", file=sys.stderr)
+        print(f"ortoo-pipeline: {given.job} failed: {_error_line(error)}", file=sys.stderr)
         return FAILED
 
 
@@ -65,14 +65,14 @@ def _settings(file: Path, pairs: Sequence[str]) -> PipelineSettings:
     ).settings
 
 
-def _reason(error: Exception) -> str:
+def _error_line(error: Exception) -> str:
     """The line of Spark's error text with our error, or else its first line."""
     lines = str(error).splitlines()
     ours = [line for line in lines if line.startswith("ortoo.common.errors.")]
     return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
 
 
-def _interrupt(*_: object) -> None:
+def _raise_interrupt(*_: object) -> None:
     raise KeyboardInterrupt
 
 
@@ -91,7 +91,7 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
     else:
         from ortoo.spark.pipeline.runtime.session import session
 
-        settings.the_lake()
+        settings.open_lake()
         with session(settings.spark) as spark:
             if name != "archive":
                 job(spark, settings, say)

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ortoo.client import OrtooError, Queue
-from ortoo.spark.core.link import Link
+from ortoo.spark.core.link import ClusterLink
 
 SAMPLES_MAX = 4
 _UNKNOWN_BYTES = 1_024.0
 
 
-def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
+def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
     """End offsets such that all queues together have at most `messages_max` messages.
 
     Each queue gets a share in proportion to its waiting messages. While the limit allows, each queue with waiting
@@ -29,14 +29,14 @@ def limited(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_ma
             ends[queue] += 1
         return ends
     rest = messages_max - len(filled)
-    shares = {queue: rest * (waiting[queue] - 1) / max(total - len(filled), 1) for queue in filled}
-    given = {queue: 1 + int(shares[queue]) for queue in filled}
-    for queue in sorted(filled, key=lambda q: (int(shares[q]) - shares[q], q)):
-        if sum(given.values()) >= messages_max:
+    proportions = {queue: rest * (waiting[queue] - 1) / max(total - len(filled), 1) for queue in filled}
+    assigned = {queue: 1 + int(proportions[queue]) for queue in filled}
+    for queue in sorted(filled, key=lambda q: (int(proportions[q]) - proportions[q], q)):
+        if sum(assigned.values()) >= messages_max:
             break
-        if given[queue] < waiting[queue]:
-            given[queue] += 1
-    for queue, count in given.items():
+        if assigned[queue] < waiting[queue]:
+            assigned[queue] += 1
+    for queue, count in assigned.items():
         ends[queue] += count
     return ends
 
@@ -53,7 +53,7 @@ class MessageSize:
         """The mean size of a message."""
         return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
-    def sampled(self, link: Link, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
+    def sampled(self, link: ClusterLink, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
         """The sizes at the start of the longest ranges; the previous sample if nothing waits."""
         waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
         count = size_bytes = 0

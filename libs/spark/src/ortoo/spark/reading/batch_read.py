@@ -12,13 +12,13 @@ from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.arrow.buffers import MAP
 from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.columns import BY_NAME, chosen_names
-from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.bounds import end_offsets, start_offsets
-from ortoo.spark.reading.data_loss import readable
-from ortoo.spark.reading.planning import Slice, plan
+from ortoo.spark.reading.data_loss import clip_to_stored
+from ortoo.spark.reading.planning import QueueSlice, plan
 from ortoo.spark.reading.slice_reader import Remainder, read_slice
-from ortoo.spark.reading.topic_state import Range, current_state
+from ortoo.spark.reading.topic_state import OffsetSpan, current_state
 
 ROWS_MAX = 8_192
 """Approximate number of rows of a batch for Spark; smaller stored batches are merged."""
@@ -29,7 +29,7 @@ BYTES_MAX = 4 << 20
 class MessageTask(InputPartition):
     """The ranges that one task reads."""
 
-    def __init__(self, slices: tuple[Slice, ...]) -> None:
+    def __init__(self, slices: tuple[QueueSlice, ...]) -> None:
         """The slices, in the order of reading."""
         self.slices = slices
         super().__init__(slices)
@@ -47,11 +47,11 @@ class TaskReader:
         self.options = options
         self.schema = arrow_schema(schema)
 
-    def plan(self, wanted: Mapping[Queue, Range], topic_ids: Mapping[str, int]) -> list[MessageTask]:
+    def plan(self, ranges: Mapping[Queue, OffsetSpan], topic_ids: Mapping[str, int]) -> list[MessageTask]:
         """The tasks for these ranges; always the same for the same arguments."""
         options = self.options
         tasks = plan(
-            wanted,
+            ranges,
             topic_ids,
             min_partitions=options.min_partitions,
             max_records=options.max_records,
@@ -65,23 +65,23 @@ class TaskReader:
         Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
         options = self.options
-        wanted, timeout_ms = options.wanted, options.fetch_timeout_ms
+        filter, timeout_ms = options.filter, options.fetch_timeout_ms
         decoder = BatchDecoder(self.schema)
         waiting: list[Any] = []
         rows = size_bytes = 0
         for part in task.slices if isinstance(task, MessageTask) else ():
             link = link_to(options.cluster)
-            rest = Remainder(link, part, options.on_data_loss)
-            for received in read_slice(link, rest, columns=decoder.fields, wanted=wanted, timeout_ms=timeout_ms):
+            remainder = Remainder(link, part, options.on_data_loss)
+            for received in read_slice(link, remainder, columns=decoder.fields, filter=filter, timeout_ms=timeout_ms):
                 batch = decoder.decode(received)
                 if rows and (rows + len(batch) > ROWS_MAX or size_bytes + received.size_bytes > BYTES_MAX):
-                    yield _joined(waiting)
+                    yield _concat_batches(waiting)
                     waiting, rows, size_bytes = [], 0, 0
                 waiting.append(batch)
                 rows += len(batch)
                 size_bytes += received.size_bytes
         if waiting:
-            yield _joined(waiting)
+            yield _concat_batches(waiting)
 
 
 class BatchReader(DataSourceReader):
@@ -98,29 +98,29 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[Any]:
         """The tasks. Errors: Invalid, NotFound and DataLoss, before any task runs."""
-        return self._tasks.plan(*self._wanted(link_to(self._options.cluster)))
+        return self._tasks.plan(*self._ranges_to_read(link_to(self._options.cluster)))
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of one task."""
         return self._tasks.batches(partition)
 
-    def _wanted(self, link: Link) -> tuple[dict[Any, Range], dict[str, int]]:
+    def _ranges_to_read(self, link: ClusterLink) -> tuple[dict[Any, OffsetSpan], dict[str, int]]:
         options = self._options
         state = current_state(link, options)
-        if state.missing:
-            away = ", ".join(sorted({queue.enode for queue in state.missing}))
+        if state.unavailable:
+            away = ", ".join(sorted({queue.enode for queue in state.unavailable}))
             raise Invalid(
                 f"the enodes {away} are down, and a batch read needs all queues; retry later", field="subscribe"
             )
         starts, ends = start_offsets(link, options, state), end_offsets(link, options, state)
-        wanted: dict[Any, Range] = {}
+        ranges: dict[Any, OffsetSpan] = {}
         for queue, begin in starts.items():
-            asked = Range(begin, ends[queue])
-            wanted[queue], _ = readable(queue, asked, state.ranges[queue], options.on_data_loss)
-        return wanted, dict(state.topic_ids)
+            requested = OffsetSpan(begin, ends[queue])
+            ranges[queue], _ = clip_to_stored(queue, requested, state.ranges[queue], options.on_data_loss)
+        return ranges, dict(state.topic_ids)
 
 
-def _joined(batches: list[Any]) -> Any:
+def _concat_batches(batches: list[Any]) -> Any:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

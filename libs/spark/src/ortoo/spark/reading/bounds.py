@@ -4,39 +4,39 @@ from collections.abc import Mapping
 
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.link import Link
+from ortoo.spark.core.link import ClusterLink
 from ortoo.spark.core.offsets import EARLIEST, LATEST
-from ortoo.spark.core.read_options import Bound, ReadOptions
-from ortoo.spark.reading.topic_state import Range, TopicState, offset_at
+from ortoo.spark.core.read_options import OffsetBound, ReadOptions
+from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, offset_at
 
 
-def start_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
+def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
     """The start of each queue. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
-    word = options.start_default if options.start.offsets is not None or options.start.group else options.start.word
-    found = _resolved(link, options.start, state, "startingOffsets", word or options.start_default)
+    default = options.start_default if options.start.offsets is not None or options.start.group else options.start.keyword
+    found = _resolved(link, options.start, state, "startingOffsets", default or options.start_default)
     for queue, offset in found.items():
-        if offset > (held := state.ranges[queue]).end:
+        if offset > (stored := state.ranges[queue]).end:
             raise Invalid(
-                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} holds {held}; reading cannot start at "
+                f"queue {queue.queue_id} of {queue.topic} on {queue.enode} holds {stored}; reading cannot start at "
                 f"{offset}",
                 field="startingOffsets",
             )
     if options.time_strategy == "error" and (options.start.time_ms is not None or options.start.times):
         for queue, offset in found.items():
-            held = state.ranges[queue]
-            asked = (
+            stored = state.ranges[queue]
+            requested_ms = (
                 options.start.time_ms if options.start.time_ms is not None else (options.start.times or {}).get(queue)
             )
-            if asked is not None and offset == held.end and held.end > held.begin:
+            if requested_ms is not None and offset == stored.end and stored.end > stored.begin:
                 raise Invalid(
                     f"queue {queue.queue_id} of {queue.topic} on {queue.enode} has no message stored at or after "
-                    f"{asked}; to start at its end instead set startingOffsetsByTimestampStrategy=latest",
+                    f"{requested_ms}; to start at its end instead set startingOffsetsByTimestampStrategy=latest",
                     field="startingTimestamp",
                 )
     return found
 
 
-def end_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
+def end_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
     """The exclusive end of each queue. Errors: Invalid for an unknown queue, or an end beyond the stored one."""
     found = _resolved(link, options.end, state, "endingOffsets", "latest")
     for queue, offset in found.items():
@@ -49,36 +49,36 @@ def end_offsets(link: Link, options: ReadOptions, state: TopicState) -> dict[Que
     return found
 
 
-def _resolved(link: Link, bound: Bound, state: TopicState, field: str, default: str) -> dict[Queue, int]:
+def _resolved(link: ClusterLink, bound: OffsetBound, state: TopicState, field: str, default: str) -> dict[Queue, int]:
     if bound.group:
-        given: Mapping[Queue, int] = _committed(link, bound.group, state)
+        requested: Mapping[Queue, int] = _committed(link, bound.group, state)
     elif bound.time_ms is not None:
         return {queue: offset_at(link, queue, held, bound.time_ms) for queue, held in state.ranges.items()}
     elif bound.times is not None:
-        _check_known(bound.times, state, field + "ByTimestamp")
-        given = {queue: offset_at(link, queue, state.ranges[queue], time_ms) for queue, time_ms in bound.times.items()}
+        _check_queues_exist(bound.times, state, field + "ByTimestamp")
+        requested = {queue: offset_at(link, queue, state.ranges[queue], time_ms) for queue, time_ms in bound.times.items()}
     else:
-        given = bound.offsets or {}
-        _check_known(given, state, field)
-    usual = EARLIEST if default == "earliest" else LATEST
-    return {queue: _absolute(given.get(queue, usual), held) for queue, held in state.ranges.items()}
+        requested = bound.offsets or {}
+        _check_queues_exist(requested, state, field)
+    default_offset = EARLIEST if default == "earliest" else LATEST
+    return {queue: _absolute(requested.get(queue, default_offset), held) for queue, held in state.ranges.items()}
 
 
-def _absolute(offset: int, held: Range) -> int:
-    return held.begin if offset == EARLIEST else held.end if offset == LATEST else offset
+def _absolute(offset: int, stored: OffsetSpan) -> int:
+    return stored.begin if offset == EARLIEST else stored.end if offset == LATEST else offset
 
 
-def _committed(link: Link, group: str, state: TopicState) -> dict[Queue, int]:
+def _committed(link: ClusterLink, group: str, state: TopicState) -> dict[Queue, int]:
     found: dict[Queue, int] = {}
     for topic in sorted({queue.topic for queue in state.ranges}):
-        for item in link.run(link.admin.lag(group, topic)).queues:
+        for item in link.run(link.admin.describe_lag(group, topic)).queues:
             if item.queue in state.ranges and item.committed_offset >= 0:
                 found[item.queue] = item.committed_offset
     return found
 
 
-def _check_known(given: Mapping[Queue, int], state: TopicState, field: str) -> None:
-    for queue in given:
+def _check_queues_exist(requested: Mapping[Queue, int], state: TopicState, field: str) -> None:
+    for queue in requested:
         if queue.topic not in state.topic_ids:
             raise Invalid(
                 f"the topic {queue.topic!r} is not read here; expected one of {', '.join(sorted(state.topic_ids))}",
@@ -86,7 +86,7 @@ def _check_known(given: Mapping[Queue, int], state: TopicState, field: str) -> N
             )
         if queue not in state.ranges:
             held = [f"{q.enode}/{q.queue_id}" for q in state.ranges if q.topic == queue.topic]
-            away = " because its enode is down" if queue in state.missing else ""
+            away = " because its enode is down" if queue in state.unavailable else ""
             raise Invalid(
                 f"the topic {queue.topic} has no queue {queue.queue_id} on enode {queue.enode} now{away}; "
                 f"it has {', '.join(held) or 'none'}",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ortoo.client import DataLoss, Queue
-from ortoo.spark.reading.topic_state import Range
+from ortoo.spark.reading.topic_state import OffsetSpan
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,41 +28,41 @@ class Loss:
         return f"{queue} has lost the offsets {self.begin} to {self.end} ({self.messages} messages): {self.reason}"
 
 
-def refused(loss: Loss) -> DataLoss:
+def data_loss_error(loss: Loss) -> DataLoss:
     """The error of the policy `fail`."""
     return DataLoss(f"{loss}. To continue with the stored messages set failOnDataLoss=false", field="failOnDataLoss")
 
 
-def readable(
-    queue: Queue, wanted: Range, held: Range | None, policy: str, *, recreated: bool = False
-) -> tuple[Range, list[Loss]]:
+def clip_to_stored(
+    queue: Queue, requested: OffsetSpan, stored: OffsetSpan | None, policy: str, *, recreated: bool = False
+) -> tuple[OffsetSpan, list[Loss]]:
     """Reduce a requested range to the stored part; returns that part and the losses.
 
     Errors: DataLoss with both ranges, for the policy `fail`.
     Policy `earliest` continues with the first message that is still stored; `latest` skips the rest of the range.
     """
     losses: list[Loss] = []
-    begin, end = wanted.begin, wanted.end
+    begin, end = requested.begin, requested.end
     if begin >= end:
-        return Range(begin, begin), losses
+        return OffsetSpan(begin, begin), losses
     if recreated:
         losses.append(Loss(queue, begin, end, "the topic was deleted and created again"))
         begin = end
-    elif held is None:
+    elif stored is None:
         losses.append(Loss(queue, begin, end, "the queue was deleted"))
         begin = end
     else:
-        if begin < held.begin:
-            kept_from = min(held.begin, end) if policy != "latest" else end
+        if begin < stored.begin:
+            kept_from = min(stored.begin, end) if policy != "latest" else end
             losses.append(
-                Loss(queue, begin, kept_from, f"the queue holds {held.begin} to {held.end}; retention deleted them")
+                Loss(queue, begin, kept_from, f"the queue holds {stored.begin} to {stored.end}; retention deleted them")
             )
             begin = kept_from
-        if end > held.end and begin < end:
+        if end > stored.end and begin < end:
             losses.append(
-                Loss(queue, max(begin, held.end), end, f"the queue holds {held.begin} to {held.end}; it was truncated")
+                Loss(queue, max(begin, stored.end), end, f"the queue holds {stored.begin} to {stored.end}; it was truncated")
             )
-            end = max(begin, held.end)
+            end = max(begin, stored.end)
     if losses and policy == "fail":
-        raise refused(losses[0])
-    return Range(begin, end), losses
+        raise data_loss_error(losses[0])
+    return OffsetSpan(begin, end), losses

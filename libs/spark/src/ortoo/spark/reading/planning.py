@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 
 from ortoo.client import Queue
-from ortoo.spark.reading.topic_state import Range
+from ortoo.spark.reading.topic_state import OffsetSpan
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Slice:
+class QueueSlice:
     """Offsets of one queue for one task: `begin` to `end`, exclusive."""
 
     queue: Queue
@@ -26,21 +26,21 @@ class Slice:
 
 
 def plan(
-    wanted: Mapping[Queue, Range],
+    ranges: Mapping[Queue, OffsetSpan],
     topic_ids: Mapping[str, int],
     *,
     min_partitions: int = 0,
     max_records: int = 0,
     max_queues_per_task: int = 16,
-) -> list[tuple[Slice, ...]]:
+) -> list[tuple[QueueSlice, ...]]:
     """The slices of each task, in a fixed order.
 
     Ranges are split only for `min_partitions` or `max_records`, the largest ones first, into equal pieces. Small
     queues of one enode share a task, because each task costs about 16 ms.
     """
     slices = [
-        Slice(queue, held.begin, held.end, topic_ids.get(queue.topic, 0))
-        for queue, held in sorted(wanted.items())
+        QueueSlice(queue, held.begin, held.end, topic_ids.get(queue.topic, 0))
+        for queue, held in sorted(ranges.items())
         if held.end > held.begin
     ]
     if not slices:
@@ -53,13 +53,13 @@ def plan(
         limit = min(limit, max_records)
     if len(cut) <= min_partitions:
         return [(piece,) for piece in cut]
-    tasks: list[tuple[Slice, ...]] = []
+    tasks: list[tuple[QueueSlice, ...]] = []
     for _, group in groupby(cut, key=lambda piece: piece.queue.enode):
         tasks += _merged(list(group), limit, max_queues_per_task)
     return tasks if len(tasks) >= min_partitions else [(piece,) for piece in cut]
 
 
-def _pieces(slices: Sequence[Slice], min_partitions: int, max_records: int) -> list[int]:
+def _pieces(slices: Sequence[QueueSlice], min_partitions: int, max_records: int) -> list[int]:
     """The number of pieces of each slice: first those above the mean, then one by one those with the largest pieces."""
     mean = max(sum(each.messages for each in slices) / max(min_partitions, 1), 1.0)
     pieces = [math.ceil(each.messages / mean) if min_partitions else 1 for each in slices]
@@ -74,13 +74,13 @@ def _pieces(slices: Sequence[Slice], min_partitions: int, max_records: int) -> l
     return pieces
 
 
-def _cut(whole: Slice, count: int) -> list[Slice]:
+def _cut(whole: QueueSlice, count: int) -> list[QueueSlice]:
     edges = [whole.begin + whole.messages * at // count for at in range(count + 1)]
     return [replace(whole, begin=begin, end=end) for begin, end in pairwise(edges) if end > begin]
 
 
-def _merged(pieces: Sequence[Slice], limit: int, queues_max: int) -> list[tuple[Slice, ...]]:
-    tasks: list[list[Slice]] = []
+def _merged(pieces: Sequence[QueueSlice], limit: int, queues_max: int) -> list[tuple[QueueSlice, ...]]:
+    tasks: list[list[QueueSlice]] = []
     messages = 0
     for piece in pieces:
         if tasks and len(tasks[-1]) < queues_max and messages + piece.messages <= limit:

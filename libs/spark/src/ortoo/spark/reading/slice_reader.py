@@ -7,41 +7,41 @@ from ortoo.client.offsets.offset_lookup import offset_ranges
 from ortoo.common.errors import DataLoss, NotFound, OrtooError, OutOfRange, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
-from ortoo.spark.core.link import Link
-from ortoo.spark.reading.data_loss import Loss, readable
-from ortoo.spark.reading.planning import Slice
-from ortoo.spark.reading.topic_state import Range
+from ortoo.spark.core.link import ClusterLink
+from ortoo.spark.reading.data_loss import Loss, clip_to_stored
+from ortoo.spark.reading.planning import QueueSlice
+from ortoo.spark.reading.topic_state import OffsetSpan
 
 _RETRY_S = 0.5
 _log = get_logger("spark")
 
 
 def read_slice(
-    link: Link, rest: "Remainder", *, columns: Sequence[str], wanted: Filter, timeout_ms: int
+    link: ClusterLink, remainder: "Remainder", *, columns: Sequence[str], filter: Filter, timeout_ms: int
 ) -> Iterator[ReceivedBatch]:
     """All batches of one slice; a broken read is resumed until `timeout_ms` without progress."""
-    queue = rest.part.queue
+    queue = remainder.part.queue
     deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
-    while rest.begin < rest.end:
-        problem: OrtooError = OutOfRange(f"reading stopped before {rest.end}")
-        rest.passed.clear()
+    while remainder.begin < remainder.end:
+        problem: OrtooError = OutOfRange(f"reading stopped before {remainder.end}")
+        remainder.last_response.clear()
         try:
-            for received in link.fetch(queue, rest.begin, rest.end, columns, wanted, rest.hear):
-                if rest.is_another(received.topic_id):
+            for received in link.fetch(queue, remainder.begin, remainder.end, columns, filter, remainder.on_response):
+                if remainder.is_recreated(received.topic_id):
                     break
-                rest.begin = received.next_offset
+                remainder.begin = received.next_offset
                 deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
                 yield received
         except OrtooError as error:
             problem = error
-        if rest.catch_up():
+        if remainder.advance():
             deadline_s = link.clock.monotonic_s() + timeout_ms / 1000
-        if rest.begin >= rest.end or rest.go_on_after(problem):
+        if remainder.begin >= remainder.end or remainder.recover(problem):
             continue
         if link.clock.monotonic_s() > deadline_s:
             raise Unavailable(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.enode} could not be read at offset "
-                f"{rest.begin} for {timeout_ms / 1000:.0f} s ({problem}); the option fetchTimeoutMs sets this limit"
+                f"{remainder.begin} for {timeout_ms / 1000:.0f} s ({problem}); the option fetchTimeoutMs sets this limit"
             )
         link.sleep(_RETRY_S)
 
@@ -49,34 +49,34 @@ def read_slice(
 class Remainder:
     """The part of a slice that is still to be read."""
 
-    def __init__(self, link: Link, part: Slice, policy: str) -> None:
+    def __init__(self, link: ClusterLink, part: QueueSlice, policy: str) -> None:
         self.part = part
         self.begin, self.end = part.begin, part.end
         self.recreated = False
-        self.passed: list[tuple[int, int]] = []
+        self.last_response: list[tuple[int, int]] = []
         """Next offset and topic id of the last answer, also of one without matching messages."""
         self._link = link
         self._queue = part.queue
         self._policy = policy
 
-    def hear(self, next_offset: int, topic_id: int) -> None:
+    def on_response(self, next_offset: int, topic_id: int) -> None:
         """Record an answer. Called by another thread."""
-        self.passed = [(next_offset, topic_id)]
+        self.last_response = [(next_offset, topic_id)]
 
-    def is_another(self, topic_id: int) -> bool:
+    def is_recreated(self, topic_id: int) -> bool:
         """Whether an answer came from a topic that was created later under the same name."""
         self.recreated = self.recreated or self.part.topic_id not in (0, topic_id)
         return self.recreated
 
-    def catch_up(self) -> bool:
+    def advance(self) -> bool:
         """Advance to the last answer; returns whether it is behind the last batch."""
-        for next_offset, topic_id in self.passed:
-            if not self.is_another(topic_id) and next_offset > self.begin:
+        for next_offset, topic_id in self.last_response:
+            if not self.is_recreated(topic_id) and next_offset > self.begin:
                 self.begin = next_offset
                 return True
         return False
 
-    def go_on_after(self, problem: OrtooError) -> bool:
+    def recover(self, problem: OrtooError) -> bool:
         """Advance behind lost offsets; False if nothing is lost and only a retry can help.
 
         Errors: DataLoss by the policy, or `problem` if it is of another kind.
@@ -85,7 +85,7 @@ class Remainder:
             # Damaged bytes: the error has the next readable offset.
             if self._policy == "fail" or problem.end_offset <= self.begin:
                 raise problem
-            self._lost(Loss(self._queue, self.begin, min(problem.end_offset, self.end), str(problem)))
+            self._report_loss(Loss(self._queue, self.begin, min(problem.end_offset, self.end), str(problem)))
             self.begin = min(problem.end_offset, self.end)
             return True
         if isinstance(problem, Unavailable):
@@ -93,28 +93,28 @@ class Remainder:
         if not isinstance(problem, OutOfRange | NotFound):
             raise problem
         try:
-            held = _held(self._link, self._queue)
+            stored = _stored_range(self._link, self._queue)
         except Unavailable:
             return False
-        part, losses = readable(self._queue, Range(self.begin, self.end), held, self._policy, recreated=self.recreated)
+        part, losses = clip_to_stored(self._queue, OffsetSpan(self.begin, self.end), stored, self._policy, recreated=self.recreated)
         for loss in losses:
-            self._lost(loss)
+            self._report_loss(loss)
         self.begin, self.end = part.begin, part.end
         return bool(losses)
 
     @staticmethod
-    def _lost(loss: Loss) -> None:
+    def _report_loss(loss: Loss) -> None:
         _log.emit(log_events.MESSAGES_LOST, what=str(loss))
 
 
-def _held(link: Link, queue: Queue) -> Range | None:
+def _stored_range(link: ClusterLink, queue: Queue) -> OffsetSpan | None:
     """The stored range of a queue; None if it does not exist. Errors: Unavailable when its enode is down."""
     try:
         ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:
         return None
     if queue in ranges:
-        return Range(*ranges[queue])
+        return OffsetSpan(*ranges[queue])
     description = link.run(link.admin.describe_topic(queue.topic))
     if any(p.enode == queue.enode and queue.queue_id < p.read_queue_count for p in description.topic.placements):
         raise Unavailable(f"the enode {queue.enode} is down")

@@ -12,17 +12,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from ortoo.client import Queue
-from ortoo.spark.core.offsets import Offsets
-from ortoo.spark.reading.data_loss import Loss, refused
-from ortoo.spark.reading.batch_limits import limited
-from ortoo.spark.reading.topic_state import Range, TopicState
+from ortoo.spark.core.offsets import SourceOffsets
+from ortoo.spark.reading.data_loss import Loss, data_loss_error
+from ortoo.spark.reading.batch_limits import limit_offsets
+from ortoo.spark.reading.topic_state import OffsetSpan, TopicState
 
 BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]
 """The number of messages between starts and ends that a byte limit allows."""
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class StreamLimits:
     """The limits of one batch; 0 = no limit."""
 
     messages: int = 0
@@ -32,7 +32,7 @@ class Limits:
     by_bytes: BytesLimit | None = None
 
 
-Step = tuple[Offsets, tuple[Loss, ...]]
+OffsetStep = tuple[SourceOffsets, tuple[Loss, ...]]
 """The end of the next batch, and the losses found."""
 
 
@@ -41,94 +41,94 @@ class StreamOffsets:
     """One run of a query. `policy` is fail, earliest or latest."""
 
     policy: str
-    limits: Limits
-    first: Offsets | None = None
-    target: Offsets | None = None
+    limits: StreamLimits
+    first: SourceOffsets | None = None
+    target: SourceOffsets | None = None
     """The end of a query that only reads what was stored at its start."""
-    _pinned: bool = False
-    _told: set[tuple[Queue, int]] = field(default_factory=set)
+    _is_pinned: bool = False
+    _reported: set[tuple[Queue, int]] = field(default_factory=set)
     _waiting_since_s: float | None = None
 
-    def pins(self, at: Offsets) -> bool:
+    def should_pin(self, at: SourceOffsets) -> bool:
         """Whether the next batch is the empty one that stores the start in the checkpoint."""
-        if self.first is None or self._pinned:
+        if self.first is None or self._is_pinned:
             return False
-        self._pinned = True
+        self._is_pinned = True
         return at == self.first
 
-    def planned(self) -> None:
+    def on_planned(self) -> None:
         """Record that a batch was planned or repeated, so that the start is in the checkpoint."""
-        self._pinned = True
+        self._is_pinned = True
 
-    def moves(self, at: Offsets, held: TopicState) -> bool:
+    def is_moving(self, at: SourceOffsets, state: TopicState) -> bool:
         """Whether the state `held` moves a queue or shows lost messages."""
-        moved, losses = self._moved(at, held)
+        moved, losses = self._move(at, state)
         return bool(losses) or moved != at
 
-    def next(self, at: Offsets, held: TopicState, now_s: float, *, everything: bool = False) -> Step:
+    def next(self, at: SourceOffsets, state: TopicState, now_s: float, *, unlimited: bool = False) -> OffsetStep:
         """The end of the batch after `at`, within the limits, or with `everything` without limits.
 
         Errors: DataLoss for the policy `fail`.
         """
-        moved, losses = self._moved(at, held)
+        moved, losses = self._move(at, state)
         if losses and self.policy == "fail":
-            raise refused(losses[0])
-        self._told.update((loss.queue, at.topic_ids.get(loss.queue.topic, 0)) for loss in losses)
+            raise data_loss_error(losses[0])
+        self._reported.update((loss.queue, at.topic_ids.get(loss.queue.topic, 0)) for loss in losses)
         if moved != at:
             return moved, losses
-        latest = {queue: self._end(queue, offset, held) for queue, offset in at.queues.items()}
-        if everything:
-            return Offsets(latest, at.topic_ids), losses
-        if self.target is None and self._holds_back(sum(latest.values()) - sum(at.queues.values()), now_s):
+        latest = {queue: self._end(queue, offset, state) for queue, offset in at.queues.items()}
+        if unlimited:
+            return SourceOffsets(latest, at.topic_ids), losses
+        if self.target is None and self._must_wait(sum(latest.values()) - sum(at.queues.values()), now_s):
             return at, losses
         if self.limits.messages:
-            latest = limited(at.queues, latest, self.limits.messages)
+            latest = limit_offsets(at.queues, latest, self.limits.messages)
         if self.limits.by_bytes is not None:
-            latest = limited(at.queues, latest, self.limits.by_bytes(at.queues, latest))
-        return Offsets(latest, at.topic_ids), losses
+            latest = limit_offsets(at.queues, latest, self.limits.by_bytes(at.queues, latest))
+        return SourceOffsets(latest, at.topic_ids), losses
 
-    def _moved(self, at: Offsets, held: TopicState) -> Step:
+    def _move(self, at: SourceOffsets, state: TopicState) -> OffsetStep:
         """The offsets to continue from; those that are no longer stored are replaced."""
         queues: dict[Queue, int] = {}
         losses: list[Loss] = []
-        renewed = {topic for topic, number in at.topic_ids.items() if held.topic_ids.get(topic, number) != number}
+        renewed = {topic for topic, number in at.topic_ids.items() if state.topic_ids.get(topic, number) != number}
         for queue, offset in sorted(at.queues.items()):
-            found = held.ranges.get(queue)
+            stored = state.ranges.get(queue)
             if queue.topic in renewed:
                 losses.append(Loss(queue, offset, None, "the topic was deleted and created again"))
                 continue
             queues[queue] = offset
-            if found is None and queue not in held.missing:
+            if stored is None and queue not in state.unavailable:
                 # It stays among the offsets: a topic that is restored under its id continues at its offset.
-                reason = "is no longer read" if queue.topic in held.topic_ids else "was deleted"
-                what = "the queue" if queue.topic in held.topic_ids else "the topic"
-                if (queue, at.topic_ids.get(queue.topic, 0)) not in self._told:
-                    losses.append(Loss(queue, offset, None, f"{what} {reason}"))
-            elif found is not None and offset > found.end:
-                losses.append(Loss(queue, found.end, offset, f"the queue holds {found}; it was truncated"))
-                queues[queue] = found.end
-            elif found is not None and offset < found.begin:
+                reason = "is no longer read" if queue.topic in state.topic_ids else "was deleted"
+                subject = "the queue" if queue.topic in state.topic_ids else "the topic"
+                if (queue, at.topic_ids.get(queue.topic, 0)) not in self._reported:
+                    losses.append(Loss(queue, offset, None, f"{subject} {reason}"))
+            elif stored is not None and offset > stored.end:
+                losses.append(Loss(queue, stored.end, offset, f"the queue holds {stored}; it was truncated"))
+                queues[queue] = stored.end
+            elif stored is not None and offset < stored.begin:
                 # The batch between the two offsets is planned like any other, and reports the loss.
-                queues[queue] = found.end if self.policy == "latest" else found.begin
+                queues[queue] = stored.end if self.policy == "latest" else stored.begin
                 if self.policy == "fail":
-                    losses.append(Loss(queue, offset, found.begin, f"retention deleted them; it holds {found}"))
-        for queue, found in held.ranges.items():
+                    losses.append(Loss(queue, offset, stored.begin, f"retention deleted them; it holds {stored}"))
+        for queue, stored in state.ranges.items():
             if queue not in queues:
                 skips = queue.topic in renewed and self.policy == "latest"
-                queues[queue] = found.end if skips else found.begin
-        return Offsets(queues, {**at.topic_ids, **held.topic_ids}), tuple(losses)
+                queues[queue] = stored.end if skips else stored.begin
+        return SourceOffsets(queues, {**at.topic_ids, **state.topic_ids}), tuple(losses)
 
-    def _end(self, queue: Queue, offset: int, held: TopicState) -> int:
+    def _end(self, queue: Queue, offset: int, state: TopicState) -> int:
         """The readable end of a queue; the current offset if its enode is down."""
-        found, target = held.ranges.get(queue), self.target
-        if found is None:
+        stored, target = state.ranges.get(queue), self.target
+        if stored is None:
             return offset
         if target is None:
-            return max(found.end, offset)
-        is_meant = target.topic_ids.get(queue.topic) == held.topic_ids.get(queue.topic)
-        return max(min(found.end, target.queues.get(queue, offset)), offset) if is_meant else offset
+            return max(stored.end, offset)
+        is_meant = target.topic_ids.get(queue.topic) == state.topic_ids.get(queue.topic)
+        return max(min(stored.end, target.queues.get(queue, offset)), offset) if is_meant else offset
 
-    def _holds_back(self, new: int, now_s: float) -> bool:
+    def _must_wait(self, new: int, now_s: float) -> bool:
         """Whether to wait for more messages."""
         if new == 0 or new >= self.limits.messages_min:
             self._waiting_since_s = None
@@ -141,10 +141,10 @@ class StreamOffsets:
         return False
 
 
-def ranges(start: Offsets, end: Offsets) -> dict[Queue, Range]:
+def ranges(start: SourceOffsets, end: SourceOffsets) -> dict[Queue, OffsetSpan]:
     """The ranges that a batch reads. Moved queues (new, with another topic id, or truncated) are not read."""
     return {
-        queue: Range(start.queues[queue], stop)
+        queue: OffsetSpan(start.queues[queue], stop)
         for queue, stop in end.queues.items()
         if stop > start.queues.get(queue, stop)
         and start.topic_ids.get(queue.topic, 0) in (0, end.topic_ids.get(queue.topic, 0))

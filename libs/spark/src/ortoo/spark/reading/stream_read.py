@@ -14,19 +14,19 @@ from ortoo.common.errors import Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.spark.core import log_events
 from ortoo.spark.core.group_offsets import commit_group, ensure_group
-from ortoo.spark.core.link import Link, link_to
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.link import ClusterLink, link_to
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
-from ortoo.spark.reading.data_loss import Loss, readable
+from ortoo.spark.reading.data_loss import Loss, clip_to_stored
 from ortoo.spark.reading.batch_limits import MessageSize
-from ortoo.spark.reading.stream_offsets import Limits, StreamOffsets, ranges
-from ortoo.spark.reading.topic_state import Range, TopicState, current_state
+from ortoo.spark.reading.stream_offsets import StreamLimits, StreamOffsets, ranges
+from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state
 
 _POLL_S = 0.05
-_IDLE_SHARE = 0.1
-_IDLE_AGE_S = 0.5
+_IDLE_AGE_FACTOR = 0.1
+_IDLE_AGE_MAX_S = 0.5
 """An idle query polls less often: after a tenth of its idle time, and at the latest after this time."""
 _UNLIMITED = 1 << 62
 _log = get_logger("spark")
@@ -41,7 +41,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise Invalid("a stream reads messages; read views as batches", field="view")
         self._options = options
         self._tasks = TaskReader(options, schema)
-        limits = Limits(
+        limits = StreamLimits(
             options.max_offsets,
             options.min_offsets,
             options.max_delay_ms / 1000,
@@ -51,19 +51,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._cached: tuple[float, TopicState] | None = None
         self._changed_s = 0.0
         self._size = MessageSize()
-        self._end: Offsets | None = None
+        self._end: SourceOffsets | None = None
         self._losses = self._lost = 0
-        self._shown: Offsets | None = None
+        self._committed: SourceOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The start of a new query; the same answer in every call."""
         if self._offsets.first is None:
             link = self._link()
             state = current_state(link, self._options)
-            if state.missing:
-                away = ", ".join(sorted({queue.enode for queue in state.missing}))
+            if state.unavailable:
+                away = ", ".join(sorted({queue.enode for queue in state.unavailable}))
                 raise Unavailable(f"the enodes {away} are down, so the start of a new query is unknown; retry later")
-            self._offsets.first = Offsets(start_offsets(link, self._options, state), dict(state.topic_ids))
+            self._offsets.first = SourceOffsets(start_offsets(link, self._options, state), dict(state.topic_ids))
             self._changed_s = link.clock.monotonic_s()
             self._cached = (self._changed_s, state)
         return self._offsets.first.to_json()
@@ -76,28 +76,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Fix the end of the query: everything that is stored now."""
-        self._offsets.target = _stored(self._state(fresh=True))
+        self._offsets.target = _stored_ends(self._state(fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
         """The currently stored offsets, with the lag of the batch in `metrics`; Spark shows it in its progress."""
         if self._cached is None:
             return None
-        stored = _stored(self._cached[1])
+        stored = _stored_ends(self._cached[1])
         return stored.to_json() | {"metrics": self._metrics(stored)}
 
     def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """The end of the next batch, within the limits and never before `start`. Errors: DataLoss."""
-        at, everything = Offsets.of_json(start), isinstance(limit, ReadAllAvailable)
-        if self._offsets.pins(at):
+        at, unlimited = SourceOffsets.of_json(start), isinstance(limit, ReadAllAvailable)
+        if self._offsets.should_pin(at):
             self._state()
             self._end = at
             return start
-        self._show_group(at)
+        self._commit_group(at)
         link = self._link()
-        wait_s = 0 if self._offsets.target or everything else self._options.latest_wait_ms / 1000
+        wait_s = 0 if self._offsets.target or unlimited else self._options.latest_wait_ms / 1000
         deadline_s = link.clock.monotonic_s() + wait_s
         while True:
-            self._end = self._next(at, everything)
+            self._end = self._next(at, unlimited)
             rest_s = deadline_s - link.clock.monotonic_s()
             if (ends := self._end.to_json()) != start or rest_s <= 0:
                 return ends
@@ -105,10 +105,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
         """The tasks of a batch; the same if the batch is repeated. Errors: DataLoss, by the policy."""
-        self._offsets.planned()
-        begin, stop = Offsets.of_json(start), Offsets.of_json(end)
-        wanted = ranges(begin, stop)
-        return self._tasks.plan(self._checked(wanted, stop), stop.topic_ids) if wanted else []
+        self._offsets.on_planned()
+        begin, stop = SourceOffsets.of_json(start), SourceOffsets.of_json(end)
+        requested = ranges(begin, stop)
+        return self._tasks.plan(self._clip_ranges(requested, stop), stop.topic_ids) if requested else []
 
     def read(self, partition: Any) -> Iterator[Any]:
         """The Arrow batches of one task."""
@@ -120,7 +120,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Does nothing: the connection ends with the process."""
 
-    def _link(self) -> Link:
+    def _link(self) -> ClusterLink:
         return link_to(self._options.cluster)
 
     def _state(self, *, fresh: bool = False) -> TopicState:
@@ -136,21 +136,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _age_max_s(self, now_s: float) -> float:
         """The maximum age of the cached state: `metadataMaxAgeMs`, and more for an idle query."""
         idle_s = now_s - self._changed_s
-        return max(self._options.metadata_max_age_ms / 1000, min(idle_s * _IDLE_SHARE, _IDLE_AGE_S))
+        return max(self._options.metadata_max_age_ms / 1000, min(idle_s * _IDLE_AGE_FACTOR, _IDLE_AGE_MAX_S))
 
     def _fresh_s(self) -> float:
         """Remaining time until the cached state is too old."""
         now_s = self._link().clock.monotonic_s()
         return 0.0 if self._cached is None else self._cached[0] + self._age_max_s(now_s) - now_s
 
-    def _next(self, at: Offsets, everything: bool) -> Offsets:
+    def _next(self, at: SourceOffsets, unlimited: bool) -> SourceOffsets:
         # A cached state may be older than `at`; one that would move offsets or lose messages is queried again.
-        state = self._state(fresh=self._offsets.moves(at, self._state()))
-        end, losses = self._offsets.next(at, state, self._link().clock.monotonic_s(), everything=everything)
-        self._tell(losses)
+        state = self._state(fresh=self._offsets.is_moving(at, self._state()))
+        end, losses = self._offsets.next(at, state, self._link().clock.monotonic_s(), unlimited=unlimited)
+        self._report_losses(losses)
         return end
 
-    def _tell(self, losses: Sequence[Loss]) -> None:
+    def _report_losses(self, losses: Sequence[Loss]) -> None:
         for loss in losses:
             _log.emit(log_events.MESSAGES_LOST, what=str(loss))
         self._losses += len(losses)
@@ -161,36 +161,36 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._size = self._size.sampled(self._link(), starts, ends)
         return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
 
-    def _checked(self, wanted: dict[Queue, Range], stop: Offsets) -> dict[Queue, Range]:
+    def _clip_ranges(self, requested: dict[Queue, OffsetSpan], stop: SourceOffsets) -> dict[Queue, OffsetSpan]:
         """The requested ranges without losses, which are logged."""
         state = self._state()
-        cut: dict[Queue, Range] = {}
-        for queue, asked in wanted.items():
-            held = state.ranges.get(queue)
-            if held is None and queue in state.missing:
-                cut[queue] = asked  # its enode may be up again while the task waits
+        cut: dict[Queue, OffsetSpan] = {}
+        for queue, range_ in requested.items():
+            stored = state.ranges.get(queue)
+            if stored is None and queue in state.unavailable:
+                cut[queue] = range_  # its enode may be up again while the task waits
                 continue
-            known = stop.topic_ids.get(queue.topic)
-            recreated = known is not None and state.topic_ids.get(queue.topic, known) != known
-            cut[queue], losses = readable(queue, asked, held, self._options.on_data_loss, recreated=recreated)
-            self._tell(losses)
+            topic_id = stop.topic_ids.get(queue.topic)
+            recreated = topic_id is not None and state.topic_ids.get(queue.topic, topic_id) != topic_id
+            cut[queue], losses = clip_to_stored(queue, range_, stored, self._options.on_data_loss, recreated=recreated)
+            self._report_losses(losses)
         return cut
 
-    def _show_group(self, at: Offsets) -> None:
+    def _commit_group(self, at: SourceOffsets) -> None:
         """Commit the offsets of the progress group; all messages before `at` are committed by Spark."""
         group = self._options.consumer_group
-        if not group or at in (self._shown, self._offsets.first):
+        if not group or at in (self._committed, self._offsets.first):
             return
         try:
-            if self._shown is None:
+            if self._committed is None:
                 ensure_group(self._link(), group)
             state = self._state()
             commit_group(self._link(), group, {q: offset for q, offset in at.queues.items() if q in state.ranges})
-            self._shown = at
+            self._committed = at
         except OrtooError as error:
             _log.emit(log_events.GROUP_OFFSET_COMMIT_FAILED, group=group, why=str(error))
 
-    def _metrics(self, stored: Offsets) -> dict[str, Any]:
+    def _metrics(self, stored: SourceOffsets) -> dict[str, Any]:
         """Metrics for Spark's progress: the lag under the names of the Kafka source, losses and retries."""
         reached = self._end.queues if self._end is not None else {}
         behind = [max(end - reached[queue], 0) for queue, end in stored.queues.items() if queue in reached] or [0]
@@ -205,5 +205,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
 
 
-def _stored(state: TopicState) -> Offsets:
-    return Offsets({queue: held.end for queue, held in state.ranges.items()}, dict(state.topic_ids))
+def _stored_ends(state: TopicState) -> SourceOffsets:
+    return SourceOffsets({queue: held.end for queue, held in state.ranges.items()}, dict(state.topic_ids))

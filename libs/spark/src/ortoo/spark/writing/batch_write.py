@@ -7,7 +7,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter
 
 from ortoo.common.errors import Invalid
 from ortoo.common.process.randomness import Randomness
-from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
+from ortoo.spark.writing.message_writer import MessageWriter, TaskCommitMessage
 from ortoo.spark.writing.write_options import parse
 
 
@@ -23,13 +23,13 @@ class BatchWriter(DataSourceArrowWriter):
         self._writer = MessageWriter(self._options, self._job_id)
         self._writer.check_target()
 
-    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Write the rows of one task."""
         return self._writer.write(iterator)
 
-    def commit(self, messages: Sequence[TaskWritten | None]) -> None:
+    def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """Record that all tasks are complete, so that the same job writes nothing again."""
         self._writer.commit(messages, self._job_id, 0)
 
-    def abort(self, messages: Sequence[TaskWritten | None]) -> None:
+    def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
         """The job failed; stored messages stay, and a repetition with the same job id does not store them twice."""

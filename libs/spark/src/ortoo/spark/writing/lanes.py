@@ -43,7 +43,7 @@ class TaskIdentity:
 
 
 @dataclass(frozen=True, slots=True)
-class Addressed:
+class AddressedBatch:
     """A batch with its queue and its ids."""
 
     queue: Queue
@@ -61,7 +61,7 @@ class Lanes:
         self._codec = codec
         self._lanes: dict[tuple[str, Queue | None, bool, bool], _Lane] = {}
 
-    def add(self, rows: Any, now_ms: int) -> Iterator[Addressed]:
+    def add(self, rows: Any, now_ms: int) -> Iterator[AddressedBatch]:
         """Take rows, and yield the batches that are full."""
         for topic, of_topic in _by_text(rows, "topic"):
             route = self._routes(topic)
@@ -71,7 +71,7 @@ class Lanes:
                         lane = self._lane(topic, route, queue, delayed, urgent)
                         yield from lane.add(of_all, now_ms)
 
-    def finish(self, now_ms: int) -> Iterator[Addressed]:
+    def finish(self, now_ms: int) -> Iterator[AddressedBatch]:
         """Yield the remaining batches."""
         for lane in self._lanes.values():
             yield from lane.finish(now_ms)
@@ -96,18 +96,18 @@ class _Lane:
         self._sequences: dict[Queue, int] = dict.fromkeys(self._queues, 0)
         self._cutter = BatchCutter(codec)
 
-    def add(self, rows: Any, now_ms: int) -> Iterator[Addressed]:
+    def add(self, rows: Any, now_ms: int) -> Iterator[AddressedBatch]:
         return map(self._addressed, self._cutter.add(rows, now_ms))
 
-    def finish(self, now_ms: int) -> Iterator[Addressed]:
+    def finish(self, now_ms: int) -> Iterator[AddressedBatch]:
         return map(self._addressed, self._cutter.finish(now_ms))
 
-    def _addressed(self, batch: SealedBatch) -> Addressed:
+    def _addressed(self, batch: SealedBatch) -> AddressedBatch:
         queue = self._queues[self._next]
         self._next = (self._next + 1) % len(self._queues)
         sequence = self._sequences[queue]
         self._sequences[queue] = sequence + batch.count
-        return Addressed(queue, self._topic_id, replace(batch, producer_id=self._producer_id, first_sequence=sequence))
+        return AddressedBatch(queue, self._topic_id, replace(batch, producer_id=self._producer_id, first_sequence=sequence))
 
 
 def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:

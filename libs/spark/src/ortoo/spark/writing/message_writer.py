@@ -10,16 +10,16 @@ from pyspark.sql.datasource import WriterCommitMessage
 from ortoo.client import Conflict
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.process.randomness import Randomness
-from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.writing.batch_sender import BatchSender
 from ortoo.spark.writing.lanes import Lanes, TaskIdentity
 from ortoo.spark.writing.rows import message_rows
-from ortoo.spark.writing.sink_progress import SinkAccount
+from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import WriteOptions
 
 
 @dataclass
-class TaskWritten(WriterCommitMessage):
+class TaskCommitMessage(WriterCommitMessage):
     """The result of one task."""
 
     query_id: str
@@ -43,30 +43,30 @@ class MessageWriter:
             link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))
 
-    def write(self, batches: Iterator[Any]) -> TaskWritten:
+    def write(self, batches: Iterator[Any]) -> TaskCommitMessage:
         """Write rows, given as Arrow batches. Errors: Invalid for a row, Unavailable, Conflict."""
         options = self.options
         link = link_to(options.cluster)
-        query_id, batch_id, partition_id = self._place()
-        if options.semantics == "exactly-once" and self._account(query_id).is_committed(link, batch_id):
+        query_id, batch_id, partition_id = self._task_ids()
+        if options.semantics == "exactly-once" and self._sink_progress(query_id).is_committed(link, batch_id):
             for _ in batches:
                 pass
-            return TaskWritten(query_id, skipped=True)
-        if options.repeatable:
+            return TaskCommitMessage(query_id, skipped=True)
+        if options.is_repeatable:
             identity = TaskIdentity(f"{options.sink_id}/{query_id}", batch_id, partition_id)
         else:
             identity = TaskIdentity.of_attempt(Randomness())
-        return TaskWritten(query_id, self._send(link, identity, batches))
+        return TaskCommitMessage(query_id, self._send(link, identity, batches))
 
-    def commit(self, written: Sequence[TaskWritten | None], query_id: str, batch_id: int) -> None:
+    def commit(self, written: Sequence[TaskCommitMessage | None], query_id: str, batch_id: int) -> None:
         """Record a complete batch if the semantics need it. A repetition changes nothing."""
         if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
-            self._account(query_id).commit(link_to(self.options.cluster), batch_id)
+            self._sink_progress(query_id).commit(link_to(self.options.cluster), batch_id)
 
-    def _account(self, query_id: str) -> SinkAccount:
-        return SinkAccount(self.options.sink_id or query_id, query_id, self.options.topic)
+    def _sink_progress(self, query_id: str) -> SinkProgress:
+        return SinkProgress(self.options.sink_id or query_id, query_id, self.options.topic)
 
-    def _place(self) -> tuple[str, int, int]:
+    def _task_ids(self) -> tuple[str, int, int]:
         """The query or job, the batch and the partition."""
         task = TaskContext.get()
         assert task is not None, "a task runs in Spark"
@@ -76,7 +76,7 @@ class MessageWriter:
             return self.job_id, 0, task.partitionId()
         return str(query), int(batch), task.partitionId()
 
-    def _send(self, link: Link, identity: TaskIdentity, batches: Iterator[Any]) -> int:
+    def _send(self, link: ClusterLink, identity: TaskIdentity, batches: Iterator[Any]) -> int:
         options, clock = self.options, link.clock
         routes: dict[str, Route] = {}
 
@@ -90,7 +90,7 @@ class MessageWriter:
         sender = BatchSender(
             link.connection, in_flight_bytes=options.in_flight_bytes, timeout_ms=options.delivery_timeout_ms
         )
-        with link.inside(sender):
+        with link.enter_context(sender):
             try:
                 for batch in batches:
                     for addressed in lanes.add(message_rows(batch, options), clock.now_ms()):
@@ -102,7 +102,7 @@ class MessageWriter:
                     link.run(sender.put(addressed))
                 return link.run(sender.flush())
             except Conflict as error:
-                if not options.repeatable or error.field != "batch.first_sequence":
+                if not options.is_repeatable or error.field != "batch.first_sequence":
                     raise
                 raise Conflict(
                     "this batch was written before with other rows: repeated tasks must give the same rows in the same "

@@ -18,14 +18,14 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
     columns = dict(zip(names, batch.columns, strict=True))
     rows = len(batch)
     body = columns["body"]
-    if options.repeatable and columns["born_at"].null_count:
+    if options.is_repeatable and columns["born_at"].null_count:
         raise Invalid(
             f"a row has no born_at, and the time of writing would differ in a repetition; "
             f"{options.semantics} needs it in every row, for example coalesce(born_at, ...)",
             field="born_at",
         )
     made: dict[str, Any] = {"body": body.cast(pa.binary())}
-    made |= {name: _plain(column) for name, column in columns.items() if name in COLUMNS and name != "body"}
+    made |= {name: _normalized(column) for name, column in columns.items() if name in COLUMNS and name != "body"}
     if options.topic:
         made["topic"] = pa.repeat(pa.scalar(options.topic), rows)
     if options.tag:
@@ -34,11 +34,11 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
         made["message_group"] = pa.repeat(pa.scalar(options.message_group), rows)
     extra = [name for name in names if name not in COLUMNS]
     if extra:
-        made["properties"] = _with_extra(made.get("properties"), {name: columns[name] for name in extra}, rows)
+        made["properties"] = _add_extra_properties(made.get("properties"), {name: columns[name] for name in extra}, rows)
     return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
 
-def _plain(column: Any) -> Any:
+def _normalized(column: Any) -> Any:
     kind = column.type
     if pa.types.is_large_string(kind):  # with spark.sql.execution.arrow.useLargeVarTypes
         return column.cast(pa.string())
@@ -49,7 +49,7 @@ def _plain(column: Any) -> Any:
     return column
 
 
-def _with_extra(properties: Any, extra: dict[str, Any], rows: int) -> Any:
+def _add_extra_properties(properties: Any, extra: dict[str, Any], rows: int) -> Any:
     """Properties, with one more for each extra column that is not null."""
     if properties is None:
         properties = pa.array([[]] * rows, _MAP)

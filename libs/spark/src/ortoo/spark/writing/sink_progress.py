@@ -10,27 +10,27 @@ from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
 from ortoo.spark.core.group_offsets import commit_group, group_offset
-from ortoo.spark.core.link import Link
+from ortoo.spark.core.link import ClusterLink
 
-GROUP = "%SINK%"
+GROUP_PREFIX = "%SINK%"
 _BATCH_BITS = 36
 
 
 @dataclass(frozen=True, slots=True)
-class SinkAccount:
+class SinkProgress:
     """The account of one query with one sink."""
 
     sink_id: str
     query_id: str
     topic: str
 
-    def is_committed(self, link: Link, batch_id: int) -> bool:
+    def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
         """Whether a batch is written and committed. Errors: Conflict when the sink belongs to another query."""
         every = (group_offset(link, self._group, queue) for queue in self._queues(link))
         stored = next((offset for offset in every if offset >= 0), -1)
         if stored < 0:
             return False
-        if stored >> _BATCH_BITS != self._mark:
+        if stored >> _BATCH_BITS != self._query_mark:
             raise Conflict(
                 f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this one before its "
                 "checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
@@ -38,21 +38,21 @@ class SinkAccount:
             )
         return batch_id < stored & ((1 << _BATCH_BITS) - 1)
 
-    def commit(self, link: Link, batch_id: int) -> None:
+    def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repetition changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
-            commit_group(link, self._group, {self._queues(link)[0]: self._mark << _BATCH_BITS | batch_id + 1})
+            commit_group(link, self._group, {self._queues(link)[0]: self._query_mark << _BATCH_BITS | batch_id + 1})
 
     @property
     def _group(self) -> str:
-        return GROUP + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
+        return GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
 
     @property
-    def _mark(self) -> int:
+    def _query_mark(self) -> int:
         """24 bits of the query's id."""
         return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
 
-    def _queues(self, link: Link) -> list[Queue]:
+    def _queues(self, link: ClusterLink) -> list[Queue]:
         """The queues that may hold the account: the first, and later ones if the topic got the first afterwards."""
         topic = link.run(link.admin.describe_topic(self.topic)).topic
         return [Queue(self.topic, enode, 0) for enode in sorted(placement.enode for placement in topic.placements)]

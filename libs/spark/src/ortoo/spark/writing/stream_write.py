@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.datasource import DataSourceStreamArrowWriter
 
-from ortoo.spark.writing.message_writer import MessageWriter, TaskWritten
+from ortoo.spark.writing.message_writer import MessageWriter, TaskCommitMessage
 from ortoo.spark.writing.write_options import parse
 
 
@@ -18,16 +18,16 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._options = parse(options, schema)
         self._writer = MessageWriter(self._options)
 
-    def write(self, iterator: Iterator[Any]) -> TaskWritten:
+    def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
         """Write the rows of one task."""
         self._writer.check_target()
         return self._writer.write(iterator)
 
-    def commit(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Record that all tasks of a batch are complete. A repetition changes nothing."""
         done = [message for message in messages if message is not None]
         if done:
             self._writer.commit(done, done[0].query_id, batchId)
 
-    def abort(self, messages: Sequence[TaskWritten | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+    def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The batch failed; it is repeated with the same ids, so that nothing is stored twice."""

@@ -7,8 +7,8 @@ from typing import Any, Final
 from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.link import CLUSTER_OPTIONS, Cluster
-from ortoo.spark.core.options import OptionReader, did_you_mean
+from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
+from ortoo.spark.core.options import OptionReader, suggestion
 
 KNOWN: Final = (
     *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "extraColumns", "codec",
@@ -41,7 +41,7 @@ COLUMNS: Final[Mapping[str, Sequence[str]]] = {
 class WriteOptions:
     """The options of a write, checked."""
 
-    cluster: Cluster
+    cluster: ClusterOptions
     topic: str
     tag: str
     message_group: str
@@ -56,26 +56,26 @@ class WriteOptions:
     """The columns of the rows."""
 
     @property
-    def repeatable(self) -> bool:
+    def is_repeatable(self) -> bool:
         """Whether a repeated task sends the same batches with the same ids."""
         return self.semantics != "at-least-once"
 
 
 def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
     """Parse and check options and columns. Errors: Invalid with the problem and the expected value."""
-    take = OptionReader(options, KNOWN)
+    reader = OptionReader(options, KNOWN)
     columns = {field.name: field.dataType.simpleString() for field in schema.fields}
-    extra = take.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
+    extra = reader.choice("extraColumns", "refuse", "refuse", "properties") == "properties"
     _check_columns(columns, extra)
-    take.at_most_one("topic", "path")
-    topic = take.text("topic") or take.text("path")
+    reader.at_most_one("topic", "path")
+    topic = reader.text("topic") or reader.text("path")
     if topic:
         check_topic_name(topic)
     elif "topic" not in columns:
         raise Invalid('missing topic; expected .option("topic", "orders") or a column `topic`', field="topic")
-    semantics = take.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
-    take.only_with("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
-    take.only_with("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
+    semantics = reader.choice("deliverySemantics", "at-least-once", "at-least-once", "idempotent", "exactly-once")
+    reader.require("jobId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
+    reader.require("sinkId", semantics != "at-least-once", "deliverySemantics=idempotent or exactly-once")
     if semantics == "exactly-once" and not topic:
         raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
@@ -85,30 +85,30 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
             field="born_at",
         )
     return WriteOptions(
-        cluster=Cluster.of(take),
+        cluster=ClusterOptions.of(reader),
         topic=topic,
-        tag=take.text("tag"),
-        message_group=take.text("messageGroup"),
+        tag=reader.text("tag"),
+        message_group=reader.text("messageGroup"),
         semantics=semantics,
-        sink_id=take.text("sinkId"),
-        job_id=take.text("jobId"),
-        codec=Codec[take.choice("codec", "none", "none", "zstd", "lz4").upper()],
-        delivery_timeout_ms=take.duration_ms("deliveryTimeoutMs", 120_000),
-        in_flight_bytes=take.size_bytes("inFlightBytes", 16 << 20),
-        rate_max=take.number("maxRatePerSecond"),
+        sink_id=reader.text("sinkId"),
+        job_id=reader.text("jobId"),
+        codec=Codec[reader.choice("codec", "none", "none", "zstd", "lz4").upper()],
+        delivery_timeout_ms=reader.duration_ms("deliveryTimeoutMs", 120_000),
+        in_flight_bytes=reader.size_bytes("inFlightBytes", 16 << 20),
+        rate_max=reader.number("maxRatePerSecond"),
         columns=tuple(columns),
     )
 
 
 def _check_columns(columns: Mapping[str, str], extra: bool) -> None:
     if "body" not in columns:
-        raise Invalid(f"there is no column `body`{did_you_mean('body', columns)}", field="body")
+        raise Invalid(f"there is no column `body`{suggestion('body', columns)}", field="body")
     for name, kind in columns.items():
         expected = COLUMNS.get(name)
         if expected is None:
             if not extra:
                 raise Invalid(
-                    f"a message has no column {name!r}{did_you_mean(name, COLUMNS)} "
+                    f"a message has no column {name!r}{suggestion(name, COLUMNS)} "
                     "(extraColumns=properties makes properties of such columns)",
                     field=name,
                 )

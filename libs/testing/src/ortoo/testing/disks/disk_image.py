@@ -18,7 +18,7 @@ SECTOR_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Create:
+class CreateFile:
     """Give a name to a new, empty file."""
 
     path: Path
@@ -26,7 +26,7 @@ class Create:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteFile:
     """Write bytes into a file."""
 
     number: int
@@ -35,7 +35,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Resize:
+class ResizeFile:
     """Truncate a file or extend it with zeros."""
 
     number: int
@@ -51,7 +51,7 @@ class SyncData:
 
 
 @dataclass(frozen=True, slots=True)
-class Rename:
+class RenameFile:
     """Replace one name by another."""
 
     source: Path
@@ -59,7 +59,7 @@ class Rename:
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveFile:
     """Remove a name."""
 
     path: Path
@@ -79,32 +79,32 @@ class MakeFolder:
     folder: Path
 
 
-Operation = Create | Write | Resize | SyncData | Rename | Remove | SyncFolder | MakeFolder
+Operation = CreateFile | WriteFile | ResizeFile | SyncData | RenameFile | RemoveFile | SyncFolder | MakeFolder
 
 
-class Content:
+class FileContent:
     """The bytes of one file: as programs see them, the durable ones, and the pending changes."""
 
-    __slots__ = ("durable", "live", "lost", "pending")
+    __slots__ = ("durable", "current", "lost", "pending")
 
     def __init__(self, durable: bytes = b"") -> None:
         """A file that holds `durable`."""
         self.durable = bytearray(durable)
-        self.live = bytearray(durable)
-        self.pending: list[Write | Resize] = []
+        self.current = bytearray(durable)
+        self.pending: list[WriteFile | ResizeFile] = []
         """Not synced yet, oldest first."""
-        self.lost: list[Write | Resize] = []
+        self.lost: list[WriteFile | ResizeFile] = []
         """A sync of these failed: they may have reached the disk, and no later sync writes them again."""
 
-    def change(self, operation: Write | Resize) -> None:
+    def change(self, operation: WriteFile | ResizeFile) -> None:
         """Write or resize, not durably."""
-        _apply(self.live, operation)
+        _apply(self.current, operation)
         self.pending.append(operation)
 
     def sync(self) -> None:
         """Make all pending changes durable. Newer writes replace the bytes of lost ones at the same positions."""
         for operation in self.pending:
-            if isinstance(operation, Write):
+            if isinstance(operation, WriteFile):
                 self.lost = [part for one in self.lost for part in _outside(one, operation)]
             _apply(self.durable, operation)
         self.pending.clear()
@@ -114,17 +114,17 @@ class Content:
         self.lost += self.pending
         self.pending.clear()
 
-    def crashed(self, choice: Randomness, fate: "Fate") -> bytes:
+    def after_crash(self, choice: Randomness, outcome: "CrashOutcome") -> bytes:
         """The bytes that a power cut leaves, as `choice` decides."""
         operations = self.lost + self.pending
-        if not operations or fate is KEEP_NOTHING:
+        if not operations or outcome is LOSE_UNSYNCED:
             return bytes(self.durable)
-        if fate is KEEP_EVERYTHING:
-            return bytes(self.live)
-        pieces: dict[int, list[Write]] = {}
+        if outcome is KEEP_UNSYNCED:
+            return bytes(self.current)
+        pieces: dict[int, list[WriteFile]] = {}
         lengths = [len(self.durable)]
         for operation in operations:
-            if isinstance(operation, Resize):
+            if isinstance(operation, ResizeFile):
                 lengths.append(operation.length)
             else:
                 lengths.append(max(lengths[-1], operation.position + len(operation.data)))
@@ -135,13 +135,13 @@ class Content:
         left = bytearray(max(lengths))
         left[: len(self.durable)] = self.durable
         for page in sorted(pieces):
-            for piece in _arrived(pieces[page], choice, fate):
+            for piece in _surviving(pieces[page], choice, outcome):
                 _apply(left, piece)
         return bytes(left[:length])
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
+class CrashOutcome:
     """The treatment of bytes and names that were not synced."""
 
     torn_pages: bool = True
@@ -150,9 +150,9 @@ class Fate:
     """Names arrive in the order of their changes, as in a journal; otherwise each may arrive without the others."""
 
 
-KEEP_NOTHING = Fate(False, False)
+LOSE_UNSYNCED = CrashOutcome(False, False)
 """Nothing that was not synced arrives."""
-KEEP_EVERYTHING = Fate(False, True)
+KEEP_UNSYNCED = CrashOutcome(False, True)
 """A killed process: the kernel still writes everything."""
 
 
@@ -160,29 +160,29 @@ KEEP_EVERYTHING = Fate(False, True)
 class Folder:
     """Names in one folder."""
 
-    live: dict[str, int] = field(default_factory=dict)
+    current: dict[str, int] = field(default_factory=dict)
     durable: dict[str, int] = field(default_factory=dict)
     pending: list[tuple[str, str, int]] = field(default_factory=list)
     """(name removed or "", name added or "", file number)."""
 
-    def change(self, gone: str, come: str, number: int) -> None:
+    def change(self, removed: str, added: str, number: int) -> None:
         """Remove one name and add another, in one step, not durably."""
-        _rename(self.live, gone, come, number)
-        self.pending.append((gone, come, number))
+        _rename(self.current, removed, added, number)
+        self.pending.append((removed, added, number))
 
     def sync(self) -> None:
         """Make the names durable."""
-        self.durable = dict(self.live)
+        self.durable = dict(self.current)
         self.pending.clear()
 
-    def crashed(self, choice: Randomness, fate: Fate) -> dict[str, int]:
+    def after_crash(self, choice: Randomness, outcome: CrashOutcome) -> dict[str, int]:
         """The names that a power cut leaves, as `choice` decides."""
-        if fate is KEEP_EVERYTHING:
-            return dict(self.live)
+        if outcome is KEEP_UNSYNCED:
+            return dict(self.current)
         left = dict(self.durable)
-        if fate is KEEP_NOTHING:
+        if outcome is LOSE_UNSYNCED:
             return left
-        if fate.names_in_order:
+        if outcome.names_in_order:
             arrived = self.pending[: choice.below(len(self.pending) + 1)]
         else:
             arrived = [one for one in self.pending if choice.below(2)]
@@ -197,12 +197,12 @@ class DiskImage:
     def __init__(self) -> None:
         """An empty disk."""
         self.folders: dict[Path, Folder] = {}
-        self.contents: dict[int, Content] = {}
+        self.contents: dict[int, FileContent] = {}
         self.files_made = 0
 
     def apply(self, operation: Operation) -> None:
         """Apply one operation; the caller has checked it, or recorded it where it succeeded."""
-        if isinstance(operation, Write | Resize):
+        if isinstance(operation, WriteFile | ResizeFile):
             self.contents[operation.number].change(operation)
         elif isinstance(operation, SyncData):
             content = self.contents[operation.number]
@@ -213,59 +213,59 @@ class DiskImage:
         else:
             self._apply_name(operation)
 
-    def _apply_name(self, operation: Create | Rename | Remove | SyncFolder | MakeFolder) -> None:
+    def _apply_name(self, operation: CreateFile | RenameFile | RemoveFile | SyncFolder | MakeFolder) -> None:
         if isinstance(operation, SyncFolder):
             self.folders[operation.folder].sync()
         elif isinstance(operation, MakeFolder):
             self.folders.setdefault(operation.folder, Folder())
-        elif isinstance(operation, Create):
-            self.contents[operation.number] = Content()
+        elif isinstance(operation, CreateFile):
+            self.contents[operation.number] = FileContent()
             self.files_made = max(self.files_made, operation.number)
             self.folders[operation.path.parent].change("", operation.path.name, operation.number)
-        elif isinstance(operation, Rename):
+        elif isinstance(operation, RenameFile):
             folder = self.folders[operation.source.parent]
-            folder.change(operation.source.name, operation.target.name, folder.live[operation.source.name])
+            folder.change(operation.source.name, operation.target.name, folder.current[operation.source.name])
         else:
             folder = self.folders[operation.path.parent]
-            folder.change(operation.path.name, "", folder.live[operation.path.name])
+            folder.change(operation.path.name, "", folder.current[operation.path.name])
 
-    def crashed(self, choice: Randomness, fate: Fate) -> "DiskImage":
+    def after_crash(self, choice: Randomness, outcome: CrashOutcome) -> "DiskImage":
         """A new image of the disk after a power cut now."""
         left = DiskImage()
         left.files_made = self.files_made
         for path, folder in self.folders.items():
-            names = folder.crashed(choice, fate)
+            names = folder.after_crash(choice, outcome)
             left.folders[path] = Folder(names, dict(names))
             for number in names.values():
                 if number not in left.contents:
-                    left.contents[number] = Content(self.contents[number].crashed(choice, fate))
+                    left.contents[number] = FileContent(self.contents[number].after_crash(choice, outcome))
         return left
 
     def number_of(self, path: Path) -> int | None:
         """The file behind a name; None if there is none."""
         folder = self.folders.get(path.parent)
-        return None if folder is None else folder.live.get(path.name)
+        return None if folder is None else folder.current.get(path.name)
 
     def used_bytes(self) -> int:
         """The total size of all files with a name."""
-        return sum(len(self.contents[number].live) for one in self.folders.values() for number in one.live.values())
+        return sum(len(self.contents[number].current) for one in self.folders.values() for number in one.current.values())
 
 
-def _outside(lost: Write | Resize, newer: Write) -> Iterator[Write | Resize]:
+def _outside(lost: WriteFile | ResizeFile, newer: WriteFile) -> Iterator[WriteFile | ResizeFile]:
     """The parts of a lost write outside a newer one."""
-    if isinstance(lost, Resize):
+    if isinstance(lost, ResizeFile):
         yield lost
         return
     begin, end = lost.position, lost.position + len(lost.data)
     if before := lost.data[: max(0, newer.position - begin)]:
-        yield Write(lost.number, begin, before)
+        yield WriteFile(lost.number, begin, before)
     behind = max(begin, newer.position + len(newer.data))
     if behind < end:
-        yield Write(lost.number, behind, lost.data[behind - begin :])
+        yield WriteFile(lost.number, behind, lost.data[behind - begin :])
 
 
-def _apply(data: bytearray, operation: Write | Resize) -> None:
-    if isinstance(operation, Write):
+def _apply(data: bytearray, operation: WriteFile | ResizeFile) -> None:
+    if isinstance(operation, WriteFile):
         end = operation.position + len(operation.data)
         if operation.position > len(data):
             data.extend(bytes(operation.position - len(data)))
@@ -276,32 +276,32 @@ def _apply(data: bytearray, operation: Write | Resize) -> None:
         data.extend(bytes(operation.length - len(data)))
 
 
-def _rename(names: dict[str, int], gone: str, come: str, number: int) -> None:
-    if gone and names.get(gone) == number:
-        del names[gone]
-    if come:
-        names[come] = number
+def _rename(names: dict[str, int], removed: str, added: str, number: int) -> None:
+    if removed and names.get(removed) == number:
+        del names[removed]
+    if added:
+        names[added] = number
 
 
-def _pages(write: Write) -> Iterator[Write]:
+def _pages(write: WriteFile) -> Iterator[WriteFile]:
     """A write split at page boundaries."""
     position, end = write.position, write.position + len(write.data)
     while position < end:
         stop = min(end, (position // PAGE_BYTES + 1) * PAGE_BYTES)
-        yield Write(write.number, position, write.data[position - write.position : stop - write.position])
+        yield WriteFile(write.number, position, write.data[position - write.position : stop - write.position])
         position = stop
 
 
-def _arrived(pieces: list[Write], choice: Randomness, fate: Fate) -> Iterator[Write]:
+def _surviving(pieces: list[WriteFile], choice: Randomness, outcome: CrashOutcome) -> Iterator[WriteFile]:
     """The changes of a page that arrived: the first few, and perhaps a part of the next."""
     count = choice.below(len(pieces) + 1)
     yield from pieces[:count]
-    if count < len(pieces) and fate.torn_pages and choice.below(2):
+    if count < len(pieces) and outcome.torn_pages and choice.below(2):
         torn = pieces[count]
         cut = choice.below(len(torn.data) + 1)
         if choice.below(2):
             cut = cut // SECTOR_BYTES * SECTOR_BYTES
         if choice.below(2):
-            yield Write(torn.number, torn.position, torn.data[:cut])
+            yield WriteFile(torn.number, torn.position, torn.data[:cut])
         else:
-            yield Write(torn.number, torn.position + cut, torn.data[cut:])
+            yield WriteFile(torn.number, torn.position + cut, torn.data[cut:])

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Buffer, Disk, File, opening
-from ortoo.testing.disks.disk_image import Fate
-from ortoo.testing.disks.memory_disk import USUAL_FATE, MemoryDisk, MemoryFile
+from ortoo.testing.disks.disk_image import CrashOutcome
+from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk, MemoryFile
 
 UNLIMITED = 1 << 62
 
@@ -34,7 +34,7 @@ class FaultyFile:
     def write(self, position: int, buffers: Sequence[Buffer]) -> int:
         """Write all buffers, or the bytes that the disk still takes before it fails."""
         length = sum(map(len, buffers))
-        allowed, error = self._disk.spend(length)
+        allowed, error = self._disk.consume_space(length)
         if allowed < length:
             flat = b"".join(buffers)[:allowed]
             if flat:
@@ -44,7 +44,7 @@ class FaultyFile:
 
     def read(self, position: int, length: int) -> bytes:
         """Read, with the flipped bits of this file."""
-        return self._disk.flipped(self.path, position, self._file.read(position, length))
+        return self._disk.apply_flips(self.path, position, self._file.read(position, length))
 
     def read_ahead(self, position: int, length: int) -> None:
         """Do nothing: it has no effect here."""
@@ -67,7 +67,7 @@ class FaultyFile:
     def allocate(self, length: int) -> None:
         """Reserve space, or fail when the disk has too little left."""
         grown = max(0, length - self._file.size_bytes())
-        allowed, error = self._disk.spend(grown)
+        allowed, error = self._disk.consume_space(grown)
         if allowed < grown:
             raise _fault(error, self.path)
         self._file.allocate(length)
@@ -142,11 +142,11 @@ class FaultyDisk:
         with self._mutex:
             self._flips.setdefault(path, []).append((position, 1 << bit))
 
-    def crashed(self, choice: Randomness, fate: Fate = USUAL_FATE) -> MemoryDisk:
+    def after_crash(self, choice: Randomness, outcome: CrashOutcome = USUAL_OUTCOME) -> MemoryDisk:
         """The disk after a power cut now; the disk inside must be a `MemoryDisk`."""
         if not isinstance(self.inner, MemoryDisk):
             raise TypeError("only a MemoryDisk knows what a power cut leaves")
-        return self.inner.crashed(choice, fate)
+        return self.inner.after_crash(choice, outcome)
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> FaultyFile:
         """Open a file; with `create` it must not exist yet."""
@@ -205,7 +205,7 @@ class FaultyDisk:
             with opening(path):
                 raise _fault(self.open_error, path)
 
-    def spend(self, length: int) -> tuple[int, int]:
+    def consume_space(self, length: int) -> tuple[int, int]:
         """The number of these bytes that the disk takes, and the error for the rest."""
         with self._mutex:
             allowed = min(length, self._bytes_left)
@@ -219,7 +219,7 @@ class FaultyDisk:
             self.syncs += 1
             return self._sync_errors.pop(0) if self._sync_errors else 0
 
-    def flipped(self, path: Path, position: int, data: bytes) -> bytes:
+    def apply_flips(self, path: Path, position: int, data: bytes) -> bytes:
         """`data`, read from `position` of a file, with the flipped bits."""
         flips = self._flips.get(path)
         if not flips:

@@ -16,20 +16,20 @@ from ortoo.common.errors import Conflict
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Buffer
 from ortoo.testing.disks.disk_image import (
-    Create,
+    CreateFile,
     DiskImage,
-    Fate,
+    CrashOutcome,
     MakeFolder,
     Operation,
-    Remove,
-    Rename,
-    Resize,
+    RemoveFile,
+    RenameFile,
+    ResizeFile,
     SyncData,
     SyncFolder,
-    Write,
+    WriteFile,
 )
 
-USUAL_FATE = Fate()
+USUAL_OUTCOME = CrashOutcome()
 
 
 class MemoryFile:
@@ -52,11 +52,11 @@ class MemoryFile:
         """Write all buffers, one after another; on a full disk, the part that fits is written before the error."""
         self._check(writing=True)
         data = b"".join(buffers)
-        room = self._disk.room_for(self._number, position + len(data))
+        room = self._disk.size_limit_of(self._number, position + len(data))
         if room < position + len(data):
-            self._disk.do(Write(self._number, position, data[: max(0, room - position)]))
+            self._disk.apply(WriteFile(self._number, position, data[: max(0, room - position)]))
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-        self._disk.do(Write(self._number, position, data))
+        self._disk.apply(WriteFile(self._number, position, data))
         return len(data)
 
     def read(self, position: int, length: int) -> bytes:
@@ -70,11 +70,11 @@ class MemoryFile:
     def sync_data(self) -> None:
         """Make everything written so far durable."""
         self._check()
-        self._disk.do(SyncData(self._number))
+        self._disk.apply(SyncData(self._number))
 
     def sync_failed(self) -> None:
         """Act as a failing device: nothing becomes durable, and later syncs do not write the lost bytes."""
-        self._disk.do(SyncData(self._number, failed=True))
+        self._disk.apply(SyncData(self._number, failed=True))
 
     def size_bytes(self) -> int:
         """The file's size."""
@@ -84,15 +84,15 @@ class MemoryFile:
     def allocate(self, length: int) -> None:
         """Grow the file to `length` zero bytes; never shrinks it."""
         self._check(writing=True)
-        if self._disk.room_for(self._number, length) < length:
+        if self._disk.size_limit_of(self._number, length) < length:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
         if length > self._disk.size_bytes(self._number):
-            self._disk.do(Resize(self._number, length))
+            self._disk.apply(ResizeFile(self._number, length))
 
     def truncate(self, length: int) -> None:
         """Truncate or zero-extend the file."""
         self._check(writing=True)
-        self._disk.do(Resize(self._number, length))
+        self._disk.apply(ResizeFile(self._number, length))
 
     def close(self) -> None:
         """Release the file; a second call does nothing."""
@@ -126,11 +126,11 @@ class MemoryDisk:
             image.apply(operation)
         return cls(image=image)
 
-    def crashed(self, choice: Randomness, fate: Fate = USUAL_FATE, *, record: bool = False) -> "MemoryDisk":
+    def after_crash(self, choice: Randomness, outcome: CrashOutcome = USUAL_OUTCOME, *, record: bool = False) -> "MemoryDisk":
         """Another disk, as a power cut now would leave this one; `choice` decides which unsynced changes arrived."""
         with self._mutex:
             return MemoryDisk(
-                capacity_bytes=self.capacity_bytes, record=record, image=self.image.crashed(choice, fate)
+                capacity_bytes=self.capacity_bytes, record=record, image=self.image.after_crash(choice, outcome)
             )  # fmt: skip
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> MemoryFile:
@@ -143,7 +143,7 @@ class MemoryDisk:
                 if path.parent not in self.image.folders:
                     raise _missing(path)
                 number = self.image.files_made + 1
-                self.do(Create(path, number))
+                self.apply(CreateFile(path, number))
             elif number is None:
                 raise _missing(path)
             return MemoryFile(self, number, path, writable=writable)
@@ -153,14 +153,14 @@ class MemoryDisk:
         with self._mutex:
             found = self.image.folders.get(folder)
             below = {one.name for one in self.image.folders if one.parent == folder and one != folder}
-            return sorted({*found.live, *below}) if found is not None else []
+            return sorted({*found.current, *below}) if found is not None else []
 
     def make_folder(self, folder: Path) -> None:
         """Create a folder and its parents, durably."""
         with self._mutex:
             for one in (*reversed(folder.parents), folder):
                 if one not in self.image.folders:
-                    self.do(MakeFolder(one))
+                    self.apply(MakeFolder(one))
 
     def rename(self, source: Path, target: Path) -> None:
         """Replace `target` by `source` in one step."""
@@ -169,21 +169,21 @@ class MemoryDisk:
                 raise _missing(source)
             if source.parent != target.parent:
                 raise OSError(errno.EXDEV, "this disk renames within a folder only", str(source))
-            self.do(Rename(source, target))
+            self.apply(RenameFile(source, target))
 
     def remove(self, path: Path) -> None:
         """Remove a file's name."""
         with self._mutex:
             if self.image.number_of(path) is None:
                 raise _missing(path)
-            self.do(Remove(path))
+            self.apply(RemoveFile(path))
 
     def sync_directory(self, folder: Path) -> None:
         """Make created, renamed and removed names in this folder durable."""
         with self._mutex:
             if folder not in self.image.folders:
                 raise _missing(folder)
-            self.do(SyncFolder(folder))
+            self.apply(SyncFolder(folder))
 
     def lock(self, folder: Path) -> ExitStack:
         """Take the folder. Errors: Conflict when another holder has it."""
@@ -209,7 +209,7 @@ class MemoryDisk:
             found = id(folder) if folder is not None else number
             return None if found is None else (id(self.image), found)
 
-    def do(self, operation: Operation) -> None:
+    def apply(self, operation: Operation) -> None:
         """Apply one operation, and record it if requested."""
         with self._mutex:
             self.image.apply(operation)
@@ -219,17 +219,17 @@ class MemoryDisk:
     def read(self, number: int, position: int, length: int) -> bytes:
         """Bytes of a file as programs see them."""
         with self._mutex:
-            return bytes(self.image.contents[number].live[position : position + length])
+            return bytes(self.image.contents[number].current[position : position + length])
 
     def size_bytes(self, number: int) -> int:
         """The size of a file as programs see it."""
         with self._mutex:
-            return len(self.image.contents[number].live)
+            return len(self.image.contents[number].current)
 
-    def room_for(self, number: int, length: int) -> int:
+    def size_limit_of(self, number: int, length: int) -> int:
         """The size, `length` at most, to which a file can grow now."""
         with self._mutex:
-            size = len(self.image.contents[number].live)
+            size = len(self.image.contents[number].current)
             if length <= size:
                 return length
             return min(length, size + max(0, self.capacity_bytes - self.image.used_bytes()))

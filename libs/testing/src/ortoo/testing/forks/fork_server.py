@@ -51,7 +51,7 @@ class ForkServer:
         theirs.close()
         self._one_at_a_time = threading.Lock()
 
-    def takes(self, words: Sequence[str]) -> bool:
+    def accepts(self, words: Sequence[str]) -> bool:
         """Whether `words` is a command that can be forked."""
         return words[0] in COMMANDS or (
             len(words) > 2 and words[0] == sys.executable and words[1] == "-m" and words[2].startswith(OURS)

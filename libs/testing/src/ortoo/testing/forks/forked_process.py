@@ -75,7 +75,7 @@ class ForkedProcess:
         self._ended.set()
 
 
-async def forked(
+async def start_forked(
     server: ForkServer, *words: str, env: Mapping[str, str], stdin: int, stdout: int, stderr: Any
 ) -> ForkedProcess:
     """Like `asyncio.create_subprocess_exec`, for a command that `server` takes."""

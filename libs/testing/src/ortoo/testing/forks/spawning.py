@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ortoo.testing.forks.fork_server import PRELOADED, ForkServer
-from ortoo.testing.forks.forked_process import ForkedProcess, forked
+from ortoo.testing.forks.forked_process import ForkedProcess, start_forked
 
 Spawned = asyncio.subprocess.Process | ForkedProcess
 _servers: dict[tuple[str, ...], ForkServer] = {}
@@ -39,8 +39,8 @@ async def spawn(
         server = _servers.get(tuple(preloaded))
         if server is None:
             server = _servers[tuple(preloaded)] = ForkServer(preloaded)
-        if server.takes(words):
-            return await forked(server, *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
+        if server.accepts(words):
+            return await start_forked(server, *words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
     return await asyncio.create_subprocess_exec(*words, env=env, stdin=stdin, stdout=stdout, stderr=stderr)
 
 

@@ -11,10 +11,10 @@ reimplemented. `tests/conformance` compares the two, and docs/testing/memory-grp
 For tests, benchmarks and simulations; production never imports it.
 """
 
-from ortoo.testing.memory_grpc.connection import Connection
+from ortoo.testing.memory_grpc.connection import MemoryConnection
 from ortoo.testing.memory_grpc.network import InstantNetwork, Network
 from ortoo.testing.memory_grpc.node import NODE, Node
 from ortoo.testing.memory_grpc.packet import Packet
 from ortoo.testing.memory_grpc.transport import MemoryTransport
 
-__all__ = ["NODE", "Connection", "InstantNetwork", "MemoryTransport", "Network", "Node", "Packet"]
+__all__ = ["NODE", "MemoryConnection", "InstantNetwork", "MemoryTransport", "Network", "Node", "Packet"]

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ortoo.testing.memory_grpc.connection import Stream
+from ortoo.testing.memory_grpc.connection import CallStream
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Packet, failed_batch
 
@@ -15,7 +15,7 @@ RECEIVE_BYTES_MAX = 4 << 20
 """grpc's default for the largest message to receive."""
 
 
-class Limits:
+class ChannelLimits:
     """The options of a channel or a server that matter in memory."""
 
     def __init__(self, options: Sequence[tuple[str, object]], window_bytes: int) -> None:
@@ -39,27 +39,27 @@ class Limits:
         return (interval_ms + self.number("grpc.keepalive_timeout_ms", 20_000)) / 1000 if interval_ms else None
 
 
-class CallEnd:
+class CallSide:
     """Reads and writes one call. As in grpc's core one read and one write may wait at a time.
 
     A message is sent at once, but its write finishes only when the unread bytes fit the window.
     """
 
-    def __init__(self, endpoint: Endpoint, limits: Limits, method: str, *, at_server: bool) -> None:
+    def __init__(self, endpoint: Endpoint, limits: ChannelLimits, method: str, *, at_server: bool) -> None:
         """One end of a call of `method`, which has no stream yet."""
         self.endpoint = endpoint
         self.method = method
         self._limits = limits
         self._at_server = at_server
-        self._stream: Stream | None = None
+        self._stream: CallStream | None = None
         self._unread: deque[bytes] = deque()
         self._read_bytes = 0
         self._in_flight_bytes = 0
         self._reading: asyncio.Future[bytes | None] | None = None
         self._writing: asyncio.Future[bool] | None = None
-        self._all_came = False
+        self._is_receiving_done = False
         """The other end sends no further messages."""
-        self._is_shut = False
+        self._is_closed = False
         """Nothing can be written or received."""
 
     async def receive(self) -> bytes | None:
@@ -72,7 +72,7 @@ class CallEnd:
             return None
         loop = self.endpoint.loop
         reading: asyncio.Future[bytes | None] = loop.create_future()
-        if self._unread or self._all_came:
+        if self._unread or self._is_receiving_done:
             loop.call_soon(_resolve, reading, self._take())
         else:
             self._reading = reading
@@ -85,15 +85,15 @@ class CallEnd:
         if self._is_too_large("Received", len(message), self._limits.receive_bytes_max):
             return None
         self._count_read(len(message))
-        if self._all_came and not self._unread:
-            self._everything_read()
+        if self._is_receiving_done and not self._unread:
+            self._on_all_read()
         return message
 
     async def send(self, packet: Packet) -> None:
         """Send a message and its metadata. Errors: ExecuteBatchError when the call cannot take it."""
         assert packet.message is not None
         size = len(packet.message)
-        if self._is_shut or self._stream is None:
+        if self._is_closed or self._stream is None:
             raise failed_batch("the call has ended")
         if self._writing is not None:
             raise failed_batch("another write waits")
@@ -102,7 +102,7 @@ class CallEnd:
         loop = self.endpoint.loop
         writing = self._writing = loop.create_future()
         self._in_flight_bytes += size
-        self._stream.say(packet, to_server=not self._at_server)
+        self._stream.send(packet, to_server=not self._at_server)
         if self._has_room:
             loop.call_soon(_resolve, writing, True)
         try:
@@ -112,20 +112,20 @@ class CallEnd:
         if not is_written:
             raise failed_batch("the call ended before the message was taken")
 
-    def say(self, packet: Packet) -> None:
+    def send_control(self, packet: Packet) -> None:
         """Send a packet without a message, while the call is open."""
         if self._stream is not None:
-            self._stream.say(packet, to_server=not self._at_server)
+            self._stream.send(packet, to_server=not self._at_server)
 
     @property
     def _has_room(self) -> bool:
         return self._in_flight_bytes <= self._limits.window_bytes
 
-    def _came(self, message: bytes) -> None:
+    def _on_message(self, message: bytes) -> None:
         self._unread.append(message)
-        self._serve_reader()
+        self._resume_reader()
 
-    def _serve_reader(self) -> None:
+    def _resume_reader(self) -> None:
         """Give the next message to the waiting read, even if its task no longer waits."""
         if self._reading is not None:
             reading, self._reading = self._reading, None
@@ -136,18 +136,18 @@ class CallEnd:
         if self._has_room and self._writing is not None:
             _resolve(self._writing, True)
 
-    def _no_more_comes(self) -> None:
-        self._all_came = True
-        self._serve_reader()
+    def _end_receiving(self) -> None:
+        self._is_receiving_done = True
+        self._resume_reader()
 
-    def _shut(self, *, lose_unread: bool) -> None:
+    def _close_both(self, *, lose_unread: bool) -> None:
         """End both directions and wake waiting reads and writes."""
         if lose_unread:
             self._unread.clear()
-        self._is_shut = True
+        self._is_closed = True
         if self._writing is not None:
             _resolve(self._writing, self._has_room)
-        self._no_more_comes()
+        self._end_receiving()
 
     def _leave(self) -> None:
         if self._stream is not None:
@@ -157,7 +157,7 @@ class CallEnd:
         """End the call with RESOURCE_EXHAUSTED."""
         raise NotImplementedError
 
-    def _everything_read(self) -> None:
+    def _on_all_read(self) -> None:
         """Called when all messages were read and no further ones will come."""
 
     def _is_too_large(self, verb: str, size: int, limit: int) -> bool:
@@ -170,8 +170,8 @@ class CallEnd:
     def _count_read(self, size_bytes: int) -> None:
         """Report read bytes to the writer, but not for every small message."""
         self._read_bytes += size_bytes
-        if self._read_bytes * 2 >= self._limits.window_bytes and not self._is_shut:
-            self.say(Packet(self.method, read_bytes=self._read_bytes))
+        if self._read_bytes * 2 >= self._limits.window_bytes and not self._is_closed:
+            self.send_control(Packet(self.method, read_bytes=self._read_bytes))
             self._read_bytes = 0
 
 

@@ -8,9 +8,9 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio._channel import Channel
 
-from ortoo.testing.memory_grpc.call_end import Limits
-from ortoo.testing.memory_grpc.client_call import CoreCall
-from ortoo.testing.memory_grpc.connection import Connection, Side
+from ortoo.testing.memory_grpc.call_end import ChannelLimits
+from ortoo.testing.memory_grpc.client_call import MemoryCall
+from ortoo.testing.memory_grpc.connection import MemoryConnection, ConnectionEnd
 from ortoo.testing.memory_grpc.node import Endpoint
 
 State = grpc.ChannelConnectivity
@@ -29,7 +29,7 @@ class Dialer(Protocol):
     def answers_in_s(self, source: Endpoint, address: str) -> float | None:
         """Seconds until the server's answer is known; None if it never is. Errors: ConnectionRefusedError."""
 
-    def connect(self, address: str, client: Side) -> Connection:
+    def connect(self, address: str, client: ConnectionEnd) -> MemoryConnection:
         """Connect at once. Errors: ConnectionRefusedError."""
 
 
@@ -46,31 +46,31 @@ class CoreChannel:
         self.loop = self.endpoint.loop
         self._dialer = dialer
         self._address = address
-        self._limits = Limits(options, window_bytes)
+        self._limits = ChannelLimits(options, window_bytes)
         self._state = State.IDLE
         self._is_closed = False
-        self._connection: Connection | None = None
-        self._retired: dict[Connection, None] = {}
-        self._queue: dict[CoreCall, None] = {}
+        self._connection: MemoryConnection | None = None
+        self._retired: dict[MemoryConnection, None] = {}
+        self._queue: dict[MemoryCall, None] = {}
         self._watchers: list[asyncio.Future[bool]] = []
         self._failure = ""
         self._failures = 0
         self._begun_s = 0.0
         self._timer: asyncio.Handle | None = None
         if self.endpoint.node is not None:
-            self.endpoint.node.when_killed(self._killed)
+            self.endpoint.node.add_kill_callback(self._killed)
 
     # Called by grpc.aio's channel.
 
     def call(
         self, method: bytes, deadline: float | None, credentials: object, wait_for_ready: bool | None, handle: int = 0
-    ) -> CoreCall:
+    ) -> MemoryCall:
         """Create a call whose deadline is on the loop's clock. Errors: UsageError."""
         if self._is_closed:
             raise cygrpc.UsageError("Channel is closed.")
         if credentials is not None:
             raise cygrpc.UsageError("Call credentials are only valid on secure channels")
-        return CoreCall(self, self.endpoint, self._limits, method.decode(), deadline, bool(wait_for_ready))
+        return MemoryCall(self, self.endpoint, self._limits, method.decode(), deadline, bool(wait_for_ready))
 
     def get_registered_call_handle(self, method: bytes) -> int:
         """Nothing is registered in memory."""
@@ -106,7 +106,7 @@ class CoreChannel:
         for connection in (*self._retired, *([self._connection] if self._connection else ())):
             connection.close("the channel was closed", at_server=False)
         if self.endpoint.node is not None:
-            self.endpoint.node.outlived_by(self._killed)
+            self.endpoint.node.remove_kill_callback(self._killed)
 
     def closed(self) -> bool:
         """Whether it is closed, or about to be."""
@@ -114,7 +114,7 @@ class CoreChannel:
 
     # Called by its calls.
 
-    def dispatch(self, call: CoreCall) -> None:
+    def dispatch(self, call: MemoryCall) -> None:
         """Start the call when there is a connection."""
         if self._connection is not None:
             call.start(self._connection)
@@ -125,23 +125,23 @@ class CoreChannel:
             if self._state is State.IDLE:
                 self._connect()
 
-    def withdraw(self, call: CoreCall) -> None:
+    def withdraw(self, call: MemoryCall) -> None:
         """The call ended before there was a connection."""
         self._queue.pop(call, None)
 
     # Called by its connections.
 
-    def connection_lost(self, connection: Connection, details: str) -> None:
+    def connection_lost(self, connection: MemoryConnection, details: str) -> None:
         """Be idle until the next call."""
         self._retired.pop(connection, None)
         self._drop(connection)
 
-    def connection_retires(self, connection: Connection) -> None:
+    def connection_retires(self, connection: MemoryConnection) -> None:
         """The server stops: be idle until the next call, while open calls continue over the old connection."""
         self._retired[connection] = None
         self._drop(connection)
 
-    def _drop(self, connection: Connection) -> None:
+    def _drop(self, connection: MemoryConnection) -> None:
         if connection is self._connection:
             self._connection = None
             self._enter(State.IDLE)
@@ -166,7 +166,7 @@ class CoreChannel:
         if not self.endpoint.is_alive or self._is_closed:
             return
         try:
-            connection = self._dialer.connect(self._address, Side(self.endpoint, self, self._limits.keepalive_s))
+            connection = self._dialer.connect(self._address, ConnectionEnd(self.endpoint, self, self._limits.keepalive_s))
         except ConnectionRefusedError:
             self._failed(REFUSED)
             return
@@ -207,7 +207,7 @@ class CoreChannel:
         assert self.endpoint.node is not None
         self.endpoint.node.remains.append(self)
         for connection in (*self._retired, *([self._connection] if self._connection else ())):
-            connection.die(at_server=False, silently=silently)
+            connection.kill_end(at_server=False, silently=silently)
 
 
 class _OpenCalls:

@@ -8,8 +8,8 @@ import grpc
 from grpc._cython import cygrpc
 from grpc.aio._call import _GC_CANCELLATION_DETAILS
 
-from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
-from ortoo.testing.memory_grpc.connection import UNAVAILABLE, Connection
+from ortoo.testing.memory_grpc.call_end import CallSide, ChannelLimits, as_bytes
+from ortoo.testing.memory_grpc.connection import UNAVAILABLE, MemoryConnection
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
 
@@ -24,14 +24,14 @@ USER_AGENT = ("user-agent", f"grpc-python-asyncio/{grpc.__version__} (in memory)
 class Dispatcher(Protocol):
     """Gives connections to calls."""
 
-    def dispatch(self, call: "CoreCall") -> None:
+    def dispatch(self, call: "MemoryCall") -> None:
         """Call its `start` or `refuse`, now or later."""
 
-    def withdraw(self, call: "CoreCall") -> None:
+    def withdraw(self, call: "MemoryCall") -> None:
         """The call no longer needs a connection."""
 
 
-class CoreCall(CallEnd):
+class MemoryCall(CallSide):
     """Has the methods and attributes that grpc.aio's classes of calls use, and their behaviour.
 
     * The status of a streaming call is unknown before all messages are read, unless the connection broke, the deadline
@@ -43,7 +43,7 @@ class CoreCall(CallEnd):
         self,
         dispatcher: Dispatcher,
         endpoint: Endpoint,
-        limits: Limits,
+        limits: ChannelLimits,
         method: str,
         deadline_s: float | None,
         wait_for_ready: bool,
@@ -174,18 +174,18 @@ class CoreCall(CallEnd):
     async def send_receive_close(self) -> None:
         """Close the sending side, if necessary as soon as there is a connection."""
         await self._until(lambda: self._stream is not None or self._ended is not None)
-        self.say(Packet(self.method, is_last=True))
+        self.send_control(Packet(self.method, is_last=True))
 
     # Called by the channel and the connection.
 
-    def start(self, connection: Connection) -> None:
+    def start(self, connection: MemoryConnection) -> None:
         """Start over a connection."""
         assert self._first is not None
         if self._deadline_s is not None:
             self._first.timeout_s = self.time_remaining()
         self._stream = connection.open(self)
         self._in_flight_bytes += len(self._first.message or b"")
-        self.say(self._first)
+        self.send_control(self._first)
         self._changed()
 
     def refuse(self, details: str) -> None:
@@ -193,14 +193,14 @@ class CoreCall(CallEnd):
         if self.endpoint.is_alive:
             self._abandon(Status(UNAVAILABLE, details))
 
-    def heard(self, packet: Packet) -> None:
+    def on_packet(self, packet: Packet) -> None:
         """Handle a packet of the server."""
         if self._ended is not None:
             return
         if packet.metadata is not None:
             self._set_initial_metadata(packet.metadata)
         if packet.message is not None:
-            self._came(packet.message)
+            self._on_message(packet.message)
         if packet.read_bytes:
             self._was_read(packet.read_bytes)
         if packet.status is not None and self._ended is None:  # the message may have been too large
@@ -234,7 +234,7 @@ class CoreCall(CallEnd):
     async def _until_answered(self) -> None:
         """Wait for the initial metadata. Errors: ExecuteBatchError when the call breaks before."""
         await self._until(lambda: self._initial_metadata is not None or self._ended is not None)
-        if self._initial_metadata is None and self._is_shut:
+        if self._initial_metadata is None and self._is_closed:
             raise failed_batch("the call ended before the first metadata")
 
     async def _until(self, ready: Callable[[], bool]) -> None:
@@ -264,12 +264,12 @@ class CoreCall(CallEnd):
     def _end(self, status: Status, *, lose_unread: bool) -> None:
         self._ended = status
         self._leave()
-        self._shut(lose_unread=lose_unread)
+        self._close_both(lose_unread=lose_unread)
         if not self._unread:
-            self._everything_read()
+            self._on_all_read()
         self._changed()
 
-    def _everything_read(self) -> None:
+    def _on_all_read(self) -> None:
         if self._shows_status:
             self._show_status()
 
@@ -290,7 +290,7 @@ class CoreCall(CallEnd):
         if self._stream is None:
             self._dispatcher.withdraw(self)
         elif self._ended is None:
-            self.say(Packet(self.method, is_cancelled=True))
+            self.send_control(Packet(self.method, is_cancelled=True))
         self._end(status, lose_unread=True)
 
     def _expire(self) -> None:

@@ -18,10 +18,10 @@ KEEPALIVE_DETAILS = "keepalive watchdog timeout"
 UNAVAILABLE: int = grpc.StatusCode.UNAVAILABLE.value[0]
 
 
-class CallEnd(Protocol):
+class CallReceiver(Protocol):
     """One end of a call."""
 
-    def heard(self, packet: Packet) -> None:
+    def on_packet(self, packet: Packet) -> None:
         """Handle a packet of the other end."""
 
     def connection_lost(self, details: str) -> None:
@@ -31,15 +31,15 @@ class CallEnd(Protocol):
 class Owner(Protocol):
     """A channel or a server: the owner of one end of connections."""
 
-    def connection_lost(self, connection: "Connection", details: str) -> None:
+    def connection_lost(self, connection: "MemoryConnection", details: str) -> None:
         """The connection is lost. Its calls were notified."""
 
-    def connection_retires(self, connection: "Connection") -> None:
+    def connection_retires(self, connection: "MemoryConnection") -> None:
         """The server takes no new calls over it; open calls continue."""
 
 
 @dataclass(slots=True)
-class Side:
+class ConnectionEnd:
     """One end of a connection."""
 
     endpoint: Endpoint
@@ -47,20 +47,20 @@ class Side:
     keepalive_s: float | None
     """The silence after which this end closes the connection; None for no limit."""
     is_open: bool = True
-    calls: "dict[Stream, CallEnd]" = field(default_factory=dict)
+    calls: "dict[CallStream, CallReceiver]" = field(default_factory=dict)
 
     @property
-    def hears(self) -> bool:
+    def is_receiving(self) -> bool:
         """Whether packets are delivered to this end."""
         return self.is_open and self.endpoint.is_alive
 
 
-class Lane:
+class PacketLane:
     """One direction of one call: first in, first out, independent of the network and the order of timers."""
 
     __slots__ = ("_connection", "_deliver", "_is_moving", "_queue", "_to_server", "last_due_s")
 
-    def __init__(self, connection: "Connection", to_server: bool, deliver: Callable[[Packet], None]) -> None:
+    def __init__(self, connection: "MemoryConnection", to_server: bool, deliver: Callable[[Packet], None]) -> None:
         """Call `deliver` with each packet when it arrives, in the context of the receiver."""
         self.last_due_s = 0.0
         """The arrival time of the last packet put in, on the loop's clock."""
@@ -79,9 +79,9 @@ class Lane:
         now_s = connection.receiver(self._to_server).endpoint.loop.time()
         self.last_due_s = max(self.last_due_s, not_before_s, now_s + delay_s)
         self._queue.append((self.last_due_s, packet))
-        self.move()
+        self.schedule_delivery()
 
-    def move(self) -> None:
+    def schedule_delivery(self) -> None:
         """Schedule the arrival of the first packet, unless its direction is held."""
         if self._queue and not self._is_moving and not self._connection.is_held(self._to_server):
             self._is_moving = True
@@ -92,7 +92,7 @@ class Lane:
         while self._queue:
             self._deliver(self._queue.popleft()[1])
 
-    def lose(self) -> None:
+    def drop_all(self) -> None:
         """Drop everything that is under way."""
         self._queue.clear()
 
@@ -104,32 +104,32 @@ class Lane:
         due_s = max(self._queue[0][0], self._connection.receiver(self._to_server).endpoint.loop.time())
         while self._queue and self._queue[0][0] <= due_s and not self._connection.is_held(self._to_server):
             self._deliver(self._queue.popleft()[1])
-        self.move()
+        self.schedule_delivery()
 
 
-class Stream:
+class CallStream:
     """One call on a connection: a lane in each direction."""
 
     __slots__ = ("_connection", "_lanes", "is_accepted")
 
-    def __init__(self, connection: "Connection") -> None:
+    def __init__(self, connection: "MemoryConnection") -> None:
         self.is_accepted = False
         """Whether the server has received its first packet."""
         self._connection = connection
-        self._lanes = {way: Lane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
+        self._lanes = {way: PacketLane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
 
     @property
     def peer(self) -> str:
         """The client's address, as servers see it."""
         return self._connection.peer
 
-    def lane(self, to_server: bool) -> Lane:
+    def lane(self, to_server: bool) -> PacketLane:
         """One direction."""
         return self._lanes[to_server]
 
-    def say(self, packet: Packet, *, to_server: bool) -> None:
+    def send(self, packet: Packet, *, to_server: bool) -> None:
         """Send, if this end of the connection is still open."""
-        if self._connection.receiver(not to_server).hears:
+        if self._connection.receiver(not to_server).is_receiving:
             self._lanes[to_server].put(packet)
 
     def leave(self, *, at_server: bool) -> None:
@@ -138,7 +138,7 @@ class Stream:
         self._connection.forget(self)
 
 
-class Connection:
+class MemoryConnection:
     """Lives until an end closes it or the network breaks it. Each end may learn this at another time."""
 
     def __init__(
@@ -146,9 +146,9 @@ class Connection:
         network: Network,
         address: str,
         number: int,
-        client: Side,
-        server: Side,
-        accept: Callable[["Connection", Stream, Packet], None],
+        client: ConnectionEnd,
+        server: ConnectionEnd,
+        accept: Callable[["MemoryConnection", CallStream, Packet], None],
     ) -> None:
         """Connect to host:port `address`; `accept` gets the first packet of each call.
 
@@ -163,10 +163,10 @@ class Connection:
         self.is_lost = False
         """Whether packets under way are lost and nothing can be sent."""
         self._accept = accept
-        self._streams: dict[Stream, None] = {}
+        self._streams: dict[CallStream, None] = {}
         self._is_held = {True: False, False: False}
         self._heals = 0
-        self._control = {way: Lane(self, way, partial(self._heard_control, way)) for way in (True, False)}
+        self._control = {way: PacketLane(self, way, partial(self._on_control, way)) for way in (True, False)}
 
     def __repr__(self) -> str:
         return f"<Connection {self.number} to {self.address}>"
@@ -184,7 +184,7 @@ class Connection:
             return
         self._lose()
         for side in (self.client, self.server):
-            if side.hears:
+            if side.is_receiving:
                 side.endpoint.soon(self._end, side, details)
 
     def hold(self, *, to_server: bool) -> None:
@@ -204,7 +204,7 @@ class Connection:
         self._heals += 1
         self._watch()
         for lane in (*(stream.lane(to_server) for stream in self._streams), self._control[to_server]):
-            lane.move()
+            lane.schedule_delivery()
 
     def is_held(self, to_server: bool) -> bool:
         """Whether nothing arrives in this direction."""
@@ -212,38 +212,38 @@ class Connection:
 
     # Called by its ends.
 
-    def receiver(self, to_server: bool) -> Side:
+    def receiver(self, to_server: bool) -> ConnectionEnd:
         """The receiving end of this direction."""
         return self.server if to_server else self.client
 
-    def open(self, call: CallEnd) -> Stream:
+    def open(self, call: CallReceiver) -> CallStream:
         """Begin a call; the server learns of it with its first packet."""
-        stream = Stream(self)
+        stream = CallStream(self)
         self._streams[stream] = None
         self.client.calls[stream] = call
         return stream
 
-    def deliver(self, stream: Stream, to_server: bool, packet: Packet) -> None:
+    def deliver(self, stream: CallStream, to_server: bool, packet: Packet) -> None:
         """Deliver a packet of a call to the receiving end."""
         side = self.receiver(to_server)
-        if not side.hears:
+        if not side.is_receiving:
             return
         self.network.delivered(self, packet, to_server=to_server)
         call = side.calls.get(stream)
         if call is not None:
-            call.heard(packet)
+            call.on_packet(packet)
         elif to_server and not stream.is_accepted:
             stream.is_accepted = True
             self._accept(self, stream, packet)
 
-    def forget(self, stream: Stream) -> None:
+    def forget(self, stream: CallStream) -> None:
         """Drop a call that has ended at both ends."""
         if stream.is_accepted and stream not in self.client.calls and stream not in self.server.calls:
             self._streams.pop(stream, None)
 
     def retire(self) -> None:
         """As the server: take no new calls."""
-        if self.server.hears:
+        if self.server.is_receiving:
             self._control[False].put(Packet("", is_last=True))
 
     def close(self, details: str, *, at_server: bool) -> None:
@@ -256,7 +256,7 @@ class Connection:
         self._control[to_server].put(Packet("", status=Status(UNAVAILABLE, details)), not_before_s=last_due_s)
         self._end(side, details)
 
-    def die(self, *, at_server: bool, silently: bool) -> None:
+    def kill_end(self, *, at_server: bool, silently: bool) -> None:
         """The node of one end was killed; that end is not notified."""
         if silently:
             self.hold(to_server=True)
@@ -264,9 +264,9 @@ class Connection:
         else:
             self.close(KILLED_DETAILS, at_server=at_server)
 
-    def _heard_control(self, to_server: bool, packet: Packet) -> None:
+    def _on_control(self, to_server: bool, packet: Packet) -> None:
         side = self.receiver(to_server)
-        if not side.hears:
+        if not side.is_receiving:
             return
         self.network.delivered(self, packet, to_server=to_server)
         if packet.status is None:
@@ -280,15 +280,15 @@ class Connection:
         """While a direction is held, let each end with keepalive time out, unless it is released before."""
         if any(self._is_held.values()):
             for side in (self.client, self.server):
-                if side.hears and side.keepalive_s is not None:
+                if side.is_receiving and side.keepalive_s is not None:
                     endpoint = side.endpoint
                     endpoint.at(endpoint.loop.time() + side.keepalive_s, self._give_up, side, self._heals)
 
-    def _give_up(self, side: Side, heals: int) -> None:
-        if heals == self._heals and side.hears:
+    def _give_up(self, side: ConnectionEnd, heals: int) -> None:
+        if heals == self._heals and side.is_receiving:
             self.close(KEEPALIVE_DETAILS, at_server=side is self.server)
 
-    def _end(self, side: Side, details: str) -> None:
+    def _end(self, side: ConnectionEnd, details: str) -> None:
         if not side.is_open:
             return
         side.is_open = False
@@ -304,7 +304,7 @@ class Connection:
         self.is_lost = True
         for stream in self._streams:
             for to_server in (True, False):
-                stream.lane(to_server).lose()
+                stream.lane(to_server).drop_all()
         for lane in self._control.values():
-            lane.lose()
+            lane.drop_all()
         self._streams.clear()

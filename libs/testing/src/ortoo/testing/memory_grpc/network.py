@@ -6,7 +6,7 @@ from ortoo.testing.memory_grpc.node import Node
 from ortoo.testing.memory_grpc.packet import Packet
 
 if TYPE_CHECKING:
-    from ortoo.testing.memory_grpc.connection import Connection
+    from ortoo.testing.memory_grpc.connection import MemoryConnection
 
 
 class Network(Protocol):
@@ -23,13 +23,13 @@ class Network(Protocol):
         the answer is a refusal. Errors: ConnectionRefusedError, when there is a server and it is out of reach.
         """
 
-    def connected(self, connection: "Connection") -> None:
+    def connected(self, connection: "MemoryConnection") -> None:
         """A connection was made; a network that breaks it later keeps a reference."""
 
-    def delay_s(self, connection: "Connection", packet: Packet, *, to_server: bool) -> float:
+    def delay_s(self, connection: "MemoryConnection", packet: Packet, *, to_server: bool) -> float:
         """The delay of a packet. Packets of one call stay in order; a break here loses this packet as well."""
 
-    def delivered(self, connection: "Connection", packet: Packet, *, to_server: bool) -> None:
+    def delivered(self, connection: "MemoryConnection", packet: Packet, *, to_server: bool) -> None:
         """A packet has arrived, and is given to the receiver now."""
 
 
@@ -40,12 +40,12 @@ class InstantNetwork:
         """At once."""
         return 0.0
 
-    def connected(self, connection: "Connection") -> None:
+    def connected(self, connection: "MemoryConnection") -> None:
         """Ignored: no faults are injected."""
 
-    def delay_s(self, connection: "Connection", packet: Packet, *, to_server: bool) -> float:
+    def delay_s(self, connection: "MemoryConnection", packet: Packet, *, to_server: bool) -> float:
         """At once."""
         return 0.0
 
-    def delivered(self, connection: "Connection", packet: Packet, *, to_server: bool) -> None:
+    def delivered(self, connection: "MemoryConnection", packet: Packet, *, to_server: bool) -> None:
         """Ignored."""

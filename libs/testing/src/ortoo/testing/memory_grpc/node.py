@@ -27,11 +27,11 @@ class Node:
     def __repr__(self) -> str:
         return f"<Node {self.name}{'' if self.is_alive else ', dead'}>"
 
-    def when_killed(self, heir: Callable[[bool], None]) -> None:
+    def add_kill_callback(self, heir: Callable[[bool], None]) -> None:
         """Call `heir` at the kill, after those registered before, with whether the kill is silent."""
         self._heirs[heir] = None
 
-    def outlived_by(self, heir: Callable[[bool], None]) -> None:
+    def remove_kill_callback(self, heir: Callable[[bool], None]) -> None:
         """Undo `when_killed`."""
         self._heirs.pop(heir, None)
 

@@ -11,8 +11,8 @@ from grpc.aio._server import Server
 
 from ortoo.common.logs.logger import get_logger
 from ortoo.testing import log_events
-from ortoo.testing.memory_grpc.call_end import Limits
-from ortoo.testing.memory_grpc.connection import UNAVAILABLE, Connection, Side, Stream
+from ortoo.testing.memory_grpc.call_end import ChannelLimits
+from ortoo.testing.memory_grpc.connection import UNAVAILABLE, MemoryConnection, ConnectionEnd, CallStream
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Packet, Status
 from ortoo.testing.memory_grpc.server_call import Handler, ServerCall
@@ -22,7 +22,7 @@ STOPPED_DETAILS = "Cancelling all calls"
 _log = get_logger("memory grpc")
 
 
-class Listening(Protocol):
+class Listeners(Protocol):
     """The registry of listening servers."""
 
     def listen(self, address: str, server: "CoreServer") -> int:
@@ -41,7 +41,7 @@ class CoreServer:
 
     def __init__(
         self,
-        listening: Listening,
+        listening: Listeners,
         interceptors: Sequence[grpc.aio.ServerInterceptor],
         options: Sequence[tuple[str, object]],
         maximum_concurrent_rpcs: int | None,
@@ -51,17 +51,17 @@ class CoreServer:
         self.endpoint = Endpoint.here()
         self.interceptors = tuple(interceptors)
         self._listening = listening
-        self._limits = Limits(options, window_bytes)
+        self._limits = ChannelLimits(options, window_bytes)
         self._calls_max = maximum_concurrent_rpcs
         self._phase = _Phase.READY
         self._generic: list[grpc.GenericRpcHandler] = []
         self._registered: dict[str, Handler] = {}
-        self._connections: dict[Connection, None] = {}
+        self._connections: dict[MemoryConnection, None] = {}
         self._open: dict[ServerCall, None] = {}
         self._counted: dict[ServerCall, None] = {}
         self._stopped: asyncio.Future[None] = self.endpoint.loop.create_future()
         if self.endpoint.node is not None:
-            self.endpoint.node.when_killed(self._killed)
+            self.endpoint.node.add_kill_callback(self._killed)
 
     # Called by grpc.aio's server.
 
@@ -118,7 +118,7 @@ class CoreServer:
             self._phase = _Phase.STOPPED
             self._break_all()
             if self.endpoint.node is not None:
-                self.endpoint.node.outlived_by(self._killed)
+                self.endpoint.node.remove_kill_callback(self._killed)
 
     async def wait_for_termination(self, timeout: float | None) -> bool:
         """Wait until the server has stopped; True if `timeout` passed before."""
@@ -139,19 +139,19 @@ class CoreServer:
         """Whether it takes connections."""
         return self._phase is _Phase.RUNNING and self.endpoint.is_alive
 
-    def side(self) -> Side:
+    def side(self) -> ConnectionEnd:
         """Its end of a new connection."""
-        return Side(self.endpoint, self, self._limits.keepalive_s)
+        return ConnectionEnd(self.endpoint, self, self._limits.keepalive_s)
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: MemoryConnection) -> None:
         """A channel has connected."""
         self._connections[connection] = None
 
-    def accept(self, connection: Connection, stream: Stream, opening: Packet) -> None:
+    def accept(self, connection: MemoryConnection, stream: CallStream, opening: Packet) -> None:
         """Begin a call."""
         if self._phase is not _Phase.RUNNING:
             refusal = Packet(opening.method, metadata=(), status=Status(UNAVAILABLE, "Server shutdown"))
-            stream.say(refusal, to_server=False)
+            stream.send(refusal, to_server=False)
             connection.forget(stream)
             return
         is_one_too_many = self._calls_max is not None and len(self._counted) >= self._calls_max
@@ -160,7 +160,7 @@ class CoreServer:
         if not is_one_too_many:
             self._counted[call] = None
         connection.server.calls[stream] = call
-        call.heard(opening)
+        call.on_packet(opening)
 
     def handler(self, details: grpc.HandlerCallDetails) -> Handler | None:
         """The handler of the method."""
@@ -179,11 +179,11 @@ class CoreServer:
         """It is closed, and its handler has ended."""
         self._counted.pop(call, None)
 
-    def connection_lost(self, connection: Connection, details: str) -> None:
+    def connection_lost(self, connection: MemoryConnection, details: str) -> None:
         """A channel has disconnected."""
         self._connections.pop(connection, None)
 
-    def connection_retires(self, connection: Connection) -> None:
+    def connection_retires(self, connection: MemoryConnection) -> None:
         """Only servers retire connections."""
 
     def _break_all(self) -> None:
@@ -202,7 +202,7 @@ class CoreServer:
         self._listening.close(self)
         self.endpoint.node.remains.append(self)
         for connection in tuple(self._connections):
-            connection.die(at_server=True, silently=silently)
+            connection.kill_end(at_server=True, silently=silently)
 
 
 class MemoryServer(Server):

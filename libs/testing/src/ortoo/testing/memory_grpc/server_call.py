@@ -11,9 +11,9 @@ from grpc._cython import cygrpc
 
 from ortoo.common.logs.logger import get_logger
 from ortoo.testing import log_events
-from ortoo.testing.memory_grpc.call_end import CallEnd, Limits, as_bytes
+from ortoo.testing.memory_grpc.call_end import CallSide, ChannelLimits, as_bytes
 from ortoo.testing.memory_grpc.client_call import DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED
-from ortoo.testing.memory_grpc.connection import Stream
+from ortoo.testing.memory_grpc.connection import CallStream
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Metadata, Packet, Status, failed_batch, sent_metadata
 from ortoo.testing.memory_grpc.servicer_context import MemoryContext, Requests
@@ -36,7 +36,7 @@ class CallDetails(grpc.HandlerCallDetails):
         self.invocation_metadata = invocation_metadata
 
 
-class Answering(Protocol):
+class CallOwner(Protocol):
     """The interface of the server for its calls."""
 
     @property
@@ -53,7 +53,7 @@ class Answering(Protocol):
         """It is closed, and its handler has ended."""
 
 
-class ServerCall(CallEnd):
+class ServerCall(CallSide):
     """Runs its handler in a task that is cancelled when the caller disconnects, as grpc.aio does.
 
     If a handler raises CancelledError itself, no status is sent, and its caller keeps waiting. A handler that is a
@@ -62,10 +62,10 @@ class ServerCall(CallEnd):
 
     def __init__(
         self,
-        server: Answering,
+        server: CallOwner,
         endpoint: Endpoint,
-        limits: Limits,
-        stream: Stream,
+        limits: ChannelLimits,
+        stream: CallStream,
         opening: Packet,
         *,
         is_one_too_many: bool,
@@ -95,29 +95,29 @@ class ServerCall(CallEnd):
         self._task = endpoint.loop.create_task(
             self._run(), name=f"serve {self.method}", context=endpoint.context.copy()
         )
-        self._task.add_done_callback(self._ran)
+        self._task.add_done_callback(self._on_handler_done)
 
     # Called by the connection and the server.
 
-    def heard(self, packet: Packet) -> None:
+    def on_packet(self, packet: Packet) -> None:
         """Handle a packet of the caller."""
         if packet.message is not None:
-            self._came(packet.message)
+            self._on_message(packet.message)
         if packet.read_bytes:
             self._was_read(packet.read_bytes)
         if packet.is_last:
-            self._no_more_comes()
+            self._end_receiving()
         if packet.is_cancelled:
-            self._caller_gone()
+            self._on_caller_gone()
 
     def connection_lost(self, details: str) -> None:
         """The caller cannot be reached."""
-        self._caller_gone()
+        self._on_caller_gone()
 
     def stop(self, status: Status) -> None:
         """End the call; its handler sees the same as when the caller disconnects."""
-        self.say(Packet(self.method, metadata=self._initial(), status=status))
-        self._caller_gone()
+        self.send_control(Packet(self.method, metadata=self._initial(), status=status))
+        self._on_caller_gone()
 
     # Called by the context.
 
@@ -144,11 +144,11 @@ class ServerCall(CallEnd):
         """
         if self._is_initial_sent:
             raise cygrpc.UsageError("Send initial metadata failed: already sent")
-        if self._is_shut:
+        if self._is_closed:
             raise failed_batch("the call has ended")
         sent = sent_metadata(metadata)
         self._is_initial_sent = True
-        self.say(Packet(self.method, metadata=sent))
+        self.send_control(Packet(self.method, metadata=sent))
 
     def set_trailing_metadata(self, metadata: Iterable[Any]) -> None:
         """Set the metadata. Errors: TypeError, ExecuteBatchError here and not with the status."""
@@ -170,7 +170,7 @@ class ServerCall(CallEnd):
         self.set_code(code)
         was_sent, self.is_status_sent = self.is_status_sent, True
         assert self.code != OK, "Expecting non-ok status code."
-        if was_sent or self._is_shut:
+        if was_sent or self._is_closed:
             raise failed_batch("the call has ended")
         self._say_status(self._own_status())
         raise self._abort
@@ -190,7 +190,7 @@ class ServerCall(CallEnd):
                 _log.emit(log_events.HANDLER_RESPONSE_FAILED, method=self.method, exc_info=error)
         except Exception as error:
             _log.emit(log_events.HANDLER_FAILED, method=self.method, exc_info=error)
-            if not self.is_status_sent and not self._is_shut:
+            if not self.is_status_sent and not self._is_closed:
                 self._finish(Status(self.code or UNKNOWN, f"Unexpected {type(error)}: {error}", self.trailing_metadata))
 
     async def _answer(self) -> None:
@@ -248,14 +248,14 @@ class ServerCall(CallEnd):
     def _finish(self, status: Status, *, message: bytes | None = None) -> None:
         """Send the status, with the one answer of a call that has one."""
         self.is_status_sent = True
-        if self._is_shut:
+        if self._is_closed:
             raise failed_batch("the call has ended")
         if message is not None and self._is_too_large("Sent", len(message), self._limits.send_bytes_max):
             raise failed_batch("the message is too large")
         self._say_status(status, message)
 
     def _say_status(self, status: Status, message: bytes | None = None) -> None:
-        self.say(Packet(self.method, metadata=self._initial(), message=message, status=status))
+        self.send_control(Packet(self.method, metadata=self._initial(), message=message, status=status))
         self._close()
 
     def _close(self) -> None:
@@ -263,10 +263,10 @@ class ServerCall(CallEnd):
         if self._expiry is not None:
             self._expiry.cancel()
         self._leave()
-        self._shut(lose_unread=True)
+        self._close_both(lose_unread=True)
         self._server.call_closed(self)
 
-    def _caller_gone(self) -> None:
+    def _on_caller_gone(self) -> None:
         """The caller disconnected: readers see the end of the requests, and then the handler is cancelled."""
         self._is_caller_gone = True
         self._close()
@@ -279,25 +279,25 @@ class ServerCall(CallEnd):
             if not self.is_status_sent:
                 self._task.cancel()
         else:
-            self._over()
+            self._finish_if_done()
 
     def _expire(self) -> None:
-        if self.endpoint.is_alive and not self._is_shut:
+        if self.endpoint.is_alive and not self._is_closed:
             self.stop(Status(DEADLINE_EXCEEDED, "Deadline Exceeded"))
 
     def _too_large(self, details: str, *, was_sent: bool) -> None:
         self.stop(Status(RESOURCE_EXHAUSTED, details))
 
-    def _ran(self, _: object) -> None:
+    def _on_handler_done(self, _: object) -> None:
         for callback in self.callbacks:
             try:
                 callback()
             except Exception as error:
                 _log.emit(log_events.CALL_CALLBACK_FAILED, method=self.method, exc_info=error)
-        if self._is_shut:
-            self._over()
+        if self._is_closed:
+            self._finish_if_done()
 
-    def _over(self) -> None:
+    def _finish_if_done(self) -> None:
         self._server.call_is_over(self)
 
 

@@ -7,7 +7,7 @@ import grpc
 
 from ortoo.common.grpc.transport import Options
 from ortoo.testing.memory_grpc.channel import CoreChannel, MemoryChannel
-from ortoo.testing.memory_grpc.connection import Connection, Side
+from ortoo.testing.memory_grpc.connection import MemoryConnection, ConnectionEnd
 from ortoo.testing.memory_grpc.network import InstantNetwork, Network
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.server import CoreServer, MemoryServer
@@ -78,13 +78,13 @@ class MemoryTransport:
         server = self._find(address)
         return self.network.connecting(source.node, address, server.endpoint.node if server else None)
 
-    def connect(self, address: str, client: Side) -> Connection:
+    def connect(self, address: str, client: ConnectionEnd) -> MemoryConnection:
         """Connect at once. Errors: ConnectionRefusedError."""
         server = self._find(address)
         if server is None or not server.accepts:
             raise ConnectionRefusedError(address)
         self._connections += 1
-        connection = Connection(self.network, address, self._connections, client, server.side(), server.accept)
+        connection = MemoryConnection(self.network, address, self._connections, client, server.side(), server.accept)
         server.connected(connection)
         self.network.connected(connection)
         return connection

@@ -8,18 +8,18 @@ from typing import Any
 
 from ortoo.cli.dev.cluster import ANY_PORT, open_dev_cluster
 from ortoo.client import DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage
-from ortoo.client.blocking import Client, connect
+from ortoo.client.blocking import BlockingClient, connect
 from ortoo.client.blocking.loop_thread import LoopThread
-from ortoo.testing.pytest_broker.broker import DELAYED_MAX, Harm, started
+from ortoo.testing.pytest_broker.broker import DELAYED_MAX, BrokerFaults, start_and_wait
 from ortoo.testing.pytest_broker.clock import BlockingClock
 from ortoo.testing.pytest_broker.faults import Faults
-from ortoo.testing.pytest_broker.hosted_broker import Stage
+from ortoo.testing.pytest_broker.hosted_broker import HostedBroker
 
 
-class BlockingBroker(Harm):
+class BlockingBroker(BrokerFaults):
     """As `Broker`, for tests that are plain functions and use `ortoo.client.blocking`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: HostedBroker) -> None:
         """Created by the fixture."""
         super().__init__(stage)
         self._real: RealBroker | None = None
@@ -43,15 +43,15 @@ class BlockingBroker(Harm):
         test connect to `address`. Errors: RuntimeError when a message was sent before.
         """
         if self._real is None:
-            if self._stage.conversation.lines_of_test:
+            if self._stage.message_trace.lines_of_test:
                 raise RuntimeError(
                     "call port() before anything else: messages sent on virtual time are not in the real broker"
                 )
-            if self._stage.choices.settings:
+            if self._stage.options.settings:
                 raise RuntimeError("a broker with a real port has the settings of `ortoo dev`; take them from the mark")
             self._stage.close()
             self._real = RealBroker()
-            for topic in self._stage.choices.topics:
+            for topic in self._stage.options.topics:
                 self.create_topic(topic)
         return int(self._real.address.rpartition(":")[2])
 
@@ -63,7 +63,7 @@ class BlockingBroker(Harm):
 
     def start(self, role: str) -> None:
         """Start a role that was killed, and wait until it is ready."""
-        self._stage.drive(started(self.faults.machine(role)))
+        self._stage.drive(start_and_wait(self.faults.machine(role)))
 
     def restart(self, role: str) -> None:
         """Kill a role, start it again, and wait until it is ready."""
@@ -89,7 +89,7 @@ class BlockingBroker(Harm):
         """The dead letters of a group."""
         with connect(self.address) as client:
             try:
-                return list(client.admin.dead_letters(group))
+                return list(client.admin.list_dead_letters(group))
             except NotFound:
                 return []
 
@@ -104,7 +104,7 @@ class BlockingBroker(Harm):
             return client.admin.groups.describe(group)
 
     @contextmanager
-    def connect(self, **options: Any) -> Iterator[Client]:
+    def connect(self, **options: Any) -> Iterator[BlockingClient]:
         """A client of this broker, like `ortoo.client.blocking.connect`."""
         with connect(self.address, **options) as client:
             yield client
@@ -128,7 +128,7 @@ class RealBroker:
         folder = self._parts.enter_context(tempfile.TemporaryDirectory(prefix="ortoo-"))
         thread = LoopThread()
         self._parts.callback(thread.close)
-        running = self._parts.enter_context(thread.inside(open_dev_cluster(Path(folder), ANY_PORT)))
+        running = self._parts.enter_context(thread.enter_context(open_dev_cluster(Path(folder), ANY_PORT)))
         self.address = running.address
         """host:port."""
 

@@ -7,17 +7,17 @@ from typing import Any
 from ortoo.client import Client, DeadLetter, DelayedMessage, GroupDescription, Message, NotFound, StoredMessage, connect
 from ortoo.testing.pytest_broker.clock import BrokerClock
 from ortoo.testing.pytest_broker.durations import Duration, seconds_of
-from ortoo.testing.pytest_broker.faults import Fault, Faults, LostAnswers
-from ortoo.testing.pytest_broker.hosted_broker import ADDRESS, Stage
+from ortoo.testing.pytest_broker.faults import ActiveFault, Faults, LostResponses
+from ortoo.testing.pytest_broker.hosted_broker import ADDRESS, HostedBroker
 from ortoo.testing.simulation.cluster.machine import Machine
 
 DELAYED_MAX = 1_000
 
 
-class Harm:
+class BrokerFaults:
     """Faults that are injected without waiting. Roles are "namesrv", "enode" and "snode"."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: HostedBroker) -> None:
         """Created by the fixtures."""
         self._stage = stage
 
@@ -29,7 +29,7 @@ class Harm:
     @property
     def seed(self) -> int:
         """The seed of all random choices, such as the delays of packets."""
-        return self._stage.choices.seed
+        return self._stage.options.seed
 
     @property
     def faults(self) -> Faults:
@@ -40,42 +40,42 @@ class Harm:
         """Kill a role's process like `kill -9`; stored data stay. It starts again after `back_after`, if given."""
         self.faults.kill(role, None if back_after is None else seconds_of(back_after))
 
-    def freeze(self, role: str) -> Fault:
+    def freeze(self, role: str) -> ActiveFault:
         """Stop a role's process like SIGSTOP, until the end of the `with` block or `end()`."""
         return self.faults.freeze(role)
 
-    def isolate(self, role: str) -> Fault:
+    def isolate(self, role: str) -> ActiveFault:
         """Cut a role's machine off the network: packets wait, connections stay."""
         return self.faults.isolate(role)
 
     def lose_acknowledgements(
         self, count: int = 1, *, kill: str | None = None, back_after: Duration | None = None
-    ) -> LostAnswers:
+    ) -> LostResponses:
         """Lose the next answers to sends: the messages are stored, and their sender sees its connection break.
 
         With `kill="enode"` that role's process is killed at the first one, and starts again after `back_after`. Senders
         of this library retry, and no message is stored twice for it.
         """
         back_s = None if back_after is None else seconds_of(back_after)
-        return self.faults.lose_answers(count, kill, back_s)
+        return self.faults.lose_responses(count, kill, back_s)
 
-    def full_disk(self) -> Fault:
+    def full_disk(self) -> ActiveFault:
         """Fill the enode's disk: sends are refused."""
         return self.faults.full_disk()
 
-    def slow_disk(self, factor: float = 50.0) -> Fault:
+    def slow_disk(self, factor: float = 50.0) -> ActiveFault:
         """Slow the enode's disk down by `factor`."""
         return self.faults.slow_disk(factor)
 
-    def slow_network(self, factor: float = 50.0) -> Fault:
+    def slow_network(self, factor: float = 50.0) -> ActiveFault:
         """Slow the network between the test and the broker down by `factor`."""
         return self.faults.slow_network(factor)
 
 
-class Broker(Harm):
+class Broker(BrokerFaults):
     """A name server, an enode and a snode beside the test, on virtual time. Created by the fixture `broker`."""
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: HostedBroker) -> None:
         """Created by the fixture."""
         super().__init__(stage)
         self.clock = BrokerClock(stage.passing)
@@ -93,7 +93,7 @@ class Broker(Harm):
 
     async def start(self, role: str) -> None:
         """Start a role that was killed, and wait until it is ready."""
-        await started(self.faults.machine(role))
+        await start_and_wait(self.faults.machine(role))
 
     async def restart(self, role: str) -> None:
         """Kill a role, start it again, and wait until it is ready."""
@@ -137,7 +137,7 @@ class Broker(Harm):
             yield client
 
 
-async def started(machine: Machine) -> None:
+async def start_and_wait(machine: Machine) -> None:
     """Start a machine, and wait until it is ready."""
     machine.start()
     await machine.ready.wait()
@@ -151,12 +151,12 @@ async def send(client: Client, topic: str, given: Sequence[Message | bytes]) -> 
 
 async def messages(client: Client, topic: str) -> list[StoredMessage]:
     """All messages of a topic."""
-    return [stored async for stored in client.admin.tail(topic, from_first=True, follow=False)]
+    return [stored async for stored in client.admin.tail(topic, from_beginning=True, follow=False)]
 
 
 async def dead_letters(client: Client, group: str) -> list[DeadLetter]:
     """The dead letters of a group; empty when it never had one."""
     try:
-        return [letter async for letter in client.admin.dead_letters(group)]
+        return [letter async for letter in client.admin.list_dead_letters(group)]
     except NotFound:
         return []

@@ -46,7 +46,7 @@ def _wake(sleeper: "asyncio.Future[None]") -> None:
         sleeper.set_result(None)
 
 
-class Passing:
+class TimeAdvance:
     """Advances time in leaps from one due event to the next: in between there are only heartbeats."""
 
     def __init__(self, loop: BrokerLoop, clock: RunClock, enode: EnodeMachine) -> None:
@@ -58,7 +58,7 @@ class Passing:
     async def pass_by(self, seconds: float) -> None:
         """Advance by `seconds`; everything due in that time happens, in order."""
         end_s = self._loop.time() + seconds
-        self._loop.advanced(seconds)
+        self._loop.allow_advance(seconds)
         await self.clock.sleep(min(SETTLE_S, seconds))
         while (left_s := end_s - self._loop.time()) > 0:
             due_s = min(filter(None, (self._next_due_s(), self._loop.next_timer_s(), end_s)))
@@ -81,7 +81,7 @@ class Passing:
 class _Reading:
     """The readings that both clocks share."""
 
-    def __init__(self, passing: Passing) -> None:
+    def __init__(self, passing: TimeAdvance) -> None:
         self._passing = passing
 
     def now(self) -> datetime:
@@ -119,7 +119,7 @@ class BrokerClock(_Reading):
 class BlockingClock(_Reading):
     """Like `BrokerClock`, for tests without an event loop."""
 
-    def __init__(self, passing: Passing, drive: Callable[..., None]) -> None:
+    def __init__(self, passing: TimeAdvance, drive: Callable[..., None]) -> None:
         """`drive` runs a coroutine to its end."""
         super().__init__(passing)
         self._drive = drive

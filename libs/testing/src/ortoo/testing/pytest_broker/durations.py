@@ -26,7 +26,7 @@ def seconds_of(duration: Duration) -> float:
     return seconds
 
 
-def told(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A duration as text: 5400 s is `1h30m`."""
     if seconds < 60:
         return f"{seconds:.3g}s"

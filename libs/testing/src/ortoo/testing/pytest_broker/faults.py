@@ -15,7 +15,7 @@ SENDING = ("Publish", "Produce", "EndTransaction", "BeginTransaction", "SendMess
 """The calls that send messages, of Ortoo's protocol and of RocketMQ's."""
 
 
-class Fault:
+class ActiveFault:
     """A fault in effect."""
 
     def __init__(self, undo: Callable[[], object]) -> None:
@@ -37,7 +37,7 @@ class Fault:
         self.end()
 
 
-class LostAnswers(Fault):
+class LostResponses(ActiveFault):
     """Lost answers to sends: the message is stored, and its sender gets no answer."""
 
     def __init__(self, undo: Callable[[], object]) -> None:
@@ -73,38 +73,38 @@ class Faults:
         if back_after_s is not None:
             self._loop.wait_for(self._loop.call_later(back_after_s, machine.start, context=self._loop.outside.context))
 
-    def freeze(self, role: str) -> Fault:
+    def freeze(self, role: str) -> ActiveFault:
         """Stop a process like SIGSTOP."""
         machine = self.machine(role)
         machine.pause()
-        return Fault(machine.resume)
+        return ActiveFault(machine.resume)
 
-    def isolate(self, role: str) -> Fault:
+    def isolate(self, role: str) -> ActiveFault:
         """Cut a machine off the network."""
         name = self.machine(role).name
         self._note(f"isolate {name}")
-        return Fault(self._network.isolate(name))
+        return ActiveFault(self._network.isolate(name))
 
-    def slow_network(self, factor: float) -> Fault:
+    def slow_network(self, factor: float) -> ActiveFault:
         """Slow the network between the test and the broker down by `factor`."""
         self._note(f"network slower by {factor:g}")
-        return Fault(self._network.slow(TEST, factor))
+        return ActiveFault(self._network.slow(TEST, factor))
 
-    def slow_disk(self, factor: float) -> Fault:
+    def slow_disk(self, factor: float) -> ActiveFault:
         """Slow the enode's disk down by `factor`."""
         latency, before = self._enode.disk.latency, self._enode.disk.latency.factor
         latency.factor = factor
         self._note(f"disk slower by {factor:g}")
-        return Fault(lambda: setattr(latency, "factor", before))
+        return ActiveFault(lambda: setattr(latency, "factor", before))
 
-    def full_disk(self) -> Fault:
+    def full_disk(self) -> ActiveFault:
         """Fill the enode's disk."""
         self._note("disk full")
         disk = self._enode.disk
         disk.current.full_after(0)
-        return Fault(lambda: disk.current.heal())
+        return ActiveFault(lambda: disk.current.heal())
 
-    def lose_answers(self, count: int, kill: str | None, back_after_s: float | None) -> LostAnswers:
+    def lose_responses(self, count: int, kill: str | None, back_after_s: float | None) -> LostResponses:
         """Lose the next answers to sends with their connection, and kill a role at the first one."""
         if kill is not None:
             self.machine(kill)
@@ -121,7 +121,7 @@ class Faults:
                 self._loop.call_soon(self.kill, kill, back_after_s, context=self._loop.outside.context)
             return True
 
-        fault = LostAnswers(lambda: self._network.watchers.pop(loses, None))
+        fault = LostResponses(lambda: self._network.watchers.pop(loses, None))
         self._network.watchers[loses] = None
         return fault
 

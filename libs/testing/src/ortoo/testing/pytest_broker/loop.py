@@ -5,11 +5,11 @@ from collections.abc import Callable
 from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
-from ortoo.common.process.containment import place_of
+from ortoo.common.process.containment import waiting_place
 from ortoo.testing.pytest_broker.message_trace import TEST
-from ortoo.testing.pytest_broker.durations import told
-from ortoo.testing.pytest_broker.threads import BorrowedThread
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.pytest_broker.durations import format_duration
+from ortoo.testing.pytest_broker.threads import TurnTakingThread
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process
 
@@ -22,27 +22,27 @@ CLIENTS_LONG_S = 60.0
 GRPC = "ortoo.testing.memory_grpc"
 
 
-class OutOfPatience(Exception):
+class BrokerTimeout(Exception):
     """The test waits for an event that time alone does not bring."""
 
 
 class BrokerLoop(VirtualLoop):
     """The loop of a simulated run, for an application's own test."""
 
-    def __init__(self, chances: Chances, *, patience_s: float) -> None:
+    def __init__(self, chances: RandomStreams, *, patience_s: float) -> None:
         """`patience_s` is the virtual time that may pass automatically; time that a test advances does not count."""
         super().__init__(chances)
-        self.patience_s = patience_s
-        self.threads: dict[int, BorrowedThread] = {}
+        self.timeout_s = patience_s
+        self.threads: dict[int, TurnTakingThread] = {}
         """Running threads of the test, by their identity."""
         self.in_client = False
         """Whether the client library sets the current timer."""
         self._limit_s = patience_s
         self._long: list[asyncio.TimerHandle] = []
 
-    def advanced(self, seconds: float) -> None:
+    def allow_advance(self, seconds: float) -> None:
         """The test advances the clock by `seconds`; the patience starts again after that."""
-        self._limit_s = self.time() + seconds + self.patience_s
+        self._limit_s = self.time() + seconds + self.timeout_s
 
     def next_timer_s(self) -> float | None:
         """The time of the first long timer of the test itself, such as one of `asyncio.sleep(3600)`."""
@@ -70,16 +70,16 @@ class BrokerLoop(VirtualLoop):
             return super().run_in_executor(executor, func, *args)
         answer: asyncio.Future[T] = self.create_future()
         context = copy_context()
-        thread = BorrowedThread(self, lambda: context.run(func, *args), answer)
-        self.call_soon(thread.go)
+        thread = TurnTakingThread(self, lambda: context.run(func, *args), answer)
+        self.call_soon(thread.take_turn)
         return answer
 
     def _pass_time(self) -> None:
         super()._pass_time()
         if self.time() > self._limit_s:
-            self._limit_s = self.time() + self.patience_s  # so that fixtures can end in order
-            raise OutOfPatience(
-                f"{told(self.patience_s)} of virtual time passed and the test still waits"
+            self._limit_s = self.time() + self.timeout_s  # so that fixtures can end in order
+            raise BrokerTimeout(
+                f"{format_duration(self.timeout_s)} of virtual time passed and the test still waits"
                 f"{self._where()}. Either the event never happens, or the test must advance the clock: "
                 'broker.clock.advance("1h"). More patience: @pytest.mark.ortoo(patience="3h")'
             )
@@ -87,7 +87,7 @@ class BrokerLoop(VirtualLoop):
     def _where(self) -> str:
         for task in sorted(asyncio.all_tasks(self), key=hash):
             if task.get_coro() is not None and is_of_test(getattr(task, "process", None)):
-                return f", in {place_of(task)}"  # the oldest task is the test itself
+                return f", in {waiting_place(task)}"  # the oldest task is the test itself
         return ""
 
 

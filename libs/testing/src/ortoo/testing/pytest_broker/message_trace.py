@@ -10,7 +10,7 @@ TEST = "test"
 _LINE = re.compile(r"(?P<at>[\d.]+) (?P<way>\S+) (?P<what>.*)\n")
 
 
-class Conversation(io.TextIOBase):
+class MessageTrace(io.TextIOBase):
     """A trace file that keeps the last lines that concern the test, and every fault."""
 
     def __init__(self) -> None:
@@ -28,12 +28,12 @@ class Conversation(io.TextIOBase):
             self._lines.append(line)
         return len(line)
 
-    def told(self) -> str:
+    def format(self) -> str:
         """The lines as text."""
-        return "\n".join(map(_told, self._lines)) or "(nothing was said)"
+        return "\n".join(map(_format_line, self._lines)) or "(nothing was said)"
 
 
-def _told(line: str) -> str:
+def _format_line(line: str) -> str:
     found = _LINE.match(line)
     if found is None:
         return line.strip()

@@ -10,9 +10,9 @@ def next_due_ms(state: State, after_ms: int) -> int | None:
     """The time of the next delayed message, lease expiry, retry or transaction check: wall-clock milliseconds."""
     found = [half.next_check_ms for half in state.halves.open.values()]
     for topic_id in tuple(state.timers._topics):
-        found += [at_ms for at_ms, *_ in state.timers.listed(topic_id, after_ms, 1)]
+        found += [at_ms for at_ms, *_ in state.timers.select(topic_id, after_ms, 1)]
     for queues in tuple(state.pops._topics.values()):
         for queue in tuple(queues.values()):
             pieces = queue.intervals.rows(queue.intervals.floor, LINES_MAX)
-            found += [piece.hold.until_ms for piece in pieces if piece.hold is not None]
+            found += [piece.state.until_ms for piece in pieces if piece.state is not None]
     return min((at_ms for at_ms in found if at_ms > after_ms), default=None)

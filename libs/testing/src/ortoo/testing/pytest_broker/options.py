@@ -6,25 +6,25 @@ from typing import Any
 
 from ortoo.testing.pytest_broker.durations import seconds_of
 
-PATIENCE = "30m"
+DEFAULT_TIMEOUT = "30m"
 MARK = "seed, patience, topics, namesrv, enode, snode"
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class BrokerOptions:
     """The options of a test's broker."""
 
     seed: int
-    patience_s: float
+    timeout_s: float
     topics: tuple[str, ...] = ()
     """Topics created before the test, with four queues each."""
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Settings of each role that differ from the defaults."""
 
 
-def chosen(
+def options_of_mark(
     mark: Mapping[str, Any], positional: tuple[Any, ...], *, seed: int, patience: str, seed_is_given: bool
-) -> Choices:
+) -> BrokerOptions:
     """Combine a mark with the default seed and patience.
 
     A seed given on the command line precedes that of the mark. Errors: ValueError, naming the wrong option.
@@ -40,9 +40,9 @@ def chosen(
     topics = mark.get("topics", ())
     if isinstance(topics, str):
         raise ValueError(f"topics of @pytest.mark.ortoo is a list of names: topics=[{topics!r}]")
-    return Choices(
+    return BrokerOptions(
         seed=seed if seed_is_given else mark.get("seed", seed),
-        patience_s=seconds_of(mark.get("patience", patience)),
+        timeout_s=seconds_of(mark.get("patience", patience)),
         topics=tuple(topics),
         settings={role: dict(mark[role]) for role in ("namesrv", "enode", "snode") if role in mark},
     )

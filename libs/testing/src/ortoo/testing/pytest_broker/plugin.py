@@ -11,14 +11,14 @@ if TYPE_CHECKING:
 
     from ortoo.testing.pytest_broker.blocking import BlockingBroker
     from ortoo.testing.pytest_broker.broker import Broker
-    from ortoo.testing.pytest_broker.hosted_broker import Stage
+    from ortoo.testing.pytest_broker.hosted_broker import HostedBroker
 
     LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 FIXTURES = ("broker", "blocking_broker")
 SEEDS = 1 << 31
 HOOK = "pytest_asyncio_loop_factories"
-_STAGE = pytest.StashKey["Stage"]()
+_STAGE = pytest.StashKey["HostedBroker"]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -100,7 +100,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     stage = item.stash.get(_STAGE, None)
     if stage is not None and report.failed:
-        report.sections.append(("ortoo broker", stage.told(item.nodeid)))
+        report.sections.append(("ortoo broker", stage.failure_report(item.nodeid)))
     return report
 
 
@@ -148,7 +148,7 @@ class _Opened:
         if runners and not self._stage.is_adopted:
             pytest.fail("a broker needs pytest-asyncio 1.4 or newer, or none at all", pytrace=False)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "HostedBroker":
         try:
             self._stage.open()
         except (TypeError, ValueError) as error:
@@ -164,11 +164,11 @@ def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
     return inspect.iscoroutinefunction(inspect.unwrap(test)) if test is not None else False
 
 
-def _stage_of(item: pytest.Item) -> "Stage":
+def _stage_of(item: pytest.Item) -> "HostedBroker":
     """The broker of a test, not started. Fails the test when its options are wrong."""
     from ortoo.common.process.randomness import Randomness
-    from ortoo.testing.pytest_broker.options import chosen
-    from ortoo.testing.pytest_broker.hosted_broker import Stage
+    from ortoo.testing.pytest_broker.options import options_of_mark
+    from ortoo.testing.pytest_broker.hosted_broker import HostedBroker
 
     found = item.stash.get(_STAGE, None)
     if found is None:
@@ -178,7 +178,7 @@ def _stage_of(item: pytest.Item) -> "Stage":
         given, ini = item.config.getoption("--ortoo-seed"), item.config.getini("ortoo_seed")
         try:
             seed = given if given is not None else int(ini) if ini else Randomness().below(SEEDS)
-            choices = chosen(
+            choices = options_of_mark(
                 named,
                 positional,
                 seed=seed,
@@ -187,5 +187,5 @@ def _stage_of(item: pytest.Item) -> "Stage":
             )
         except ValueError as error:
             pytest.fail(str(error), pytrace=False)
-        found = item.stash[_STAGE] = Stage(choices)
+        found = item.stash[_STAGE] = HostedBroker(choices)
     return found

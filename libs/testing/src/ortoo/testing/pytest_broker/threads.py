@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 from contextvars import copy_context
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ortoo.client.blocking.loop_thread import Call, LoopThread
-from ortoo.client.core.closed import Closed
+from ortoo.client.blocking.loop_thread import LoopCall, LoopThread
+from ortoo.client.core.closed import ClientClosed
 from ortoo.common.errors import Conflict
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class _Ended(BaseException):
     """The broker is closed; no code should catch this."""
 
 
-class BorrowedThread:
+class TurnTakingThread:
     """A thread that runs a function of the test."""
 
     def __init__(self, loop: "BrokerLoop", work: Callable[[], Any], answer: "asyncio.Future[Any]") -> None:
@@ -40,7 +40,7 @@ class BorrowedThread:
         self._finish: Callable[[], None] | None = None
         self._thread = threading.Thread(target=self._run, name="ortoo-test", daemon=True)
 
-    def go(self, *_: object) -> None:
+    def take_turn(self, *_: object) -> None:
         """Let the thread run until it returns or waits. Only the loop calls this."""
         if self._thread.ident is None:
             self._thread.start()
@@ -53,7 +53,7 @@ class BorrowedThread:
             if not self._answer.done():
                 self._finish()
         elif self._wanted is not None:
-            self._wanted.add_done_callback(self.go)
+            self._wanted.add_done_callback(self.take_turn)
 
     def wait(self, wanted: "asyncio.Future[Any]") -> None:
         """Let the loop run until `wanted` is done. Only the thread itself calls this."""
@@ -84,7 +84,7 @@ class BorrowedThread:
         self._loops_turn.release()
 
 
-class TakenTurns(LoopThread):
+class TurnTakingLoop(LoopThread):
     """Runs a blocking client on the test's loop instead of a thread of its own."""
 
     def __init__(self, loop: "BrokerLoop") -> None:
@@ -100,17 +100,17 @@ class TakenTurns(LoopThread):
         """Run a plain function in turn with the loop."""
         return call()
 
-    def soon(self, call: Any, *arguments: Any) -> None:
+    def call_soon(self, call: Any, *arguments: Any) -> None:
         """Run a plain function on the loop."""
         self._turning.call_soon(call, *arguments, context=self._context.copy())
 
     def _end(self) -> None:
         self._is_closed = True  # the loop belongs to the test and is not closed
 
-    def _begin(self, work: Coroutine[Any, Any, T]) -> Call[T]:
+    def _begin(self, work: Coroutine[Any, Any, T]) -> LoopCall[T]:
         if self._is_closed:
             work.close()
-            raise Closed
+            raise ClientClosed
         thread = threading.get_ident()
         if thread not in self._turning.threads:
             refused = ""
@@ -126,7 +126,7 @@ class TakenTurns(LoopThread):
                 raise Conflict(refused)
         return _Answer(self, self._turning.create_task(work, context=self._context.copy()))
 
-    def _outcome(self, call: Call[T], limit_s: float | None) -> T:
+    def _outcome(self, call: LoopCall[T], limit_s: float | None) -> T:
         assert isinstance(call, _Answer)
         try:
             self.finish(call.task, limit_s)
@@ -154,10 +154,10 @@ class TakenTurns(LoopThread):
             self._turning.run_until_complete(waiting)
 
 
-class _Answer(Call[T]):
+class _Answer(LoopCall[T]):
     """The future result of a call. Cancelling it waits until the call has ended."""
 
-    def __init__(self, turns: TakenTurns, task: "asyncio.Task[Any]") -> None:
+    def __init__(self, turns: TurnTakingLoop, task: "asyncio.Task[Any]") -> None:
         self.task = task
         self._turns = turns
 

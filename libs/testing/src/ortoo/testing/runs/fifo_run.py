@@ -41,14 +41,14 @@ NEVER = 1_000_000
 
 
 @dataclass
-class Seen:
+class FifoObservations:
     """The messages that consumers of one topic received."""
 
     keys: int
     per_key: int
     done: list[int] = field(init=False)
     """For each key, the first number that is not acknowledged."""
-    left: int = field(init=False)
+    remaining: int = field(init=False)
     """Messages of healthy keys that are not acknowledged."""
     inversions: int = 0
     redelivered: int = 0
@@ -60,7 +60,7 @@ class Seen:
     def __post_init__(self) -> None:
         """Start with nothing received."""
         self.done = [0] * self.keys
-        self.left = (self.keys - 1) * self.per_key
+        self.remaining = (self.keys - 1) * self.per_key
 
     def delivered(self, key: int, number: int) -> None:
         """A consumer received a message."""
@@ -72,10 +72,10 @@ class Seen:
         if number < self.done[key]:
             return
         self.done[key] = number + 1
-        self.left -= key != POISONED
-        if not self.counted_at_s and self.left <= (1 - COUNTED_PART) * (self.keys - 1) * self.per_key:
+        self.remaining -= key != POISONED
+        if not self.counted_at_s and self.remaining <= (1 - COUNTED_PART) * (self.keys - 1) * self.per_key:
             self.counted_at_s = now_s
-        if not self.left:
+        if not self.remaining:
             self.finished.set()
 
 
@@ -103,7 +103,7 @@ class FifoRun:
         """Run it and return the figures."""
         rates: dict[bool, list[float]] = {False: [], True: []}
         costs_us: dict[bool, list[float]] = {False: [], True: []}
-        seen: list[Seen] = []
+        seen: list[FifoObservations] = []
         store = {"STORE_HEADROOM_BYTES": 0}
         async with process_cluster(self._folder, environ={"enode": store}) as cluster, connect(cluster.address) as mq:
             for number in range(self._rounds):
@@ -150,8 +150,8 @@ class FifoRun:
                 await producer.send_many(everything[start : start + SEND_AT_ONCE])
             await producer.flush()
 
-    async def _consume(self, address: str, topic: str, *, is_poisoned: bool) -> tuple[Seen, float]:
-        seen = Seen(self._keys, self._per_key)
+    async def _consume(self, address: str, topic: str, *, is_poisoned: bool) -> tuple[FifoObservations, float]:
+        seen = FifoObservations(self._keys, self._per_key)
         began_s = self._clock.monotonic_s()
         async with asyncio.TaskGroup() as group:
             for _ in range(self._consumers):
@@ -159,7 +159,7 @@ class FifoRun:
         counted = COUNTED_PART * (self._keys - 1) * self._per_key
         return seen, counted / (seen.counted_at_s - began_s)
 
-    async def _live(self, address: str, topic: str, seen: Seen, *, is_poisoned: bool) -> None:
+    async def _live(self, address: str, topic: str, seen: FifoObservations, *, is_poisoned: bool) -> None:
         """One consumer after another, until all messages of healthy groups are processed."""
         settings = PopSettings(in_order=True, attempts_max=NEVER, messages_max=self._pop_messages)
         while not seen.finished.is_set():
@@ -175,14 +175,14 @@ class FifoRun:
                         break
 
     async def _process(
-        self, consumer: PopConsumer, messages: Sequence[PoppedMessage], seen: Seen, *, is_poisoned: bool
+        self, consumer: PopConsumer, messages: Sequence[PoppedMessage], seen: FifoObservations, *, is_poisoned: bool
     ) -> None:
         for message in messages:
             key, number = map(int, message.body.split(b"/"))
             seen.delivered(key, number)
             if is_poisoned and key == POISONED:
                 seen.poison_deliveries += 1
-                await message.give_back(POISON_DELAY_MS)
+                await message.nack(POISON_DELAY_MS)
         now_s = self._clock.monotonic_s()
         chosen: dict[Any, list[int]] = {}
         for message in messages:

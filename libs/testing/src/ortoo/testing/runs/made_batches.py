@@ -9,7 +9,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 
 
-def made_batches(monkeypatch: pytest.MonkeyPatch) -> list[SealedBatch]:
+def record_sealed_batches(monkeypatch: pytest.MonkeyPatch) -> list[SealedBatch]:
     """A list to which every sealed batch is added; it grows until the test ends."""
     made: list[SealedBatch] = []
 

@@ -19,9 +19,9 @@ import sys
 from dataclasses import dataclass, field
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.kinds import Change, OffsetsCommitted, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
-from ortoo.enode.pops.line import OPENING_SHIFT, PopLine, Taken
+from ortoo.enode.pops.line import OPENING_SHIFT, PopLine, TakeResult
 from ortoo.enode.state.fold import State
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 
@@ -32,7 +32,7 @@ UNFINISHED_MAX = 120
 """The schedule stores no messages above this number of unfinished ones, because the model would be slow."""
 
 
-class Broken(AssertionError):
+class PopViolation(AssertionError):
     """The line broke a promise, which the message names."""
 
 
@@ -66,7 +66,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class Lease:
+class HeldLease:
     """Messages that a consumer holds, or believes to hold."""
 
     number: int
@@ -74,7 +74,7 @@ class Lease:
 
 
 @dataclass
-class Schedule:
+class PopSchedule:
     """One run, decided by a seed."""
 
     seed: int
@@ -93,9 +93,9 @@ class Schedule:
         self._live: dict[int, Row] = {}
         self._durable: dict[int, Row] = {}
         self._changed: dict[int, None] = {}
-        self._leases: list[Lease] = []
-        self._log: list[Change] = []
-        self._pending: list[Change] = []
+        self._leases: list[HeldLease] = []
+        self._log: list[StateChange] = []
+        self._pending: list[StateChange] = []
         self._checkpoint: tuple[bytes, int] | None = None
         self._state = State()
         self._write(OffsetsCommitted(TOPIC, GROUP, 0, ((QUEUE, 0),)))
@@ -105,7 +105,7 @@ class Schedule:
     def run(self, steps: int) -> Counts:
         """Do `steps` steps, then finish everything. Errors: Broken, naming the step."""
         actions = (
-            [self._store] * 14 + [self._pop] * 30 + [self._acknowledge] * 26 + [self._give_back] * 8
+            [self._store] * 14 + [self._pop] * 30 + [self._acknowledge] * 26 + [self._redeliver] * 8
             + [self._renew] * 6 + [self._pass_time] * 8 + [self._flush] * 20 + [self._forget] * 2
             + [self._take_checkpoint]
         )  # fmt: skip
@@ -119,8 +119,8 @@ class Schedule:
                     self._restart()
                 actions[self._chance.below(len(actions))]()
             self._drain()
-        except Broken as error:
-            raise Broken(f"seed {self.seed}, step {self.counts.steps}: {error}") from None
+        except PopViolation as error:
+            raise PopViolation(f"seed {self.seed}, step {self.counts.steps}: {error}") from None
         return self.counts
 
     # Events.
@@ -139,7 +139,7 @@ class Schedule:
         number = (self._opening << OPENING_SHIFT) + self._serial
         room = 1 + self._chance.below(16)
         line = self._line
-        lease = Lease(number, [])
+        lease = HeldLease(number, [])
         while room:
             taken = line.take(
                 self._now_ms, room, self._end, number=number, duration_ms=INVISIBLE_MS, attempts_max=ATTEMPTS_MAX
@@ -147,15 +147,15 @@ class Schedule:
             self._took(taken, lease)
             found = sum(count for _, count, _ in taken.rows + taken.exhausted)
             room -= found
-            if room and line.wants_keys(self._end):
-                line.see_keys(line.cursor, self._keys[line.cursor : line.cursor + 5])
+            if room and line.needs_message_groups(self._end):
+                line.add_message_groups(line.cursor, self._keys[line.cursor : line.cursor + 5])
             elif not found:
                 self._check_nothing_left()
                 break
         if lease.offsets:
             self._leases.append(lease)
 
-    def _took(self, taken: Taken, lease: Lease) -> None:
+    def _took(self, taken: TakeResult, lease: HeldLease) -> None:
         number = lease.number
         for first, count, attempt in taken.rows:
             for offset in range(first, first + count):
@@ -189,22 +189,22 @@ class Schedule:
         got = [one for first, count, _ in settled.rows for one in range(first, first + count)]
         open_ones = [one for one in expected if one in self._live]
         if got != open_ones:
-            raise Broken(f"acknowledging {offsets} of lease {number:#x} settled {got}, expected {open_ones}")
+            raise PopViolation(f"acknowledging {offsets} of lease {number:#x} settled {got}, expected {open_ones}")
         if settled.rows:
             self._finished([row[:2] for row in settled.rows], FinishReason.ACKNOWLEDGED)
         return settled.stale
 
-    def _give_back(self) -> None:
+    def _redeliver(self) -> None:
         lease = self._some_lease()
         if lease is None:
             return
         offsets = self._part(lease)
         delay_ms, counts = self._chance.below(3) * 700, self._chance.below(4) > 0
-        settled = self._line.give_back(_ranges(offsets), lease.number, self._now_ms, delay_ms, counts=counts)
+        settled = self._line.redeliver(_ranges(offsets), lease.number, self._now_ms, delay_ms, counts=counts)
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
                 if not self._may_settle(offset, lease.number):
-                    raise Broken(f"message {offset} was released by lease {lease.number:#x}, which no longer has it")
+                    raise PopViolation(f"message {offset} was released by lease {lease.number:#x}, which no longer has it")
                 row = self._row(offset)
                 row.attempt, row.number, row.leased, row.until_ms = (
                     attempt, lease.number, False, self._now_ms + delay_ms,
@@ -304,24 +304,24 @@ class Schedule:
             for lease in self._leases:
                 self._settle(sorted(lease.offsets), lease.number)
         if self._live:
-            raise Broken(f"messages {sorted(self._live)[:20]} are lost")
+            raise PopViolation(f"messages {sorted(self._live)[:20]} are lost")
         self._flush()
         queue = self._state.pops.get((TOPIC, GROUP, QUEUE))
         if queue is None or queue.intervals.floor != self._end or len(queue.intervals):
-            raise Broken("everything is finished, but the folded floor is not at the end")
+            raise PopViolation("everything is finished, but the folded floor is not at the end")
         if self._state.offsets.of(TOPIC, GROUP) != {QUEUE: self._end}:
-            raise Broken("the committed offset does not follow the floor")
+            raise PopViolation("the committed offset does not follow the floor")
 
     # The model.
 
     def _check_delivery(self, offset: int, attempt: int, *, exhausted: bool) -> None:
         row = self._live.get(offset)
         if row is None:
-            raise Broken(f"message {offset} is delivered although it is finished or not stored")
+            raise PopViolation(f"message {offset} is delivered although it is finished or not stored")
         if not self._is_free(offset, row):
-            raise Broken(f"message {offset} is delivered although it is not its turn: {row}")
+            raise PopViolation(f"message {offset} is delivered although it is not its turn: {row}")
         if attempt != row.attempt + (not exhausted):
-            raise Broken(f"message {offset} is delivered as attempt {attempt}, the model says {row.attempt + 1}")
+            raise PopViolation(f"message {offset} is delivered as attempt {attempt}, the model says {row.attempt + 1}")
 
     def _is_free(self, offset: int, row: Row) -> bool:
         if row.until_ms > self._now_ms:
@@ -332,7 +332,7 @@ class Schedule:
     def _check_nothing_left(self) -> None:
         for offset, row in self._live.items():
             if self._is_free(offset, row):
-                raise Broken(f"message {offset} could be delivered and is not: {row}")
+                raise PopViolation(f"message {offset} could be delivered and is not: {row}")
 
     def _may_settle(self, offset: int, number: int) -> bool:
         row = self._live.get(offset)
@@ -355,13 +355,13 @@ class Schedule:
                 self.counts.parked += reason is FinishReason.PARKED
         self._write(PopFinished(TOPIC, GROUP, QUEUE, int(reason), tuple(ranges)))
 
-    def _write(self, change: Change) -> None:
+    def _write(self, change: StateChange) -> None:
         self._pending.append(change)
 
-    def _some_lease(self) -> Lease | None:
+    def _some_lease(self) -> HeldLease | None:
         return self._leases[self._chance.below(len(self._leases))] if self._leases else None
 
-    def _part(self, lease: Lease) -> list[int]:
+    def _part(self, lease: HeldLease) -> list[int]:
         """All of a lease's messages, or some that it then no longer has."""
         if self._chance.below(3):
             self._leases.remove(lease)
@@ -392,7 +392,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     for in_order in (False, True):
-        counts = Schedule(given.seed, in_order).run(given.steps // 2)
+        counts = PopSchedule(given.seed, in_order).run(given.steps // 2)
         sys.stdout.write(f"seed {given.seed}, {'in order' if in_order else 'any order'}: {counts}\n")
 
 

@@ -82,8 +82,8 @@ class ReplayRun:
                 while left > 0:
                     for lease in {message.lease for message in await consumer.pop(wait_ms=200)}:
                         offsets = sorted(lease.open_offsets)
-                        await consumer.give_back(
-                            lease, offsets, delay_ms=0, counts=True, error="it was not right", park=True
+                        await consumer.nack(
+                            lease, offsets, delay_ms=0, count_attempt=True, error="it was not right", park=True
                         )
                         left -= len(offsets)
 
@@ -128,7 +128,7 @@ class ReplayRun:
                 await process.stdout.read()
                 assert await process.wait() != 0, "the command did not say that it was broken off"
                 await cluster.enode.start()
-                await cluster.until_alive()
+                await cluster.wait_until_alive()
         finally:
             if process.returncode is None:
                 process.kill()
@@ -140,9 +140,9 @@ class ReplayRun:
         words = ("ortoo", "dlq", "replay", group, "--json", *words)
         async with asyncio.timeout(COMMAND_TIMEOUT_S):
             while (outcome := await command.run(words, address, timeout_s=COMMAND_TIMEOUT_S)).exit_code:
-                assert "cannot be reached now" in outcome.error, outcome.error  # the enode has just started again
+                assert "cannot be reached now" in outcome.stderr, outcome.stderr  # the enode has just started again
                 await self._clock.sleep(0.2)
-        return {name: int(value) for name, value in json.loads(outcome.out.splitlines()[-1]).items()}
+        return {name: int(value) for name, value in json.loads(outcome.stdout.splitlines()[-1]).items()}
 
     async def _copies(self, mq: Client, topic: str) -> Counter[bytes]:
         """The number of copies of each body in a topic."""

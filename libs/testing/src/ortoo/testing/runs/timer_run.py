@@ -34,8 +34,8 @@ from ortoo.common.records.message import Message
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.grpc_links import GrpcLinks
-from ortoo.snode.enodes.link import FetchWish
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, open_lone_enode, topic
+from ortoo.snode.enodes.link import FetchBatchesRequest
+from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, open_single_enode, topic
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.time.stepped_clock import SharedClock
 
@@ -85,7 +85,7 @@ class SteppedEnode(RoleProcess):
 
 
 @dataclass
-class Seen:
+class TimerObservations:
     """Messages that arrived, with the time on the enode's clock."""
 
     total: int
@@ -120,7 +120,7 @@ class TimerRun:
         self.enode = SteppedEnode(folder / "enode")
         self._timers, self._seconds, self._kills = timers, seconds, kills
         self._random = np.random.default_rng(seed)
-        self._seen = Seen(timers)
+        self._seen = TimerObservations(timers)
         self._clock = SystemClock()
         self._latest_ms = 0
         self._folder = folder
@@ -130,7 +130,7 @@ class TimerRun:
 
     async def run(self) -> dict[str, Any]:
         """Run it and return the figures."""
-        async with open_lone_enode(self.enode.data, topic(TOPIC, queues=QUEUES), topic(WARM_UP_TOPIC, "w", queues=1)):
+        async with open_single_enode(self.enode.data, topic(TOPIC, queues=QUEUES), topic(WARM_UP_TOPIC, "w", queues=1)):
             pass
         self._shared = SharedClock(self.enode.clock_file)
         await self.enode.start()
@@ -192,7 +192,7 @@ class TimerRun:
         offset = 0
         while True:
             try:
-                fetched = await link.fetch(FetchWish(TOPIC, queue_id, offset, wait_ms=5_000))
+                fetched = await link.fetch(FetchBatchesRequest(TOPIC, queue_id, offset, wait_ms=5_000))
             except OrtooError:
                 await self._clock.sleep(0.02)
                 continue

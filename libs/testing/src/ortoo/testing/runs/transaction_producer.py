@@ -10,7 +10,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from ortoo.client import Message, OrtooError, TransactionalProducer, TransactionCheck, Verdict, connect
+from ortoo.client import Message, OrtooError, TransactionalProducer, TransactionCheck, TransactionVerdict, connect
 from ortoo.common.logs.logger import configure
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
@@ -45,17 +45,17 @@ def is_never_known(number: int) -> bool:
     return number % 3 == 0
 
 
-async def checker(ledger: Ledger, check: TransactionCheck) -> Verdict:
+async def checker(ledger: Ledger, check: TransactionCheck) -> TransactionVerdict:
     """The verdict in the ledger."""
     number, said = int(check.messages[0].keys[0]), ledger.read()
     if number in said["commit"]:
-        return Verdict.COMMIT
+        return TransactionVerdict.COMMIT
     if number in said["roll_back"]:
-        return Verdict.ROLL_BACK
+        return TransactionVerdict.ROLLBACK
     if number // PER_PRODUCER in said["dead"] and not is_never_known(number):
         ledger.write("roll_back", number)
-        return Verdict.ROLL_BACK
-    return Verdict.UNKNOWN
+        return TransactionVerdict.ROLLBACK
+    return TransactionVerdict.UNKNOWN
 
 
 async def produce(address: str, path: Path, identity: int, count: int) -> None:
@@ -72,7 +72,7 @@ async def produce(address: str, path: Path, identity: int, count: int) -> None:
                 is_meant = chance.below(2) == 0
                 ledger.write("commit" if is_meant else "roll_back", number)
                 await clock.sleep(chance.below(20) / 1000)
-                await (begun.commit() if is_meant else begun.roll_back())
+                await (begun.commit() if is_meant else begun.rollback())
 
     async with (
         connect(address) as mq,

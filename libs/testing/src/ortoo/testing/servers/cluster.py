@@ -23,7 +23,7 @@ from ortoo.common.grpc.messages import read
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.service import Running, tell_of_late_stop
+from ortoo.common.process.service import Running, log_late_stop
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
 from ortoo.enode.disk.disk import Disk
@@ -42,7 +42,7 @@ REGISTERED_TIMEOUT_S = 20.0
 
 
 @dataclass(slots=True)
-class Cluster:
+class InProcessCluster:
     """The services that are open, by name; each keeps its port and its data when it is closed and opened again."""
 
     folder: Path
@@ -66,14 +66,14 @@ class Cluster:
 
     async def open_namesrv(self) -> Running:
         """Open the name server, also after a close."""
-        chosen = namesrv_settings.Settings(**self._settings("namesrv", data_dir=self.folder / "namesrv"))
+        chosen = namesrv_settings.NamesrvSettings(**self._settings("namesrv", data_dir=self.folder / "namesrv"))
         return await self._open(
             "namesrv-0", namesrv_app.open_namesrv(chosen, clock=self.clock, randomness=self.randomness)
         )
 
     async def open_enode(self, name: str, *, disk: Disk | None = None) -> enode_app.RunningEnode:
         """Open an enode, also after a close."""
-        chosen = enode_settings.Settings(
+        chosen = enode_settings.EnodeSettings(
             **self._settings("enode", name, data_dir=self.folder / name, store=self.store, name=name)
         )
         running = await self._open(
@@ -86,7 +86,7 @@ class Cluster:
 
     async def open_snode(self, name: str) -> Running:
         """Open a snode, also after a close."""
-        chosen = snode_settings.Settings(**self._settings("snode", name, name=name))
+        chosen = snode_settings.SnodeSettings(**self._settings("snode", name, name=name))
         return await self._open(name, snode_app.open_snode(chosen, clock=self.clock, randomness=self.randomness))
 
     async def close(self, name: str) -> None:
@@ -97,7 +97,7 @@ class Cluster:
             stopping = asyncio.Event()
             stopping.set()
             async with Background("stop") as background:
-                background.spawn("late", tell_of_late_stop(stopping, SystemClock()))
+                background.spawn("late", log_late_stop(stopping, SystemClock()))
                 await parts.aclose()
 
     async def close_all(self) -> None:
@@ -122,7 +122,7 @@ class Cluster:
     @property
     def name_service(self) -> namesrv_pb2_grpc.NameServiceStub:
         """The name server's methods."""
-        return namesrv_pb2_grpc.NameServiceStub(self.channels.to(self._addresses["namesrv-0"]))
+        return namesrv_pb2_grpc.NameServiceStub(self.channels.channel_to(self._addresses["namesrv-0"]))
 
     async def seals(self) -> HandleSeals:
         """The handle seals of this cluster, with the keys that its name server gives to snodes."""
@@ -131,7 +131,7 @@ class Cluster:
         watch.cancel()
         assert isinstance(news, namesrv_pb2.WatchRoutesResponse)
         seals = HandleSeals(self.clock.now_ms)
-        seals.use(HandleKeys(tuple(read(HandleKey, key) for key in news.handle_keys.keys)))
+        seals.use_keys(HandleKeys(tuple(read(HandleKey, key) for key in news.handle_keys.keys)))
         return seals
 
     async def _registered(self, enode: str) -> None:
@@ -164,15 +164,15 @@ async def open_cluster(
     settings: dict[str, dict[str, Any]] | None = None,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
-) -> AsyncIterator[Cluster]:
+) -> AsyncIterator[InProcessCluster]:
     """Open a name server, `enode-0`... and `snode-0`...
 
     `settings` holds the settings of each role by its name.
     """
     # A test calls the name server as a snode does: a name server itself has no role at its own port.
-    clock, chosen = clock or SystemClock(), snode_settings.Settings(**(settings or {}).get("snode", {}))
+    clock, chosen = clock or SystemClock(), snode_settings.SnodeSettings(**(settings or {}).get("snode", {}))
     async with cluster_channels(chosen, cluster_token(chosen.cluster_token_file, clock)) as channels:
-        cluster = Cluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
+        cluster = InProcessCluster(folder, clock, randomness or Randomness(), channels, store, settings or {})
         try:
             await cluster.open_namesrv()
             for number in range(enodes):

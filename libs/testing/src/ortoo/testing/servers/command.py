@@ -18,12 +18,12 @@ TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CommandResult:
     """The result of one run of a command."""
 
     exit_code: int
-    out: str
-    error: str
+    stdout: str
+    stderr: str
 
 
 def environ(address: str) -> dict[str, str]:
@@ -36,14 +36,14 @@ def environ(address: str) -> dict[str, str]:
 
 
 async def run(
-    words: Sequence[str], address: str, *, until: str = "", given: bytes = b"", timeout_s: float = TIMEOUT_S
-) -> Outcome:
+    arguments: Sequence[str], address: str, *, until_output: str = "", stdin_text: bytes = b"", timeout_s: float = TIMEOUT_S
+) -> CommandResult:
     """Run a command to its end; with `until`, interrupt it (Ctrl-C) when that text is on its standard output.
 
     Errors: TimeoutError, after the process was killed.
     """
     process = await spawn(
-        *words,
+        *arguments,
         env=environ(address),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
@@ -53,17 +53,17 @@ async def run(
     out = b""
     try:
         async with asyncio.timeout(timeout_s):
-            while until and until.encode() not in out and (line := await process.stdout.readline()):
+            while until_output and until_output.encode() not in out and (line := await process.stdout.readline()):
                 out += line
-            if until and process.returncode is None:
+            if until_output and process.returncode is None:
                 process.send_signal(signal.SIGINT)
-            rest, error = await process.communicate(given)
+            rest, error = await process.communicate(stdin_text)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     assert process.returncode is not None
-    return Outcome(process.returncode, (out + rest).decode(), error.decode())
+    return CommandResult(process.returncode, (out + rest).decode(), error.decode())
 
 
 class DevProcess(RoleProcess):

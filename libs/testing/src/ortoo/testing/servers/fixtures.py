@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers.cluster import Cluster, open_cluster
+from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
     """One name server, one enode and one snode in this process."""
     async with open_cluster(tmp_path) as opened:
         yield opened

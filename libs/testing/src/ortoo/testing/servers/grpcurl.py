@@ -13,16 +13,16 @@ TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class GrpcurlResult:
     """The result of one run of grpcurl."""
 
     exit_code: int
-    out: str
-    error: str
+    stdout: str
+    stderr: str
 
     def values(self) -> list[Any]:
         """The JSON values on its standard output, one for each message."""
-        decoder, values, rest = json.JSONDecoder(), [], self.out.strip()
+        decoder, values, rest = json.JSONDecoder(), [], self.stdout.strip()
         while rest:
             value, end = decoder.raw_decode(rest)
             values.append(value)
@@ -45,7 +45,7 @@ def find() -> Path:
     return Path(on_path)
 
 
-async def grpcurl(*arguments: str, timeout_s: float = TIMEOUT_S) -> Answer:
+async def grpcurl(*arguments: str, timeout_s: float = TIMEOUT_S) -> GrpcurlResult:
     """Run grpcurl with these arguments. Errors: TimeoutError, after the process was killed."""
     process = await asyncio.create_subprocess_exec(
         *(str(find()), *arguments),
@@ -61,9 +61,9 @@ async def grpcurl(*arguments: str, timeout_s: float = TIMEOUT_S) -> Answer:
             process.kill()
             await process.wait()
     assert process.returncode is not None
-    return Answer(process.returncode, out.decode(), error.decode())
+    return GrpcurlResult(process.returncode, out.decode(), error.decode())
 
 
-async def call(address: str, method: str, request: Any = None) -> Answer:
+async def call(address: str, method: str, request: Any = None) -> GrpcurlResult:
     """Call `package.Service/Method` at `address` with a request given as JSON-like values."""
     return await grpcurl("-plaintext", "-d", json.dumps(request or {}), address, method)

@@ -10,7 +10,7 @@ from ortoo.common.grpc.transport import current_transport
 
 
 @contextlib.asynccontextmanager
-async def listening(add: Callable[[Any, grpc.aio.Server], object], servicer: object) -> AsyncIterator[str]:
+async def serve_servicer(add: Callable[[Any, grpc.aio.Server], object], servicer: object) -> AsyncIterator[str]:
     """Serve while the block is entered; yields host:port. `add` is the generated `add_..._to_server`."""
     server = current_transport().server((), ())
     add(servicer, server)

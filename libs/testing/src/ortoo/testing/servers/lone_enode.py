@@ -12,7 +12,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.app import RunningEnode, open_enode
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.settings import Settings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, namesrv_pb2, record_pb2, topic_pb2
 
@@ -21,35 +21,35 @@ SMALL_STORE = StoreSettings(segment_bytes=4 << 20, headroom_bytes=0)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LoneEnode:
+class SingleEnode:
     """The enode and a way to talk to it."""
 
     running: RunningEnode
     stub: enode_pb2_grpc.EnodeServiceStub
     channels: Channels
 
-    async def give_topics(self, *topics: topic_pb2.Topic, deleted: tuple[str, ...] = (), **fields: Any) -> None:
+    async def set_topics(self, *topics: topic_pb2.Topic, deleted: tuple[str, ...] = (), **fields: Any) -> None:
         """Announce topics to it as the name server's watch would."""
         news = namesrv_pb2.WatchRoutesResponse(topics=topics, deleted_topics=deleted, **fields)
         await self.running.topics.apply(news)
 
 
 @contextlib.asynccontextmanager
-async def open_lone_enode(
+async def open_single_enode(
     folder: Path,
     *topics: topic_pb2.Topic,
     store: StoreSettings = SMALL_STORE,
     clock: Clock | None = None,
     disk: Disk | None = None,
     **settings: Any,
-) -> AsyncIterator[LoneEnode]:
+) -> AsyncIterator[SingleEnode]:
     """Open an enode in `folder` that has `topics`."""
     settings = {"namesrv_address": NO_NAME_SERVER} | settings
-    chosen = Settings(listen_address=free_address(), data_dir=folder, store=store, **settings)
+    chosen = EnodeSettings(listen_address=free_address(), data_dir=folder, store=store, **settings)
     async with Channels() as channels, open_enode(chosen, clock=clock, disk=disk) as running:
-        enode = LoneEnode(running, enode_pb2_grpc.EnodeServiceStub(channels.to(running.address)), channels)
+        enode = SingleEnode(running, enode_pb2_grpc.EnodeServiceStub(channels.channel_to(running.address)), channels)
         if topics:
-            await enode.give_topics(*topics)
+            await enode.set_topics(*topics)
         yield enode
 
 
@@ -74,7 +74,7 @@ def append_request(request_id: int, topic_id: int, queue_id: int, batch: SealedB
 async def append_batches(address: str, topic_id: int, batch: SealedBatch, count: int) -> list[int]:
     """Append a batch `count` times to queue 0, one after another; returns the offsets."""
     async with Channels() as channels:
-        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).Append()
+        call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(address)).Append()
         offsets = []
         for number in range(count):
             await call.write(append_request(number, topic_id, 0, batch))
@@ -89,7 +89,7 @@ async def stored_batches(address: str, topic_id: int) -> list[enode_pb2.StoredBa
     """Everything in queue 0."""
     found: list[enode_pb2.StoredBatch] = []
     async with Channels() as channels:
-        call = enode_pb2_grpc.EnodeServiceStub(channels.to(address)).FetchBatches()
+        call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(address)).FetchBatches()
         offset = 0
         while True:
             await call.write(enode_pb2.FetchBatchesRequest(topic_id=topic_id, from_offset=offset))

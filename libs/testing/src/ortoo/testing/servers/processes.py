@@ -94,7 +94,7 @@ class RoleProcess:
         log = self.folder / "log"
         return log.read_text(errors="replace") if log.exists() else ""
 
-    async def says(self, text: str) -> str:
+    async def wait_for_log(self, text: str) -> str:
         """Wait until stderr of any of its starts has `text`; returns the last such line. Errors: TimeoutError."""
         clock = SystemClock()
         async with asyncio.timeout(END_TIMEOUT_S):
@@ -156,7 +156,7 @@ class RoleProcess:
             return f"nothing in {self.ready_timeout_s} s"
         return line.decode()
 
-    async def until_it_runs(self) -> None:
+    async def wait_until_spawned(self) -> None:
         """Wait until the process exists, ready or not."""
         while not self.alive:
             self._spawned.clear()
@@ -254,12 +254,12 @@ class ProcessCluster:
         """Where clients connect."""
         return self.snode.address
 
-    async def until_alive(self) -> None:
+    async def wait_until_alive(self) -> None:
         """Wait until every enode and snode is alive at the name server. Errors: TimeoutError."""
         wanted = {role.folder.name for role in (*self.enodes, *self.snodes)}
         alive: set[str] = set()
         async with asyncio.timeout(READY_TIMEOUT_S), Channels() as channels:
-            stub = namesrv_pb2_grpc.NameServiceStub(channels.to(self.namesrv.address))
+            stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(self.namesrv.address))
             async for news in stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest(), wait_for_ready=True):
                 known = {e.name: e.alive for e in news.enodes} | {s.name: s.alive for s in news.snodes}
                 alive = {name for name in alive | known.keys() if known.get(name, name in alive)}
@@ -302,7 +302,7 @@ async def process_cluster(
         async with asyncio.TaskGroup() as group:
             starts = [group.create_task(role.start()) for role in (*cluster.enodes, *cluster.snodes)]
         assert all(start.done() for start in starts)
-        await cluster.until_alive()
+        await cluster.wait_until_alive()
         yield cluster
     finally:
         for role in reversed(cluster.roles):

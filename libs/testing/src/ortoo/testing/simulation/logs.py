@@ -34,7 +34,7 @@ def simulated_logs(world: World, file: TextIO | None = None, *, level: str = "in
         event["process"] = process.name if process is not None else "-"
         error = event.get("exc_info")
         if error and (process is None or process.is_alive):
-            world.findings.add("no error is lost", f"{event['process']}: {event.get('event')}: {_said(error)}")
+            world.violations.add("no error is lost", f"{event['process']}: {event.get('event')}: {_said(error)}")
         if file is None:
             raise structlog.DropEvent
         return event

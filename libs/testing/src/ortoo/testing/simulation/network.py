@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortoo.testing.memory_grpc import Connection, MemoryTransport, Node, Packet
-from ortoo.testing.simulation.kernel.random_streams import Chances, happens
+from ortoo.testing.memory_grpc import MemoryConnection, MemoryTransport, Node, Packet
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams, happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.fingerprint import fingerprint
 from ortoo.testing.simulation.kernel.trace import Trace
@@ -29,14 +29,14 @@ class _Trap:
 class SimulatedNetwork:
     """The `Network` of a run's transport, and its faults. Machines are identified by name, across their processes."""
 
-    def __init__(self, loop: VirtualLoop, chances: Chances, trace: Trace) -> None:
+    def __init__(self, loop: VirtualLoop, chances: RandomStreams, trace: Trace) -> None:
         """A network without faults."""
         self.transport = MemoryTransport(self)
         self._loop = loop
         self._trace = trace
-        self._chance = chances.of("network")
+        self._chance = chances.stream("network")
         self._places: dict[str, str] = {}
-        self._connections: dict[Connection, tuple[str, str]] = {}
+        self._connections: dict[MemoryConnection, tuple[str, str]] = {}
         self._parted: dict[int, tuple[str, str]] = {}
         self._partings = 0
         self._slow: dict[str, float] = {}
@@ -49,15 +49,15 @@ class SimulatedNetwork:
 
     # Called by machines.
 
-    def settle(self, machine: str, address: str) -> None:
+    def set_address(self, machine: str, address: str) -> None:
         """Assign this address to a machine."""
         self._places[address] = machine
 
-    def dark(self, machine: str) -> None:
+    def machine_off(self, machine: str) -> None:
         """A machine is off: it neither refuses connections nor answers."""
         self._dark[machine] = None
 
-    def lit(self, machine: str) -> None:
+    def machine_on(self, machine: str) -> None:
         """It is on again; peers of its earlier processes are reset when they next send."""
         if self._dark.pop(machine, "on") is None:
             for connection, ends in tuple(self._connections.items()):
@@ -66,7 +66,7 @@ class SimulatedNetwork:
 
     # Faults; each returns the function that undoes it.
 
-    def part(self, machine: str, other: str, *, both_ways: bool) -> Undo:
+    def partition(self, machine: str, other: str, *, both_ways: bool) -> Undo:
         """Drop packets from `machine` to `other`, or both ways."""
         numbers = [self._parting(machine, other)]
         if both_ways:
@@ -126,7 +126,7 @@ class SimulatedNetwork:
             return None
         return (self._drawn_s(client, server) + self._drawn_s(server, client)) * 1.5
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: MemoryConnection) -> None:
         """A connection was made."""
         for known in [known for known in self._connections if known.is_lost]:
             del self._connections[known]
@@ -134,7 +134,7 @@ class SimulatedNetwork:
         self._connections[connection] = ends
         self._hold(connection, ends)
 
-    def delay_s(self, connection: Connection, packet: Packet, *, to_server: bool) -> float:
+    def delay_s(self, connection: MemoryConnection, packet: Packet, *, to_server: bool) -> float:
         """The delay of a packet; it may be the one that breaks its connection."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
@@ -149,7 +149,7 @@ class SimulatedNetwork:
             return self._slow_readers[source]
         return self._drawn_s(source, target)
 
-    def delivered(self, connection: Connection, packet: Packet, *, to_server: bool) -> None:
+    def delivered(self, connection: MemoryConnection, packet: Packet, *, to_server: bool) -> None:
         """Write a packet into the trace."""
         client, server = self._connections.get(connection, (OUTSIDE, OUTSIDE))
         source, target = (client, server) if to_server else (server, client)
@@ -192,7 +192,7 @@ class SimulatedNetwork:
                 if connection.is_held(to_server) and not self._is_parted(*parted):
                     connection.release(to_server=to_server)
 
-    def _hold(self, connection: Connection, ends: tuple[str, str]) -> None:
+    def _hold(self, connection: MemoryConnection, ends: tuple[str, str]) -> None:
         client, server = ends
         for to_server, parted in ((True, (client, server)), (False, (server, client))):
             if not connection.is_held(to_server) and self._is_parted(*parted):

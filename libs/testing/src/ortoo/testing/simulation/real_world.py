@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.simulation.violations import Findings
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.violations import Violations
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.trace import Trace
 from ortoo.testing.simulation.world import World
 
@@ -25,11 +25,11 @@ class _RealWorld:
     """The parts of a world that application machines, findings and the oracle use."""
 
     def __init__(self, seed: int) -> None:
-        self.chances = Chances(seed)
+        self.random_streams = RandomStreams(seed)
         self.loop = _Loop(asyncio.get_running_loop())
         self.clock = SystemClock()
         self.trace = Trace()
-        self.findings = Findings(cast("Any", self.loop))
+        self.violations = Violations(cast("Any", self.loop))
         self.network = self.redis = _Untouched()
 
     def machine_clock(self, _: str) -> SystemClock:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
-FINDINGS_MAX = 40
+VIOLATIONS_MAX = 40
 """The number of findings to keep; later ones seldom add information."""
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Violation:
     """A broken promise."""
 
     promise: str
@@ -22,12 +22,12 @@ class Finding:
         return f"[{self.promise}] at {self.time_s:.3f} s: {self.text}"
 
 
-class Findings:
+class Violations:
     """The findings so far, in the order of time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         """Start empty."""
-        self.all: list[Finding] = []
+        self.all: list[Violation] = []
         self.some = asyncio.Event()
         """Set at the first finding: a run ends then, because one defect causes further ones."""
         self._loop = loop
@@ -35,8 +35,8 @@ class Findings:
     def add(self, promise: str, text: str) -> None:
         """Record a finding now."""
         self.some.set()
-        if len(self.all) < FINDINGS_MAX:
-            self.all.append(Finding(promise, text, self._loop.time()))
+        if len(self.all) < VIOLATIONS_MAX:
+            self.all.append(Violation(promise, text, self._loop.time()))
 
     def __bool__(self) -> bool:
         return bool(self.all)

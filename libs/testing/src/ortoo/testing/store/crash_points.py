@@ -26,20 +26,20 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, KEEP_NOTHING, DiskImage, Fate, Operation
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, DiskImage, CrashOutcome, Operation
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.log_fold import Folded, Frame, fold_from_scratch, folded, frames_written
-from ortoo.testing.store.model import NEVER, Broken, History, Sent, check, observe
-from ortoo.testing.store.workload import FOLDER, NEEDED, SETTINGS, Workload, opened
+from ortoo.testing.store.log_fold import FoldedState, Frame, fold_from_scratch, plain_state_of, frames_written
+from ortoo.testing.store.model import NEVER, StoreViolation, StoreHistory, SentBatch, check, observe
+from ortoo.testing.store.workload import FOLDER, NEEDED, SETTINGS, Workload, open_store
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
-FATES = (
-    Fate(torn_pages=True, names_in_order=True),
-    KEEP_NOTHING,
-    Fate(torn_pages=True, names_in_order=False),
-    KEEP_EVERYTHING,
-    Fate(torn_pages=False, names_in_order=False),
+OUTCOMES = (
+    CrashOutcome(torn_pages=True, names_in_order=True),
+    LOSE_UNSYNCED,
+    CrashOutcome(torn_pages=True, names_in_order=False),
+    KEEP_UNSYNCED,
+    CrashOutcome(torn_pages=False, names_in_order=False),
 )
 """The changes that a variant keeps, by its number modulo 5."""
 STEPS = 60
@@ -52,7 +52,7 @@ class Recording:
 
     seed: int
     operations: list[Operation]
-    history: History
+    history: StoreHistory
     before: DiskImage = field(default_factory=DiskImage)
     """The disk at its beginning."""
     frames_before: dict[int, Frame] = field(default_factory=dict)
@@ -64,14 +64,14 @@ class Recording:
 
 
 @dataclass(slots=True)
-class Report:
+class CrashReport:
     """The counts of an enumeration."""
 
     points: int = 0
     starts: int = 0
     messages_checked: int = 0
     torn_tails: int = 0
-    second_lives: int = 0
+    restarts_after_crash: int = 0
     broken: list[str] = field(default_factory=list)
     """Broken promises, when the enumeration continues after them."""
 
@@ -84,14 +84,14 @@ def record(seed: int, steps: int = STEPS, segment_bytes: int = SETTINGS.segment_
     try:
         clock.run(lambda: workload.run(steps), limit_s=86_400)
     except OrtooError as error:
-        raise Broken(f"--seed {seed} without a crash: {type(error).__name__} {error}") from error
+        raise StoreViolation(f"--seed {seed} without a crash: {type(error).__name__} {error}") from error
     name = f"--seed {seed} --steps {steps} --segment-bytes {segment_bytes}"
     return Recording(seed, disk.operations, workload.history, name=name, settings=settings)
 
 
 def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, DiskImage]]:
     """The disk after each of these numbers of operations, ascending; one image, which is changed in place."""
-    image = recording.before.crashed(Randomness(0), KEEP_EVERYTHING)
+    image = recording.before.after_crash(Randomness(0), KEEP_UNSYNCED)
     done = 0
     for point in points:
         for operation in recording.operations[done:point]:
@@ -103,10 +103,10 @@ def images(recording: Recording, points: Sequence[int]) -> Iterator[tuple[int, D
 def crash_at(recording: Recording, point: int, image: DiskImage, variant: int) -> MemoryDisk:
     """The disk after a crash behind operation `point`."""
     choice = Randomness((recording.seed * 1_000_003 + point) * 101 + variant)
-    return MemoryDisk(image=image.crashed(choice, FATES[variant % len(FATES)]))
+    return MemoryDisk(image=image.after_crash(choice, OUTCOMES[variant % len(OUTCOMES)]))
 
 
-def check_point(recording: Recording, point: int, image: DiskImage, variant: int, report: Report) -> None:
+def check_point(recording: Recording, point: int, image: DiskImage, variant: int, report: CrashReport) -> None:
     """Crash, start, compare. Errors: Broken, naming the point."""
     disk = crash_at(recording, point, image, variant)
     try:
@@ -114,8 +114,8 @@ def check_point(recording: Recording, point: int, image: DiskImage, variant: int
         report.torn_tails += _check_state(recording, point, disk)
         clock = VirtualClock(EPOCH_MS + LATER_MS)
         clock.run(lambda: _check_store(recording, point, disk, clock, report), limit_s=3600)
-    except (OrtooError, Broken, LookupError, ValueError, OSError) as error:
-        raise Broken(
+    except (OrtooError, StoreViolation, LookupError, ValueError, OSError) as error:
+        raise StoreViolation(
             f"{recording.name} --point {point} --variant {variant}: {type(error).__name__}: {error}"
         ) from error
 
@@ -130,19 +130,19 @@ def _check_state(recording: Recording, point: int, disk: MemoryDisk) -> bool:
     frames = {**recording.frames_before, **frames_written(recording.operations[:point])}
     for without_caches in (False, True):
         if without_caches:
-            disk = disk.crashed(Randomness(0), KEEP_EVERYTHING)
+            disk = disk.after_crash(Randomness(0), KEEP_UNSYNCED)
             for name in disk.list(FOLDER):
                 if not name.endswith(NEEDED):
                     disk.remove(FOLDER / name)
         found = recover(SegmentFiles(disk), FOLDER, repairs=False)
         if found.catalog.damages or found.skips:
-            raise Broken(f"damage is reported although nothing is damaged: {found.catalog.damages}")
+            raise StoreViolation(f"damage is reported although nothing is damaged: {found.catalog.damages}")
         end_position = found.end_position
         expected = fold_from_scratch(frames, end_position).of_known_topics()
-        actual = folded(found.state).of_known_topics()
-        for name in Folded.__slots__:
+        actual = plain_state_of(found.state).of_known_topics()
+        for name in FoldedState.__slots__:
             if getattr(actual, name) != getattr(expected, name):
-                raise Broken(
+                raise StoreViolation(
                     f"the state's {name} {'without caches ' if without_caches else ''}are "
                     f"{_difference(getattr(actual, name), getattr(expected, name))}"
                 )
@@ -155,32 +155,32 @@ def _difference(actual: dict[object, object], expected: dict[object, object]) ->
 
 
 async def _check_store(
-    recording: Recording, point: int, disk: MemoryDisk, clock: VirtualClock, report: Report
-) -> History:
+    recording: Recording, point: int, disk: MemoryDisk, clock: VirtualClock, report: CrashReport
+) -> StoreHistory:
     """Start the store, compare, send again and more, stop, start, compare again."""
-    store = await opened(disk, clock, recording.settings)
+    store = await open_store(disk, clock, recording.settings)
     report.starts += 1
     found = await observe(store)
     settled = check(recording.history, found, point)
     report.messages_checked += sum(batch.count for one in found.batches.values() for _, batch in one)
     if damages := store.describe().damages:
-        raise Broken(f"damage is reported although nothing is damaged: {damages}")
+        raise StoreViolation(f"damage is reported although nothing is damaged: {damages}")
     await _send_again(store, recording.history, settled, point)
     await _send_more(store, settled, found.ranges)
     check(settled, await observe(store), NEVER - 1)
     await store.close()
-    store = await opened(disk, clock, recording.settings)
+    store = await open_store(disk, clock, recording.settings)
     check(settled, await observe(store), NEVER - 1)
     await store.close()
     return settled
 
 
-async def _send_again(store: Store, history: History, settled: History, point: int) -> None:
+async def _send_again(store: Store, history: StoreHistory, settled: StoreHistory, point: int) -> None:
     """Let each producer repeat its last acknowledged batch, and then all unanswered ones."""
-    last: dict[tuple[int, int, int], list[Sent]] = {}
+    last: dict[tuple[int, int, int], list[SentBatch]] = {}
     topics = {topic.topic_id for topic in store.topics()}
     for sent in history.sends:
-        if not sent.batch.producer_id or sent.refused or sent.asked_at > point or sent.topic_id not in topics:
+        if not sent.batch.producer_id or sent.refused or sent.requested_at > point or sent.topic_id not in topics:
             continue
         key = (*sent.key, sent.batch.producer_id)
         if sent.answered_at <= point:
@@ -193,14 +193,14 @@ async def _send_again(store: Store, history: History, settled: History, point: i
             one = kept[*sent.key, sent.batch.records]
             answer = await store.append(*sent.key, sent.batch)
             if one.first_offset >= 0 and answer.first_offset != one.first_offset:
-                raise Broken(
+                raise StoreViolation(
                     f"queue {sent.key}: sequence {sent.batch.first_sequence} was stored at {one.first_offset}, and "
                     f"again at {answer.first_offset}"
                 )
             one.refused, one.first_offset = False, answer.first_offset
 
 
-async def _send_more(store: Store, settled: History, ranges: dict[tuple[int, int], tuple[int, int]]) -> None:
+async def _send_more(store: Store, settled: StoreHistory, ranges: dict[tuple[int, int], tuple[int, int]]) -> None:
     """Send one batch to some queues; it must get the next offset."""
     ends = {row: end for row, (_, end) in ranges.items()}
     for one in settled.sends:
@@ -212,11 +212,11 @@ async def _send_more(store: Store, settled: History, ranges: dict[tuple[int, int
             batch = SealedBatch(body, crc32c(body), 2, len(body))
             answer = await store.append(*key, batch)
             if answer.first_offset != ends[key]:
-                raise Broken(f"queue {key}: the next offset is {ends[key]}, given was {answer.first_offset}")
-            settled.sends.append(Sent(*key, batch, 0, 0, answer.first_offset))
+                raise StoreViolation(f"queue {key}: the next offset is {ends[key]}, given was {answer.first_offset}")
+            settled.sends.append(SentBatch(*key, batch, 0, 0, answer.first_offset))
 
 
-def second_life(recording: Recording, point: int, image: DiskImage, steps: int = 8) -> Recording:
+def restart_after_crash(recording: Recording, point: int, image: DiskImage, steps: int = 8) -> Recording:
     """Start on the image of a crash and continue, so that crashes during recovery can be checked.
 
     Errors: Broken.
@@ -224,11 +224,11 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
     name = f"{recording.name} --life {point}"
     disk = crash_at(recording, point, image, point)
     disk.make_folder(FOLDER)
-    before = disk.crashed(Randomness(0), KEEP_EVERYTHING)
+    before = disk.after_crash(Randomness(0), KEEP_UNSYNCED)
     clock = VirtualClock(EPOCH_MS + LATER_MS)
 
-    async def settle() -> History:
-        store = await opened(disk.crashed(Randomness(0), KEEP_EVERYTHING), clock, recording.settings)
+    async def settle() -> StoreHistory:
+        store = await open_store(disk.after_crash(Randomness(0), KEEP_UNSYNCED), clock, recording.settings)
         settled = check(recording.history, await observe(store), point)
         await store.close()
         return settled
@@ -238,30 +238,30 @@ def second_life(recording: Recording, point: int, image: DiskImage, steps: int =
         end = recover(SegmentFiles(before), FOLDER, repairs=False).end_position
         frames = {position: frame for position, frame in frames.items() if position < end}
         history = clock.run(settle, limit_s=3600)
-        again = before.crashed(Randomness(0), KEEP_EVERYTHING, record=True)
+        again = before.after_crash(Randomness(0), KEEP_UNSYNCED, record=True)
         workload = Workload(again, clock, recording.seed + 50_000 + point, history, settings=recording.settings)
         clock.run(lambda: workload.run(steps), limit_s=86_400)
-    except (OrtooError, Broken) as error:
-        raise Broken(f"{name}: {type(error).__name__}: {error}") from error
+    except (OrtooError, StoreViolation) as error:
+        raise StoreViolation(f"{name}: {type(error).__name__}: {error}") from error
     history, settings = workload.history, recording.settings
     return Recording(recording.seed, again.operations, history, before.image, frames, name, settings)
 
 
 @dataclass(slots=True)
-class Enumeration:
+class CrashEnumeration:
     """Checks points of a run, and counts the results."""
 
     points_max: int
     every: int = 1
     variants: int = 2
-    lives: int = 2
+    restarts: int = 2
     go_on: bool = False
     """Record a broken promise and continue, instead of raising it."""
-    report: Report = field(default_factory=Report)
+    report: CrashReport = field(default_factory=CrashReport)
 
     def check(self, recording: Recording) -> None:
         """Check points of a run, and of the runs that begin after some of them. Errors: Broken."""
-        self._check(recording, self.variants, self.lives)
+        self._check(recording, self.variants, self.restarts)
 
     def _check(self, recording: Recording, variants: int, lives: int) -> None:
         chance = Randomness(recording.seed)
@@ -273,10 +273,10 @@ class Enumeration:
                     return
                 self._try(recording, point, image, (point + number) % 10)
             if point in reborn:
-                self.report.second_lives += 1
+                self.report.restarts_after_crash += 1
                 try:
-                    life = second_life(recording, point, image)
-                except Broken as error:
+                    life = restart_after_crash(recording, point, image)
+                except StoreViolation as error:
                     self._note(error)
                 else:
                     self._check(life, 1, 0)
@@ -284,10 +284,10 @@ class Enumeration:
     def _try(self, recording: Recording, point: int, image: DiskImage, variant: int) -> None:
         try:
             check_point(recording, point, image, variant, self.report)
-        except Broken as error:
+        except StoreViolation as error:
             self._note(error)
 
-    def _note(self, error: Broken) -> None:
+    def _note(self, error: StoreViolation) -> None:
         if not self.go_on:
             raise error
         self.report.broken.append(str(error))
@@ -296,27 +296,27 @@ class Enumeration:
 def enumerate_points(
     seed: int, *, points_max: int, every: int = 1, variants: int = 2, lives: int = 2, steps: int = STEPS,
     segment_bytes: int = SETTINGS.segment_bytes, go_on: bool = False,
-) -> Report:  # fmt: skip
+) -> CrashReport:  # fmt: skip
     """Check every `every`-th point of runs with `seed` and the seeds after it, until there are `points_max`.
 
     Errors: Broken at the first broken promise, unless told to `go_on`.
     """
-    enumeration = Enumeration(points_max, every, variants, lives, go_on)
-    with quiet():
+    enumeration = CrashEnumeration(points_max, every, variants, lives, go_on)
+    with silence_logs():
         while enumeration.report.points < points_max:
             enumeration.check(record(seed, steps, segment_bytes))
             seed += 1
     return enumeration.report
 
 
-def check_one(seed: int, steps: int, segment_bytes: int, life: int | None, point: int, variant: int) -> Report:
+def check_one(seed: int, steps: int, segment_bytes: int, life: int | None, point: int, variant: int) -> CrashReport:
     """Check one point again, by the options printed for it. Errors: Broken."""
-    report = Report()
-    with quiet():
+    report = CrashReport()
+    with silence_logs():
         recording = record(seed, steps, segment_bytes)
         if life is not None:
             for at, image in images(recording, [life]):
-                recording = second_life(recording, at, image)
+                recording = restart_after_crash(recording, at, image)
         for at, image in images(recording, [point]):
             check_point(recording, at, image, variant, report)
     return report
@@ -332,7 +332,7 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
     workload = Workload(memory, clock, seed, through=disk)
     fault(disk)
     is_met = False
-    with quiet():
+    with silence_logs():
         try:
             clock.run(lambda: workload.run(steps), limit_s=86_400)
         except (OrtooError, OSError):
@@ -340,13 +340,13 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
         point = len(memory.operations)
         recording = Recording(seed, memory.operations, workload.history, name=f"a failing disk, --seed {seed}")
         for at, image in images(recording, [point]):
-            for variant in range(len(FATES)):
-                check_point(recording, at, image, variant, Report())
+            for variant in range(len(OUTCOMES)):
+                check_point(recording, at, image, variant, CrashReport())
     return is_met
 
 
 @contextlib.contextmanager
-def quiet() -> Iterator[None]:
+def silence_logs() -> Iterator[None]:
     """Suppress the logs of thousands of stores that start and stop."""
     before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
@@ -384,7 +384,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 chosen.seed, points_max=chosen.points, every=chosen.every, variants=chosen.variants,
                 steps=chosen.steps, segment_bytes=chosen.segment_bytes, go_on=chosen.go_on,
             )  # fmt: skip
-    except Broken as error:
+    except StoreViolation as error:
         say(f"BROKEN {error}\n")
         return 1
     if report.broken:

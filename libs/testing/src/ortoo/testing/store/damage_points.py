@@ -17,14 +17,14 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss, OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
-from ortoo.testing.disks.disk_image import KEEP_EVERYTHING, PAGE_BYTES, Content, DiskImage, Folder
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, PAGE_BYTES, FileContent, DiskImage, Folder
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import quiet
-from ortoo.testing.store.model import Broken
+from ortoo.testing.store.crash_points import silence_logs
+from ortoo.testing.store.model import StoreViolation
 from ortoo.testing.store.workload import FOLDER, NEEDED
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
@@ -38,7 +38,7 @@ STARTS = ("after a clean stop", "after a kill", "without caches")
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class AcknowledgedBatch:
     """An acknowledged batch."""
 
     first_offset: int
@@ -53,26 +53,26 @@ class Kept:
 
 
 @dataclass(slots=True)
-class Pristine:
+class UndamagedStore:
     """A store before it is damaged."""
 
     settings: StoreSettings
     files: dict[str, bytes]
     """Its files as a killed process leaves them, and the marker of a clean stop."""
-    batches: dict[tuple[int, int], list["Kept"]]
+    batches: dict[tuple[int, int], list["AcknowledgedBatch"]]
     offsets: dict[tuple[int, int], tuple[int, int]]
     """Queue to (committed offset, position in the log where the commit ends)."""
     end_position: int
     """The end of the log when the process was killed; the last frame records everything before it as durable."""
-    shared: dict[str, Content] = field(default_factory=dict)
+    shared: dict[str, FileContent] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DamagePoint:
     """The damage, and the condition in which the store is started."""
 
     file: str
-    at: int
+    position_in_file: int
     kind: str
     start: str
 
@@ -84,7 +84,7 @@ class Place:
     @property
     def position(self) -> int:
         """The position in the log where the damage begins."""
-        return self.base + (self.at // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.at)
+        return self.base + (self.position_in_file // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.position_in_file)
 
     @property
     def end_position(self) -> int:
@@ -93,13 +93,13 @@ class Place:
             self.position + {"flipped bit": 1, "zeroed page": PAGE_BYTES, "garbage": 16, "cut file": 1 << 40}[self.kind]
         )
 
-    def is_known_cut(self, pristine: Pristine) -> bool:
+    def is_known_cut(self, pristine: UndamagedStore) -> bool:
         """Whether the last file was truncated and another file records its length."""
         last = max(name for name in pristine.files if name.endswith(SUFFIX))
         is_cut = self.kind == "cut file" and self.file == last and self.position < pristine.end_position
         return is_cut and (self.start == STARTS[0] or (self.start == STARTS[1] and "durable" in pristine.files))
 
-    def is_torn_tail(self, pristine: Pristine) -> bool:
+    def is_torn_tail(self, pristine: UndamagedStore) -> bool:
         """Whether a crash can leave this: only the end of the log is damaged, and no durable mark records it.
 
         Then the log ends before the damage, and later messages count as never acknowledged. A truncated last file
@@ -116,7 +116,7 @@ class Place:
 
 
 @dataclass(slots=True)
-class Report:
+class DamageReport:
     """The results of all places."""
 
     places: int = 0
@@ -127,7 +127,7 @@ class Report:
     batches_read: int = 0
 
 
-def build(size_bytes: int, seed: int) -> Pristine:
+def build_store(size_bytes: int, seed: int) -> UndamagedStore:
     """A store of about `size_bytes`, on a disk in memory, stopped cleanly."""
     settings = StoreSettings(
         segment_bytes=max(64 << 10, size_bytes // 13 // 64 * 64), headroom_bytes=0, recent_bytes=0, retention_age_ms=0,
@@ -166,10 +166,10 @@ def build(size_bytes: int, seed: int) -> Pristine:
         del files[name]
     ends = _frame_ends(files)
     batches = {
-        key: [Kept(first_offset, batch, ends[*key, first_offset]) for first_offset, batch in some]
+        key: [AcknowledgedBatch(first_offset, batch, ends[*key, first_offset]) for first_offset, batch in some]
         for key, some in sent.items()
     }
-    return Pristine(settings, files, batches, offsets, end_position)
+    return UndamagedStore(settings, files, batches, offsets, end_position)
 
 
 def _read(data: bytes, base: int, position: int, length: int) -> bytes:
@@ -183,12 +183,12 @@ def _frame_ends(files: dict[str, bytes]) -> dict[tuple[int, int, int], int]:
         if name.endswith(SUFFIX):
             base = int(name.split(".")[0])
             for one in walk(partial(_read, data, base), base, base + len(data)):
-                if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
+                if isinstance(one, FrameHeader) and one.kind == FrameKind.MESSAGES:
                     ends[one.topic_id, one.queue_id, one.first_offset] = one.end_position
     return ends
 
 
-def choose(pristine: Pristine, seed: int, number: int) -> Place:
+def choose_point(pristine: UndamagedStore, seed: int, number: int) -> DamagePoint:
     """The place with this number: mostly in the segments, by size, and every fifth in any file."""
     chance = Randomness(seed * 1_000_003 + number)
     names = sorted(pristine.files)
@@ -205,10 +205,10 @@ def choose(pristine: Pristine, seed: int, number: int) -> Place:
         name = names[chance.below(len(names))]
         at = chance.below(len(pristine.files[name]))
     kind = list(KINDS)[chance.below(3) if chance.below(10) else 3]
-    return Place(name, at, kind, STARTS[chance.below(3)])
+    return DamagePoint(name, at, kind, STARTS[chance.below(3)])
 
 
-def damaged(pristine: Pristine, place: Place, seed: int) -> MemoryDisk:
+def damaged_disk(pristine: UndamagedStore, place: DamagePoint, seed: int) -> MemoryDisk:
     """A disk with the store, damaged in that place."""
     image = DiskImage()
     image.folders[FOLDER] = folder = Folder()
@@ -221,53 +221,53 @@ def damaged(pristine: Pristine, place: Place, seed: int) -> MemoryDisk:
         if not name.endswith(NEEDED) and place.start == STARTS[2]:
             continue
         if name == place.file:
-            content = Content(_damage(data, place, seed))
+            content = FileContent(_damage(data, place, seed))
         elif name == last or not name.endswith(SUFFIX):
-            content = Content(data)
+            content = FileContent(data)
         else:
             shared = pristine.shared.get(name)
             if shared is None or shared.pending:
-                shared = pristine.shared[name] = Content(data)
+                shared = pristine.shared[name] = FileContent(data)
             content = shared
-        folder.live[name] = folder.durable[name] = number
+        folder.current[name] = folder.durable[name] = number
         image.contents[number] = content
         image.files_made = number
     return MemoryDisk(image=image)
 
 
-def _damage(data: bytes, place: Place, seed: int) -> bytes:
+def _damage(data: bytes, place: DamagePoint, seed: int) -> bytes:
     changed = bytearray(data)
     if place.kind == "flipped bit":
-        changed[place.at] ^= 1 << seed % 8
+        changed[place.position_in_file] ^= 1 << seed % 8
     elif place.kind == "zeroed page":
-        start = place.at // PAGE_BYTES * PAGE_BYTES
+        start = place.position_in_file // PAGE_BYTES * PAGE_BYTES
         changed[start : start + PAGE_BYTES] = bytes(len(changed[start : start + PAGE_BYTES]))
     elif place.kind == "garbage":
-        changed[place.at : place.at + 16] = bytes(
-            Randomness(seed).below(256) for _ in changed[place.at : place.at + 16]
+        changed[place.position_in_file : place.position_in_file + 16] = bytes(
+            Randomness(seed).below(256) for _ in changed[place.position_in_file : place.position_in_file + 16]
         )
     else:
-        del changed[place.at :]
+        del changed[place.position_in_file :]
     return bytes(changed)
 
 
-def check_place(pristine: Pristine, place: Place, seed: int, report: Report) -> None:
+def check_damage_point(pristine: UndamagedStore, point: DamagePoint, seed: int, report: DamageReport) -> None:
     """Damage, start, read everything. Errors: Broken."""
     report.places += 1
     clock = VirtualClock(EPOCH_MS + 1_000_000)
-    disk = damaged(pristine, place, seed)
+    disk = damaged_disk(pristine, point, seed)
     try:
-        clock.run(lambda: _check(pristine, place, disk, clock, report), limit_s=3600)
+        clock.run(lambda: _check(pristine, point, disk, clock, report), limit_s=3600)
     except Exception as error:
-        raise Broken(f"{place}: {type(error).__name__}: {error}") from error
+        raise StoreViolation(f"{point}: {type(error).__name__}: {error}") from error
 
 
-async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: VirtualClock, report: Report) -> None:
+async def _check(pristine: UndamagedStore, place: DamagePoint, disk: MemoryDisk, clock: VirtualClock, report: DamageReport) -> None:
     try:
         store = await _opened(disk, clock, pristine.settings)
     except DataLoss as error:
         if place.file not in error.message:
-            raise Broken(f"the start was refused without naming the file: {error.message}") from error
+            raise StoreViolation(f"the start was refused without naming the file: {error.message}") from error
         report.refused += 1
         return
     torn_from = place.position if place.is_torn_tail(pristine) else 1 << 62
@@ -283,10 +283,10 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
     is_named = any(_names(one.file, one.position, one.length_bytes, place) for one in damages)
     if lost:
         if not is_named:
-            raise Broken(f"{lost[:3]} and {len(lost)} in all are lost without a named damage: {damages}")
+            raise StoreViolation(f"{lost[:3]} and {len(lost)} in all are lost without a named damage: {damages}")
         report.batches_lost += len(lost)
     if place.is_known_cut(pristine) and not is_named:
-        raise Broken(f"the last file was truncated, and no damage is named: {damages}")
+        raise StoreViolation(f"the last file was truncated, and no damage is named: {damages}")
     if damages:
         report.named += 1
     else:
@@ -295,7 +295,7 @@ async def _check(pristine: Pristine, place: Place, disk: MemoryDisk, clock: Virt
     await store.close()
 
 
-async def _append_to_all(store: Store, pristine: Pristine, torn_from: int) -> None:
+async def _append_to_all(store: Store, pristine: UndamagedStore, torn_from: int) -> None:
     """Append to every queue: no offset is reused, and behind a torn tail none is skipped."""
     known = {topic.topic_id for topic in store.topics()}
     body = b"after the damage"
@@ -305,22 +305,22 @@ async def _append_to_all(store: Store, pristine: Pristine, torn_from: int) -> No
             end = kept[-1] if kept else 0
             answer = await store.append(*key, SealedBatch(body, crc32c(body), 1, len(body)))
             if answer.first_offset < end:
-                raise Broken(f"queue {key}: offset {answer.first_offset} is given again, {end} were acknowledged")
+                raise StoreViolation(f"queue {key}: offset {answer.first_offset} is given again, {end} were acknowledged")
             if len(kept) < len(batches) and answer.first_offset != end:
-                raise Broken(f"queue {key}: offset {answer.first_offset} follows on {end}, behind a torn tail")
+                raise StoreViolation(f"queue {key}: offset {answer.first_offset} follows on {end}, behind a torn tail")
             again = await store.fetch(*key, answer.first_offset)
             if again.batches[0].batch.records != body:
-                raise Broken(f"queue {key}: the batch just appended at {answer.first_offset} differs")
+                raise StoreViolation(f"queue {key}: the batch just appended at {answer.first_offset} differs")
 
 
-def _names(file: str, position: int, length: int, place: Place) -> bool:
+def _names(file: str, position: int, length: int, place: DamagePoint) -> bool:
     """Whether a named damage covers this place: the same file, and not wholly before it."""
     if not place.file.endswith(SUFFIX):
         return True
     return file == place.file and position < place.end_position and place.position < position + length
 
 
-async def _read_everything(store: Store, pristine: Pristine, torn_from: int, report: Report) -> list[str]:
+async def _read_everything(store: Store, pristine: UndamagedStore, torn_from: int, report: DamageReport) -> list[str]:
     """Read each queue, continuing after DATA_LOSS; returns the losses. Errors: Broken for a wrong byte."""
     lost: list[str] = []
     known = {topic.topic_id for topic in store.topics()}
@@ -333,21 +333,21 @@ async def _read_everything(store: Store, pristine: Pristine, torn_from: int, rep
         found: set[int] = set()
         row = next(row for row in store.describe_queues(key[0]) if row.queue_id == key[1])
         if row.end_offset < end:
-            raise Broken(f"queue {key} ends at {row.end_offset}, {end} were acknowledged")
+            raise StoreViolation(f"queue {key} ends at {row.end_offset}, {end} were acknowledged")
         offset = row.begin_offset
         while offset < row.end_offset:
             try:
                 fetched = await store.fetch(*key, offset, bytes_max=4 * MIB)
             except DataLoss as error:
                 if error.end_offset <= offset or str(error.end_offset) not in error.message:
-                    raise Broken(f"no offset to continue at: {error.message}") from error
+                    raise StoreViolation(f"no offset to continue at: {error.message}") from error
                 offset = error.end_offset
                 continue
             if not fetched.batches:
-                raise Broken(f"queue {key}: taken for empty at offset {offset}")
+                raise StoreViolation(f"queue {key}: taken for empty at offset {offset}")
             for one in fetched.batches:
                 if by_offset.get(one.first_offset) != one.batch:
-                    raise Broken(f"queue {key}: wrong bytes are served at offset {one.first_offset}")
+                    raise StoreViolation(f"queue {key}: wrong bytes are served at offset {one.first_offset}")
                 found.add(one.first_offset)
             offset = fetched.next_offset
         report.batches_read += len(found)
@@ -360,7 +360,7 @@ async def _opened(disk: MemoryDisk, clock: VirtualClock, settings: StoreSettings
 
 
 def _files(disk: MemoryDisk) -> dict[str, bytes]:
-    left = disk.crashed(Randomness(0), KEEP_EVERYTHING)
+    left = disk.after_crash(Randomness(0), KEEP_UNSYNCED)
     files = {}
     for name in left.list(FOLDER):
         file = left.open(Path(FOLDER) / name)
@@ -380,14 +380,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--go-on", action="store_true", help="list every broken promise instead of the first")
     chosen = parser.parse_args(arguments)
     sys.stdout.write(f"damage points: {vars(chosen)}\n")
-    report, broken = Report(), 0
-    with quiet():
-        pristine = build(chosen.megabytes * MIB, chosen.seed)
+    report, broken = DamageReport(), 0
+    with silence_logs():
+        pristine = build_store(chosen.megabytes * MIB, chosen.seed)
         numbers = [chosen.place] if chosen.place is not None else range(chosen.places)
         for number in numbers:
             try:
-                check_place(pristine, choose(pristine, chosen.seed, number), chosen.seed + number, report)
-            except (Broken, OrtooError) as error:
+                check_damage_point(pristine, choose_point(pristine, chosen.seed, number), chosen.seed + number, report)
+            except (StoreViolation, OrtooError) as error:
                 broken += 1
                 sys.stdout.write(f"BROKEN --seed {chosen.seed} --place {number}: {error}\n")
                 if not chosen.go_on:

@@ -26,7 +26,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_request, open_lone_enode, topic
+from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_request, open_single_enode, topic
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
@@ -53,16 +53,16 @@ SETTINGS = {
 }
 
 
-class NotAllowed(Exception):
+class MountNotAllowed(Exception):
     """Mounting a file system is not permitted."""
 
 
-class Broken(Exception):
+class FullDiskViolation(Exception):
     """A promise is broken."""
 
 
 @dataclass(slots=True)
-class Report:
+class FullDiskReport:
     """The counts of a run."""
 
     rounds: int = 0
@@ -74,10 +74,10 @@ class Report:
 
 
 @dataclass(slots=True)
-class Load:
+class SenderLoad:
     """Senders that never stop, one for each queue."""
 
-    report: Report
+    report: FullDiskReport
     ends: list[int] = field(default_factory=lambda: [0] * QUEUES)
     """The end of each queue, by the acknowledgements."""
     is_refused: list[bool] = field(default_factory=lambda: [False] * QUEUES)
@@ -95,14 +95,14 @@ class Load:
             self.changed.set()
             if not answer.HasField("failure"):
                 if answer.first_offset != self.ends[queue_id]:
-                    raise Broken(f"queue {queue_id}: {answer.first_offset} instead of {self.ends[queue_id]}")
+                    raise FullDiskViolation(f"queue {queue_id}: {answer.first_offset} instead of {self.ends[queue_id]}")
                 self.ends[queue_id] += BATCH.count
                 self.report.acknowledged += 1
             elif answer.failure.kind == failure_pb2.FAILURE_KIND_OVERLOADED:
                 self.report.refused += 1
                 await clock.sleep(RETRY_S)
             else:
-                raise Broken(f"a full disk is answered with {answer.failure}")
+                raise FullDiskViolation(f"a full disk is answered with {answer.failure}")
 
     async def until(self, *, refused: bool, within_s: float) -> float:
         """Wait until every sender is refused, or until one is not; the time it took. Errors: Broken."""
@@ -115,7 +115,7 @@ class Load:
                     await self.changed.wait()
         except TimeoutError:
             what = "no sender was refused" if refused else "no sender was accepted again"
-            raise Broken(f"{what} within {within_s} s") from None
+            raise FullDiskViolation(f"{what} within {within_s} s") from None
         return clock.monotonic_s() - began_s
 
 
@@ -127,16 +127,16 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
         ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)], capture_output=True, text=True
     )
     if mounted.returncode:
-        raise NotAllowed(mounted.stderr.strip())
+        raise MountNotAllowed(mounted.stderr.strip())
     try:
         yield
     finally:
         subprocess.run(["umount", str(folder)], check=True)
 
 
-async def fill(rounds: int, size_bytes: int, folder: Path) -> Report:
+async def fill(rounds: int, size_bytes: int, folder: Path) -> FullDiskReport:
     """Fill the disk `rounds` times. Errors: NotAllowed, Broken."""
-    report = Report()
+    report = FullDiskReport()
     enode = RoleProcess(
         "enode",
         folder / "enode",
@@ -144,7 +144,7 @@ async def fill(rounds: int, size_bytes: int, folder: Path) -> Report:
     )
     with small_disk(enode.data, size_bytes):
         store = StoreSettings(segment_bytes=SETTINGS["SEGMENT_BYTES"], headroom_bytes=SETTINGS["HEADROOM_BYTES"])
-        async with open_lone_enode(enode.data, topic(TOPIC, queues=QUEUES), store=store):
+        async with open_single_enode(enode.data, topic(TOPIC, queues=QUEUES), store=store):
             pass
         try:
             await enode.start()
@@ -156,34 +156,34 @@ async def fill(rounds: int, size_bytes: int, folder: Path) -> Report:
             await enode.kill()
             await enode.start()
             async with Channels() as channels:
-                await _check_ends(EnodeServiceStub(channels.to(enode.address)), load)
+                await _check_ends(EnodeServiceStub(channels.channel_to(enode.address)), load)
         finally:
             await enode.kill()
     return report
 
 
 @asynccontextmanager
-async def _loaded(enode: RoleProcess, report: Report) -> AsyncIterator[tuple[Load, EnodeServiceStub]]:
-    load = Load(report)
+async def _loaded(enode: RoleProcess, report: FullDiskReport) -> AsyncIterator[tuple[SenderLoad, EnodeServiceStub]]:
+    load = SenderLoad(report)
     async with Channels() as channels, Background("load") as background:
-        stub = EnodeServiceStub(channels.to(enode.address))
+        stub = EnodeServiceStub(channels.channel_to(enode.address))
         for queue_id in range(QUEUES):
             background.spawn(f"send {queue_id}", load.send(stub, queue_id))
         yield load, stub
 
 
-async def _round(enode: RoleProcess, load: Load, stub: EnodeServiceStub) -> None:
+async def _round(enode: RoleProcess, load: SenderLoad, stub: EnodeServiceStub) -> None:
     """Wait for a full disk, check everything, make room."""
     is_checked = False
     while not is_checked:
         await load.until(refused=True, within_s=FULL_S_MAX)
         if not enode.alive:
-            raise Broken(f"the enode ended: {enode.log_text()[-2000:]}")
+            raise FullDiskViolation(f"the enode ended: {enode.log_text()[-2000:]}")
         acknowledged = load.report.acknowledged
         try:
             await _check_while_full(load, stub)
             is_checked = True
-        except Broken:
+        except FullDiskViolation:
             # Retention may still have deleted something: then the disk was not full all the time.
             if acknowledged == load.report.acknowledged:
                 raise
@@ -193,22 +193,22 @@ async def _round(enode: RoleProcess, load: Load, stub: EnodeServiceStub) -> None
     load.report.rounds += 1
 
 
-async def _check_while_full(load: Load, stub: EnodeServiceStub) -> None:
+async def _check_while_full(load: SenderLoad, stub: EnodeServiceStub) -> None:
     """Check that nothing refused is stored, and that reads and commits succeed. Errors: Broken."""
     begins = await _check_ends(stub, load)
     await _read_some(stub, begins, load.ends)
     for _ in range(COMMITS):
         await _commit(stub, begins)
     if await _check_ends(stub, load) != begins:
-        raise Broken("segments were deleted that the group has not passed")
+        raise FullDiskViolation("segments were deleted that the group has not passed")
 
 
-async def _check_ends(stub: EnodeServiceStub, load: Load) -> list[int]:
+async def _check_ends(stub: EnodeServiceStub, load: SenderLoad) -> list[int]:
     """Each queue must end with the last acknowledged batch; returns where they begin. Errors: Broken."""
     answer = await stub.DescribeQueues(pb.DescribeQueuesRequest(topic_id=TOPIC))
     ends = [queue.end_offset for queue in answer.queues]
     if ends != load.ends:
-        raise Broken(f"the queues end at {ends}; acknowledged were {load.ends}")
+        raise FullDiskViolation(f"the queues end at {ends}; acknowledged were {load.ends}")
     return [queue.begin_offset for queue in answer.queues]
 
 
@@ -221,7 +221,7 @@ async def _read_some(stub: EnodeServiceStub, begins: Sequence[int], ends: Sequen
             answer = await call.read()
             assert isinstance(answer, pb.FetchBatchesResponse)
             if [one.batch.records for one in answer.batches] != [BATCH.records]:
-                raise Broken(f"offset {offset} of queue {queue_id} cannot be read: {answer.failure}")
+                raise FullDiskViolation(f"offset {offset} of queue {queue_id} cannot be read: {answer.failure}")
     call.cancel()
 
 
@@ -230,7 +230,7 @@ async def _commit(stub: EnodeServiceStub, offsets: Sequence[int]) -> None:
     await stub.CommitOffsets(pb.CommitOffsetsRequest(topic_id=TOPIC, group=GROUP, offsets=rows))
     found = await stub.QueryOffsets(pb.QueryOffsetsRequest(topic_id=TOPIC, group=GROUP))
     if [row.offset for row in found.offsets] != list(offsets):
-        raise Broken(f"committed were {offsets}, found {found.offsets}")
+        raise FullDiskViolation(f"committed were {offsets}, found {found.offsets}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -244,10 +244,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="ortoo-full-") as folder:
         try:
             report = asyncio.run(fill(chosen.rounds, chosen.megabytes << 20, Path(folder)))
-        except NotAllowed as error:
+        except MountNotAllowed as error:
             sys.stderr.write(f"NOT CHECKED, because a full disk needs the right to mount a tmpfs: {error}\n")
             return SKIPPED
-        except Broken as error:
+        except FullDiskViolation as error:
             sys.stdout.write(f"BROKEN {error}\n")
             return 1
     sys.stdout.write(f"{report}: the process lived, refused sends stored nothing, reads and commits succeeded\n")

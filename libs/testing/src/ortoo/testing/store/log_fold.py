@@ -8,19 +8,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ortoo.enode.changes.kinds import (
-    Change,
+    StateChange,
     IdsRemembered,
     OffsetRows,
     OffsetsCommitted,
     ProducerWindow,
-    QueueEnds,
-    TopicGone,
-    TopicOf,
+    QueueEndSnapshot,
+    TopicDeleted,
+    DirectoryTopicPut,
     TopicPut,
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.changes.groups import ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.groups import ModeSet, RetryCopiesStored, RetryMarksDropped
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopReturned
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
@@ -28,11 +28,11 @@ from ortoo.enode.log.frame import (
     MAGIC_BYTES,
     BadFrame,
     FrameHeader,
-    Kind,
+    FrameKind,
     decode_header,
 )
 from ortoo.enode.state.fold import State
-from ortoo.testing.disks.disk_image import Operation, Write
+from ortoo.testing.disks.disk_image import Operation, WriteFile
 
 WINDOW_BATCHES = 5
 FLOOR = -1
@@ -43,7 +43,7 @@ Frame = tuple[FrameHeader, bytes]
 
 
 @dataclass(slots=True)
-class Folded:
+class FoldedState:
     """The state as plain dictionaries."""
 
     topics: dict[int, tuple[str, int, int, str]] = field(default_factory=dict)
@@ -57,9 +57,9 @@ class Folded:
     ids: dict[tuple[int, bytes], tuple[int, int, bool, int, int]] = field(default_factory=dict)
     """(topic id, id) to (queue id, offset, delayed, stored at ms, until ms)."""
 
-    def of_known_topics(self) -> "Folded":
+    def of_known_topics(self) -> "FoldedState":
         """A copy without state of deleted topics, which no request can reach."""
-        return Folded(
+        return FoldedState(
             self.topics,
             {key: value for key, value in self.offsets.items() if key[0] in self.topics},
             {key: value for key, value in self.ends.items() if key[0] in self.topics and value},
@@ -75,7 +75,7 @@ def frames_written(operations: Iterable[Operation]) -> dict[int, Frame]:
     """Every frame in these writes, by its position in the log; a later write at a position replaces an earlier one."""
     frames: dict[int, Frame] = {}
     for operation in operations:
-        if not isinstance(operation, Write) or operation.data[:4] != MAGIC_BYTES:
+        if not isinstance(operation, WriteFile) or operation.data[:4] != MAGIC_BYTES:
             continue
         data, at = operation.data, 0
         while at + HEADER_BYTES <= len(data):
@@ -90,17 +90,17 @@ def frames_written(operations: Iterable[Operation]) -> dict[int, Frame]:
     return frames
 
 
-def fold_from_scratch(frames: dict[int, Frame], end_position: int) -> Folded:
+def fold_from_scratch(frames: dict[int, Frame], end_position: int) -> FoldedState:
     """Fold every frame below `end_position`, in order."""
-    state = Folded()
+    state = FoldedState()
     for position in sorted(frames):
         if position >= end_position:
             break
         header, body = frames[position]
-        if header.kind == Kind.STATE:
+        if header.kind == FrameKind.STATE:
             for change in decode_changes(body):
                 _apply(state, change)
-        elif header.kind == Kind.MESSAGES:
+        elif header.kind == FrameKind.MESSAGES:
             for change in decode_changes(body[: header.prefix_length]) if header.prefix_length else ():
                 _apply(state, change)
             key = (header.topic_id, header.queue_id)
@@ -112,20 +112,20 @@ def fold_from_scratch(frames: dict[int, Frame], end_position: int) -> Folded:
     return state
 
 
-def folded(state: State) -> Folded:
+def plain_state_of(state: State) -> FoldedState:
     """The enode's own state in the same plain form."""
-    plain = Folded()
+    plain = FoldedState()
     for change in decode_changes(encode_changes(tuple(state.checkpoint()))):
         _apply(plain, change)
     return plain
 
 
-def _apply(state: Folded, change: Change) -> None:
-    if isinstance(change, TopicPut | TopicOf):
+def _apply(state: FoldedState, change: StateChange) -> None:
+    if isinstance(change, TopicPut | DirectoryTopicPut):
         known, directory_id = state.topics.get(change.topic_id), getattr(change, "directory_id", "")
         if known is None or known[3] != directory_id or known[2] <= change.version:
             state.topics[change.topic_id] = (change.name, change.queue_count, change.version, directory_id)
-    elif isinstance(change, TopicGone):
+    elif isinstance(change, TopicDeleted):
         state.topics.pop(change.topic_id, None)
         gone = change.topic_id
         state.offsets = {key: value for key, value in state.offsets.items() if key[0] != gone}
@@ -149,7 +149,7 @@ def _apply(state: Folded, change: Change) -> None:
         state.windows[change.topic_id, change.queue_id, change.producer_id] = [
             (one.first_sequence, one.count, one.first_offset, one.crc) for one in change.batches
         ]
-    elif isinstance(change, QueueEnds):
+    elif isinstance(change, QueueEndSnapshot):
         state.ends[change.topic_id, change.queue_id] = change.end_offset
     elif isinstance(change, PopLeased | PopReturned | PopFinished | PopIntervals):
         _apply_pop(state, change)
@@ -157,11 +157,11 @@ def _apply(state: Folded, change: Change) -> None:
         _apply_life(state, change)
 
 
-def _apply_life(state: Folded, change: Change) -> None:
-    if isinstance(change, SentBack):
+def _apply_life(state: FoldedState, change: StateChange) -> None:
+    if isinstance(change, RetryCopiesStored):
         place = (change.topic_id, change.group, change.queue_id)
         state.sent_back[place] = sorted({*state.sent_back.get(place, []), *change.rows})
-    elif isinstance(change, SentBackForgotten):
+    elif isinstance(change, RetryMarksDropped):
         for queue_id in change.queue_ids:
             state.sent_back.pop((change.topic_id, change.group, queue_id), None)
     elif isinstance(change, ModeSet):
@@ -177,7 +177,7 @@ def _apply_life(state: Folded, change: Change) -> None:
         }
 
 
-def _apply_pop(state: Folded, change: PopLeased | PopReturned | PopFinished | PopIntervals) -> None:
+def _apply_pop(state: FoldedState, change: PopLeased | PopReturned | PopFinished | PopIntervals) -> None:
     """Apply it with one entry an offset: finished offsets stay finished, and the floor moves over them."""
     place = (change.topic_id, change.group, change.queue_id)
     begin = state.offsets.get(place, (0, 0))[0]

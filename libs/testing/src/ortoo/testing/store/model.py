@@ -17,18 +17,18 @@ OffsetKey = tuple[int, str, int]
 """(topic id, group, queue id)."""
 
 
-class Broken(AssertionError):
+class StoreViolation(AssertionError):
     """A store broke a promise, which the message names."""
 
 
 @dataclass(slots=True)
-class Sent:
+class SentBatch:
     """One batch that was sent."""
 
     topic_id: int
     queue_id: int
     batch: SealedBatch
-    asked_at: int
+    requested_at: int
     answered_at: int = NEVER
     """The moment at which it was durable: acknowledged in mode `sync`, or seen by a reader."""
     first_offset: int = -1
@@ -42,24 +42,24 @@ class Sent:
 
 
 @dataclass(slots=True)
-class Wish:
+class RequestedValue:
     """A requested value in place of the previous one; None = removed."""
 
     value: object
-    asked_at: int
+    requested_at: int
     answered_at: int = NEVER
 
 
 @dataclass(slots=True)
-class History:
+class StoreHistory:
     """All requests to one store, in order."""
 
-    sends: list[Sent] = field(default_factory=list)
-    offsets: dict[OffsetKey, list[Wish]] = field(default_factory=dict)
-    topics: dict[int, list[Wish]] = field(default_factory=dict)
+    sends: list[SentBatch] = field(default_factory=list)
+    offsets: dict[OffsetKey, list[RequestedValue]] = field(default_factory=dict)
+    topics: dict[int, list[RequestedValue]] = field(default_factory=dict)
     begins: list[tuple[int, dict[QueueKey, int]]] = field(default_factory=list)
     """(moment, begins of queues); retention moves these."""
-    pairs: list[tuple[Sent, OffsetKey]] = field(default_factory=list)
+    pairs: list[tuple[SentBatch, OffsetKey]] = field(default_factory=list)
     """Batches that each carried a commit of an offset used once: both must be found or neither."""
     settled_begins: dict[QueueKey, int] = field(default_factory=dict)
 
@@ -71,11 +71,11 @@ class History:
         return self.begins[-1][1].get(key, NEVER) if self.begins else self.settled_begins.get(key, 0)
 
 
-def possible(wishes: list[Wish], moment: int) -> list[object]:
+def possible_values(wishes: list[RequestedValue], moment: int) -> list[object]:
     """The values that may be found after a crash at `moment`: the last promised one, or any requested since."""
     values: list[object] = [None]
     for wish in wishes:
-        if wish.asked_at > moment:
+        if wish.requested_at > moment:
             break
         if wish.answered_at <= moment:
             values = []
@@ -115,23 +115,23 @@ async def read_queue(store: Store, key: QueueKey, begin: int, end: int) -> list[
     while offset < end:
         fetched = await store.fetch(*key, offset)
         if not fetched.batches:
-            raise Broken(f"queue {key}: nothing is read at offset {offset}, though the queue ends at {end}")
+            raise StoreViolation(f"queue {key}: nothing is read at offset {offset}, though the queue ends at {end}")
         for one in fetched.batches:
             if one.first_offset != offset:
-                raise Broken(f"queue {key}: offset {one.first_offset} follows, expected {offset}")
+                raise StoreViolation(f"queue {key}: offset {one.first_offset} follows, expected {offset}")
             batches.append((offset, one.batch))
             offset += one.batch.count
     if offset != end:
-        raise Broken(f"queue {key}: batches end at {offset}, the queue says {end}")
+        raise StoreViolation(f"queue {key}: batches end at {offset}, the queue says {end}")
     return batches
 
 
-def check(history: History, found: Observed, moment: int) -> History:
+def check(history: StoreHistory, found: Observed, moment: int) -> StoreHistory:
     """Compare the content found after a crash at `moment` with the promises until then.
 
     Returns the history from now on: requests that were open are decided by the found content. Errors: Broken.
     """
-    settled = History()
+    settled = StoreHistory()
     _check_topics(history, found, moment, settled)
     _check_offsets(history, found, moment, settled)
     _check_messages(history, found, moment, settled)
@@ -139,29 +139,29 @@ def check(history: History, found: Observed, moment: int) -> History:
     return settled
 
 
-def _check_topics(history: History, found: Observed, moment: int, settled: History) -> None:
+def _check_topics(history: StoreHistory, found: Observed, moment: int, settled: StoreHistory) -> None:
     for topic_id, wishes in history.topics.items():
-        values = possible(wishes, moment)
+        values = possible_values(wishes, moment)
         if found.topics.get(topic_id) not in values:
-            raise Broken(f"topic {topic_id} is {found.topics.get(topic_id)}, expected one of {values}")
-        settled.topics[topic_id] = [Wish(found.topics.get(topic_id), 0, 0)]
+            raise StoreViolation(f"topic {topic_id} is {found.topics.get(topic_id)}, expected one of {values}")
+        settled.topics[topic_id] = [RequestedValue(found.topics.get(topic_id), 0, 0)]
     if unknown := found.topics.keys() - history.topics.keys():
-        raise Broken(f"topics {unknown} were never created")
+        raise StoreViolation(f"topics {unknown} were never created")
 
 
-def _check_offsets(history: History, found: Observed, moment: int, settled: History) -> None:
+def _check_offsets(history: StoreHistory, found: Observed, moment: int, settled: StoreHistory) -> None:
     for key, wishes in history.offsets.items():
         if key[0] not in found.topics:
             continue
-        values = possible(wishes, moment)
+        values = possible_values(wishes, moment)
         if found.offsets.get(key) not in values:
-            raise Broken(f"(topic, group, queue) {key} is at offset {found.offsets.get(key)}, expected one of {values}")
-        settled.offsets[key] = [Wish(found.offsets.get(key), 0, 0)]
+            raise StoreViolation(f"(topic, group, queue) {key} is at offset {found.offsets.get(key)}, expected one of {values}")
+        settled.offsets[key] = [RequestedValue(found.offsets.get(key), 0, 0)]
     if unknown := found.offsets.keys() - history.offsets.keys():
-        raise Broken(f"offsets of {unknown} were never committed")
+        raise StoreViolation(f"offsets of {unknown} were never committed")
 
 
-def _check_messages(history: History, found: Observed, moment: int, settled: History) -> None:
+def _check_messages(history: StoreHistory, found: Observed, moment: int, settled: StoreHistory) -> None:
     by_place = {
         (*key, batch.records): (first_offset, batch)
         for key, batches in found.batches.items()
@@ -179,33 +179,33 @@ def _check_messages(history: History, found: Observed, moment: int, settled: His
         elif sent.answered_at <= moment and not sent.refused:
             begin = found.ranges.get(sent.key, (0, 0))[0]
             if sent.first_offset >= begin or begin > history.begin_max(sent.key, moment):
-                raise Broken(
+                raise StoreViolation(
                     f"queue {sent.key}: the acknowledged batch at offset {sent.first_offset} is lost, the queue begins "
                     f"at {begin}, retention had come to {history.begin_max(sent.key, moment)}"
                 )
-            settled.sends.append(Sent(*sent.key, sent.batch, 0, 0, sent.first_offset))
+            settled.sends.append(SentBatch(*sent.key, sent.batch, 0, 0, sent.first_offset))
             continue
         settled.sends.append(
-            Sent(*sent.key, sent.batch, 0, 0, here[0] if here else -1, refused=here is None)  # it stays lost
+            SentBatch(*sent.key, sent.batch, 0, 0, here[0] if here else -1, refused=here is None)  # it stays lost
         )
     total = sum(map(len, found.batches.values()))
     if len(by_place) != total:
-        raise Broken("a batch is stored twice")
+        raise StoreViolation("a batch is stored twice")
     if strangers := by_place.keys() - known:
-        raise Broken(f"found batches that were never sent: {[one[:2] for one in strangers]}")
+        raise StoreViolation(f"found batches that were never sent: {[one[:2] for one in strangers]}")
     for sent, offset_key in history.pairs:
         is_kept = (*sent.key, sent.batch.records) in by_place
         is_answered = sent.answered_at <= moment  # then both were there, and retention may have removed the batch
         if sent.topic_id in found.topics and not is_answered and is_kept != (offset_key in found.offsets):
-            raise Broken(f"queue {sent.key}: of a batch and its commit only one is found, {is_kept=}")
+            raise StoreViolation(f"queue {sent.key}: of a batch and its commit only one is found, {is_kept=}")
     ends = _acknowledged_ends(history, moment)
     for key, (_, end) in found.ranges.items():
         highest = ends.get(key, 0)
         if end < highest:
-            raise Broken(f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused")
+            raise StoreViolation(f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused")
 
 
-def _acknowledged_ends(history: History, moment: int) -> dict[tuple[int, int], int]:
+def _acknowledged_ends(history: StoreHistory, moment: int) -> dict[tuple[int, int], int]:
     """The offset of each queue after which nothing was acknowledged at that moment."""
     ends: dict[tuple[int, int], int] = {}
     for one in history.sends:
@@ -214,12 +214,12 @@ def _acknowledged_ends(history: History, moment: int) -> dict[tuple[int, int], i
     return ends
 
 
-def _check_found(sent: Sent, first_offset: int, batch: SealedBatch, moment: int) -> None:
+def _check_found(sent: SentBatch, first_offset: int, batch: SealedBatch, moment: int) -> None:
     if sent.refused:
-        raise Broken(f"queue {sent.key}: a batch that was refused, or lost before, is found at offset {first_offset}")
-    if sent.asked_at > moment:
-        raise Broken(f"queue {sent.key}: offset {first_offset} holds a batch that was sent later")
+        raise StoreViolation(f"queue {sent.key}: a batch that was refused, or lost before, is found at offset {first_offset}")
+    if sent.requested_at > moment:
+        raise StoreViolation(f"queue {sent.key}: offset {first_offset} holds a batch that was sent later")
     if batch != sent.batch:
-        raise Broken(f"queue {sent.key}: the batch at offset {first_offset} has another count, CRC or sequence")
+        raise StoreViolation(f"queue {sent.key}: the batch at offset {first_offset} has another count, CRC or sequence")
     if sent.first_offset >= 0 and sent.answered_at <= moment and sent.first_offset != first_offset:
-        raise Broken(f"queue {sent.key}: acknowledged at offset {sent.first_offset}, found at {first_offset}")
+        raise StoreViolation(f"queue {sent.key}: acknowledged at offset {sent.first_offset}, found at {first_offset}")

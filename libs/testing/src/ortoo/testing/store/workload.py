@@ -12,14 +12,14 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.kinds import Change, IdsRemembered, OffsetsCommitted
-from ortoo.enode.changes.groups import Mode, ModeSet, SentBack, SentBackForgotten
+from ortoo.enode.changes.kinds import StateChange, IdsRemembered, OffsetsCommitted
+from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, RetryMarksDropped
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.model import Broken, History, Sent, Wish
+from ortoo.testing.store.model import StoreViolation, StoreHistory, SentBatch, RequestedValue
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 FOLDER = Path("/store")
@@ -39,7 +39,7 @@ Producer = tuple[int, int, int]
 """(topic id, queue id, producer id)."""
 
 
-async def opened(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> Store:
+async def open_store(disk: Disk, clock: VirtualClock, settings: StoreSettings = SETTINGS) -> Store:
     """Open the store on this disk."""
     return await Store.open(FOLDER, settings=settings, disk=disk, clock=clock, randomness=Randomness(1))
 
@@ -48,11 +48,11 @@ class Workload:
     """One run. Its requests are in `history`; after `run` the store is closed."""
 
     def __init__(
-        self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: History | None = None,
+        self, disk: MemoryDisk, clock: VirtualClock, seed: int, history: StoreHistory | None = None,
         through: Disk | None = None, settings: StoreSettings = SETTINGS,
     ) -> None:  # fmt: skip
         """Work on `disk` as `seed` decides, after `history`; `through` may be a faulty disk around it."""
-        self.history = history if history is not None else History()
+        self.history = history if history is not None else StoreHistory()
         self._disk = disk
         self._through = through if through is not None else disk
         self._clock = clock
@@ -65,7 +65,7 @@ class Workload:
         self._serial = 0
         self._leases = 0
         self._next_topic_id = 1000 + seed * 100
-        self._producers: dict[Producer, list[Sent]] = {}
+        self._producers: dict[Producer, list[SentBatch]] = {}
         self._popped: dict[tuple[int, str, int], int] = {}
         self._store: Store
 
@@ -76,7 +76,7 @@ class Workload:
 
     async def run(self, steps: int) -> None:
         """Open the store, do `steps` things to it, close it."""
-        self._store = await opened(self._through, self._clock, self._settings)
+        self._store = await open_store(self._through, self._clock, self._settings)
         for topic_id, (name, queue_count) in TOPICS.items():
             if all(topic.topic_id != topic_id for topic in self._store.topics()):
                 await self._put_topic(topic_id, name, queue_count, 1)
@@ -148,7 +148,7 @@ class Workload:
             for name in self._disk.list(FOLDER):
                 if not name.endswith(NEEDED) and self._chance.below(2):
                     self._disk.remove(FOLDER / name)
-        self._store = await opened(self._through, self._clock, self._settings)
+        self._store = await open_store(self._through, self._clock, self._settings)
 
     async def _read(self) -> None:
         key = self._queue()
@@ -161,8 +161,8 @@ class Workload:
 
     async def _send(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> Sent:
-        sent = Sent(topic_id, queue_id, batch, self.moment)
+    ) -> SentBatch:
+        sent = SentBatch(topic_id, queue_id, batch, self.moment)
         self.history.sends.append(sent)
         answer = await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode)
         if answer.flush_mode is FlushMode.SYNC:
@@ -172,9 +172,9 @@ class Workload:
     async def _send_with_commit(self) -> None:
         """A batch and the commit of an offset in one frame."""
         topic_id, queue_id = self._queue()
-        sent = Sent(topic_id, queue_id, self._batch(), self.moment)
+        sent = SentBatch(topic_id, queue_id, self._batch(), self.moment)
         group = f"with-{self._seed}-{self._serial}"
-        wish = Wish(self._serial, self.moment)
+        wish = RequestedValue(self._serial, self.moment)
         self.history.sends.append(sent)
         self.history.offsets[topic_id, group, queue_id] = [wish]
         self.history.pairs.append((sent, (topic_id, group, queue_id)))
@@ -191,13 +191,13 @@ class Workload:
             again = mine[-1 - self._chance.below(min(3, len(mine)))]
             answer = await self._store.append(*again.key, again.batch)
             if again.first_offset >= 0 and answer.first_offset != again.first_offset:
-                raise Broken(f"sent again to {again.key}: {answer.first_offset}, before {again.first_offset}")
+                raise StoreViolation(f"sent again to {again.key}: {answer.first_offset}, before {again.first_offset}")
             again.answered_at = min(again.answered_at, self.moment)
             again.first_offset = answer.first_offset
             return
         sequence = mine[-1].batch.first_sequence + mine[-1].batch.count if mine else 0
         batch = self._batch(0, key[2], sequence)
-        sent = Sent(key[0], key[1], batch, self.moment)
+        sent = SentBatch(key[0], key[1], batch, self.moment)
         self.history.sends.append(sent)
         mine.append(sent)
         answer = await self._store.append(key[0], key[1], batch)
@@ -218,14 +218,14 @@ class Workload:
                     last.first_sequence,
                 )))  # fmt: skip
         for topic, queue, batch in attempts:
-            self.history.sends.append(Sent(topic, queue, batch, self.moment, refused=True))
+            self.history.sends.append(SentBatch(topic, queue, batch, self.moment, refused=True))
             try:
                 await self._store.append(topic, queue, batch)
             except OrtooError as error:
                 if isinstance(error, Unavailable) and not error.field:
                     raise
             else:
-                raise Broken(f"stored in {(topic, queue)} although sequence {batch.first_sequence} is wrong")
+                raise StoreViolation(f"stored in {(topic, queue)} although sequence {batch.first_sequence} is wrong")
 
     async def _commit(self) -> None:
         topic_id, queue_id = self._queue()
@@ -235,7 +235,7 @@ class Workload:
         offsets = {one: self._chance.below(1000) for one in queue_ids}
         wishes = []
         for one, offset in offsets.items():
-            wishes.append(Wish(offset, self.moment))
+            wishes.append(RequestedValue(offset, self.moment))
             self.history.offsets.setdefault((topic_id, group, one), []).append(wishes[-1])
         await self._store.offsets.commit(topic_id, group, offsets)
         for wish in wishes:
@@ -249,17 +249,17 @@ class Workload:
         key = (topic_id, POPPERS, queue_id)
         if key not in self._popped:
             self._popped[key] = self._store.offsets.of(topic_id, POPPERS).get(queue_id, 0)
-            self.history.offsets.setdefault(key, []).append(Wish(self._popped[key], self.moment))
+            self.history.offsets.setdefault(key, []).append(RequestedValue(self._popped[key], self.moment))
         at, count = self._popped[key], 1 + self._pop_chance.below(6)
         middle = at + count // 2
         self._popped[key] = at + count
         self._leases += 1
         place = (topic_id, POPPERS, queue_id)
         until_ms, number = self._clock.now_ms() + 1000, (self._store.engine.appender.store_open << 40) + self._leases
-        await self._store.engine.note([PopLeased(*place, number, until_ms, 1000, ((at, count, 1),))])
-        wish = Wish(at + count, self.moment)
+        await self._store.engine.store_without_waiting([PopLeased(*place, number, until_ms, 1000, ((at, count, 1),))])
+        wish = RequestedValue(at + count, self.moment)
         self.history.offsets[key].append(wish)
-        changes: list[Change] = [PopFinished(*place, 1, ((middle, at + count - middle),))]
+        changes: list[StateChange] = [PopFinished(*place, 1, ((middle, at + count - middle),))]
         if middle > at:
             changes.insert(0, PopReturned(*place, number, until_ms, 1000, ((at, 1, 1),)))
             changes.append(PopFinished(*place, 1, ((at, middle - at),)))
@@ -275,23 +275,23 @@ class Workload:
         topic_id, queue_id = topic.topic_id, chance.below(topic.queue_count)
         group = GROUPS[chance.below(len(GROUPS))]
         marks = tuple((chance.below(1000), chance.below(2)) for _ in range(3))
-        changes: list[Change] = [
-            SentBack(topic_id, group, queue_id, marks),
-            ModeSet(topic_id, f"mode-{chance.below(4)}", Mode(chance.below(4))),
+        changes: list[StateChange] = [
+            RetryCopiesStored(topic_id, group, queue_id, marks),
+            ModeSet(topic_id, f"mode-{chance.below(4)}", GroupMode(chance.below(4))),
         ]
         if chance.below(6) == 0:
-            changes.append(SentBackForgotten(topic_id, group, (queue_id, 0)))
+            changes.append(RetryMarksDropped(topic_id, group, (queue_id, 0)))
         await self._store.engine.store(changes)
         self._lives += 1
         body = b"live %d/%d" % (self._seed, self._lives)
         batch = SealedBatch(body, crc32c(body), 1 + chance.below(4), len(body))
         ids = tuple(short_id(str(chance.below(200))) for _ in range(batch.count))
 
-        def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
+        def remembered(first_offset: int, stored_at_ms: int) -> tuple[StateChange, ...]:
             until_ms = stored_at_ms + 2_000
             return (IdsRemembered(topic_id, queue_id, first_offset, False, stored_at_ms, until_ms, ids),)
 
-        sent = Sent(topic_id, queue_id, batch, self.moment)
+        sent = SentBatch(topic_id, queue_id, batch, self.moment)
         self.history.sends.append(sent)
         answer = await self._store.append(topic_id, queue_id, batch, consumes_at=remembered)
         sent.answered_at, sent.first_offset = self.moment, answer.first_offset
@@ -300,7 +300,7 @@ class Workload:
         passing = [one for one in self._store.topics() if one.topic_id >= 1000]
         if passing and self._chance.below(2):
             gone = passing[0].topic_id
-            wish = Wish(None, self.moment)
+            wish = RequestedValue(None, self.moment)
             self.history.topics[gone].append(wish)
             await self._store.delete_topics([gone])
             wish.answered_at = self.moment
@@ -314,7 +314,7 @@ class Workload:
             await self._put_topic(old.topic_id, old.name, old.queue_count + 1, old.version + 1)
 
     async def _put_topic(self, topic_id: int, name: str, queue_count: int, version: int) -> None:
-        wish = Wish((name, queue_count, version), self.moment)
+        wish = RequestedValue((name, queue_count, version), self.moment)
         self.history.topics.setdefault(topic_id, []).append(wish)
         await self._store.put_topics([TopicCopy(topic_id, name, queue_count, version)])
         wish.answered_at = self.moment

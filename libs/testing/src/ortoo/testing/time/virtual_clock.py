@@ -18,7 +18,7 @@ TURNS_PER_STEP = 16
 EPOCH_MS = 1_800_000_000_000
 
 
-class TimeRanOut(RuntimeError):
+class TimeLimitExceeded(RuntimeError):
     """All tasks wait, and the time limit of the run has passed."""
 
 
@@ -116,7 +116,7 @@ class VirtualClock:
             brought.append(await main())
 
         def new_loop() -> asyncio.AbstractEventLoop:
-            return asyncio.SelectorEventLoop(_Impatient(self, self._monotonic_s + limit_s))
+            return asyncio.SelectorEventLoop(_ClockSelector(self, self._monotonic_s + limit_s))
 
         with asyncio.Runner(loop_factory=new_loop) as runner:
             runner.run(whole())
@@ -126,7 +126,7 @@ class VirtualClock:
         self._monotonic_s = max(self._monotonic_s, monotonic_s)
 
 
-class _Impatient(selectors.DefaultSelector):
+class _ClockSelector(selectors.DefaultSelector):
     """A selector that moves the clock instead of waiting."""
 
     def __init__(self, clock: VirtualClock, until_s: float) -> None:
@@ -142,11 +142,11 @@ class _Impatient(selectors.DefaultSelector):
             return ready
         deadline = self._clock.next_deadline_s()
         if deadline is None and timeout is None:
-            raise TimeRanOut("all tasks wait, and no timer is pending")
+            raise TimeLimitExceeded("all tasks wait, and no timer is pending")
         if deadline is None:
             return super().select(timeout)
         if deadline > self._until_s:
-            raise TimeRanOut(f"all tasks wait, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s")
+            raise TimeLimitExceeded(f"all tasks wait, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s")
         self._clock.advance_to_next()
         return []
 

@@ -9,8 +9,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.kinds import Change, IdsRemembered
-from ortoo.enode.appends.router import Intake
+from ortoo.enode.changes.kinds import StateChange, IdsRemembered
+from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store
 
@@ -20,7 +20,7 @@ ID_BYTES_MAX = 255
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DeduplicatedPlace:
     """The place of the message with an id."""
 
     queue_id: int
@@ -31,19 +31,19 @@ class Place:
     """Whether it was stored by an earlier request."""
 
 
-class IdentifiedIntake:
+class DeduplicatedAppends:
     """Stores the messages whose ids are neither remembered nor being stored."""
 
-    def __init__(self, store: Store, intake: Intake, background: Background, clock: Clock, *, window_ms: int) -> None:
+    def __init__(self, store: Store, appends: AppendRouter, background: Background, clock: Clock, *, window_ms: int) -> None:
         """Remember ids for `window_ms`; 0 = no deduplication."""
         self._ids = store.engine.state.ids
-        self._intake = intake
+        self._appends = appends
         self._background = background
         self._clock = clock
         self.window_ms = window_ms
-        self._coming: dict[tuple[int, bytes], asyncio.Future[Place]] = {}
+        self._in_flight: dict[tuple[int, bytes], asyncio.Future[DeduplicatedPlace]] = {}
 
-    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
+    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[DeduplicatedPlace]:
         """Store the new messages of a batch; returns the place of each message when all are durable.
 
         Errors: Invalid (ids), Overloaded (too many ids are remembered), and as `Intake.append`: no message is stored.
@@ -52,42 +52,42 @@ class IdentifiedIntake:
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
-        return await self._background.kept("identified", self._append(topic_id, queue_id, batch, ids))
+        return await self._background.run_shielded("identified", self._append(topic_id, queue_id, batch, ids))
 
-    async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[Place]:
+    async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[DeduplicatedPlace]:
         now_ms, loop = self._clock.now_ms(), asyncio.get_running_loop()
-        places: list[asyncio.Future[Place]] = []
+        places: list[asyncio.Future[DeduplicatedPlace]] = []
         new: dict[bytes, int] = {}
         for row, key in enumerate(map(short_id, ids)):
-            place = self._coming.get((topic_id, key))
+            place = self._in_flight.get((topic_id, key))
             if place is None:
                 place = loop.create_future()
                 if (known := self._ids.of(topic_id, key, now_ms)) is not None:
-                    place.set_result(Place(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
+                    place.set_result(DeduplicatedPlace(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
                 else:
-                    new[key], self._coming[topic_id, key] = row, place
+                    new[key], self._in_flight[topic_id, key] = row, place
             places.append(place)
         if new:
             try:
                 first_offset, stored_at_ms = await self._store_new(topic_id, queue_id, batch, new, now_ms)
             except BaseException as error:
                 for key, row in new.items():
-                    del self._coming[topic_id, key]
+                    del self._in_flight[topic_id, key]
                     places[row].set_exception(error if isinstance(error, Exception) else asyncio.CancelledError())
                     places[row].exception()
                 raise
             for number, (key, row) in enumerate(new.items()):
-                del self._coming[topic_id, key]
-                places[row].set_result(Place(queue_id, first_offset + number, stored_at_ms))
+                del self._in_flight[topic_id, key]
+                places[row].set_result(DeduplicatedPlace(queue_id, first_offset + number, stored_at_ms))
         own = set(new.values())
-        return [await self._settled(place, is_own=row in own) for row, place in enumerate(places)]
+        return [await self._wait_for_place(place, is_own=row in own) for row, place in enumerate(places)]
 
-    async def _settled(self, place: asyncio.Future[Place], *, is_own: bool) -> Place:
+    async def _wait_for_place(self, place: asyncio.Future[DeduplicatedPlace], *, is_own: bool) -> DeduplicatedPlace:
         try:
-            found = place.result() if place.done() else await asyncio.shield(place)
+            settled = place.result() if place.done() else await asyncio.shield(place)
         except Exception as error:  # the new messages are stored, so the error must not claim that none is
             raise Unavailable(f"another request for the same message failed: {error}; send it again") from None
-        return found if is_own or found.duplicate else replace(found, duplicate=True)
+        return settled if is_own or settled.duplicate else replace(settled, duplicate=True)
 
     async def _store_new(
         self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int
@@ -103,13 +103,13 @@ class IdentifiedIntake:
             batch = encode(open_batch(batch).messages(new.values()), now_ms=now_ms)
         keys, delayed, window_ms = tuple(new), batch.delayed, self.window_ms
 
-        def remembered(first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
+        def remembered(first_offset: int, stored_at_ms: int) -> tuple[StateChange, ...]:
             if not window_ms:
                 return ()
             until_ms = stored_at_ms + window_ms
             return (IdsRemembered(topic_id, queue_id, first_offset, delayed, stored_at_ms, until_ms, keys),)
 
-        appended = await self._intake.append(
+        appended = await self._appends.append(
             topic_id, queue_id, batch, flush_mode=FlushMode.SYNC, consumes_at=remembered
         )
         return appended.first_offset, appended.stored_at_ms

@@ -30,7 +30,7 @@ U8 = Annotated[int, "B"]
 U32 = Annotated[int, "I"]
 U64 = Annotated[int, "Q"]
 I64 = Annotated[int, "q"]
-Flag = Annotated[bool, "?"]
+BoolField = Annotated[bool, "?"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def repeated(row: type) -> Repeated:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PackedColumn:
     """The field is bytes: entries in the format of the log. All columns of a change have equally many entries."""
 
     codes: str = "q"
@@ -67,7 +67,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class StateChange:
     """Base of state changes. Each kind is a frozen dataclass whose fields are declared with the types above."""
 
     def encoded(self) -> bytes:
@@ -78,15 +78,15 @@ class Change:
 class ChangeCodec:
     """Encodes and decodes the changes of one table of kinds."""
 
-    def __init__(self, kinds: Mapping[int, type[Change]]) -> None:
+    def __init__(self, kinds: Mapping[int, type[StateChange]]) -> None:
         """Compile an encoder and a decoder for each kind."""
-        self._decoders: dict[int, Callable[[bytes], Change]] = {}
+        self._decoders: dict[int, Callable[[bytes], StateChange]] = {}
         for kind, change in kinds.items():
-            source = _Source(change)
+            source = _CodecSource(change)
             change.encoded = source.encoder(kind)  # type: ignore[method-assign, assignment]
             self._decoders[kind] = source.decoder()
 
-    def decode(self, data: bytes) -> Iterator[Change]:
+    def decode(self, data: bytes) -> Iterator[StateChange]:
         """Decode the output of `encode_changes`. The CRC was checked before, so a wrong length is a defect: ValueError.
 
         Errors: Unsupported (a newer version, or an unknown change that must not be skipped).
@@ -114,10 +114,10 @@ def encode_changes(encoded: Sequence[bytes]) -> bytes:
     return _HEAD.pack(VERSION, len(encoded)) + b"".join(encoded)
 
 
-class _Source:
+class _CodecSource:
     """Generates and compiles the encoder and decoder of one class, because every message passes through them."""
 
-    def __init__(self, change: type[Change]) -> None:
+    def __init__(self, change: type[StateChange]) -> None:
         """Read the class's declaration."""
         self._scope: dict[str, Any] = {"change": change}
         self._codes = ""
@@ -138,7 +138,7 @@ class _Source:
             self._scope[f"{name}_of"] = made_by
             if isinstance(wire, str):
                 self._put(wire, f"self.{name}", name)
-        counted = [(name, wire) for name, _, wire in declared if isinstance(wire, Repeated | Column)]
+        counted = [(name, wire) for name, _, wire in declared if isinstance(wire, Repeated | PackedColumn)]
         texts = [name for name, _, wire in declared if wire is None]
         for name, wire in counted[:1]:
             size = "" if isinstance(wire, Repeated) else f" // {wire.entry_bytes}"
@@ -154,7 +154,7 @@ class _Source:
             self._encode.append(f"{name} = self.{name}.encode()")
             self._slice(name, "len(body)" if name == texts[-1] else f"_at + {name}_bytes", "body[_at:_end].decode()")
 
-    def encoder(self, kind: int) -> Callable[[Change], bytes]:
+    def encoder(self, kind: int) -> Callable[[StateChange], bytes]:
         """A function that encodes a change."""
         body_bytes = struct.calcsize("<" + self._codes)
         self._scope["pack"] = struct.Struct("<BI" + self._codes).pack
@@ -162,7 +162,7 @@ class _Source:
         packed = f"pack({', '.join([str(kind), length, *self._written])})"
         return self._compiled("encoded(self)", [*self._encode, f"return {' + '.join([packed, *self._tail])}"])
 
-    def decoder(self) -> Callable[[bytes], Change]:
+    def decoder(self) -> Callable[[bytes], StateChange]:
         """A function that decodes the body of a change."""
         head = struct.Struct("<" + self._codes)
         self._scope |= {"unpack": head.unpack_from if self._tail else head.unpack}
@@ -189,7 +189,7 @@ class _Source:
         self._encode.append(f"{name} = b''.join([pack_{name}({packed}) for row in self.{name}])")
         self._slice(name, f"_at + {packer.size} * _count", found)
 
-    def _add_column(self, name: str, column: Column) -> None:
+    def _add_column(self, name: str, column: PackedColumn) -> None:
         entries = "_count"
         if column.is_optional:
             self._put("?", f"bool(self.{name})", f"has_{name}")

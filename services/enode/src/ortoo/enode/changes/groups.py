@@ -7,11 +7,11 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U32, U64, Change, Flag, Repeated
+from ortoo.enode.changes.codec import I64, U32, U64, StateChange, BoolField, Repeated
 
 
 @dataclass(frozen=True, slots=True)
-class GroupUse(Change):
+class GroupUse(StateChange):
     """Base of changes that count as a use of a topic by a group. Unused groups are dropped."""
 
     topic_id: U64
@@ -25,7 +25,7 @@ class QueueUse(GroupUse):
     queue_id: U32
 
 
-class Mode(enum.IntEnum):
+class GroupMode(enum.IntEnum):
     """The delivery mode of a group in a topic; the numbers are those on the wire and in the log."""
 
     UNDECIDED = 0
@@ -39,7 +39,7 @@ class Mode(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class SentBack(QueueUse):
+class RetryCopiesStored(QueueUse):
     """Nacked messages of a group that commits offsets were copied; a repeated request copies nothing."""
 
     rows: Annotated[tuple[tuple[int, int], ...], Repeated("qB")]
@@ -47,7 +47,7 @@ class SentBack(QueueUse):
 
 
 @dataclass(frozen=True, slots=True)
-class SentBackForgotten(GroupUse):
+class RetryMarksDropped(GroupUse):
     """An operator moved a group's offset in some queues: messages that it nacks from now on are copied again."""
 
     queue_ids: Annotated[tuple[int, ...], Repeated("I")]
@@ -57,11 +57,11 @@ class SentBackForgotten(GroupUse):
 class ModeSet(GroupUse):
     """The new delivery mode of a group in a topic."""
 
-    mode: Annotated[Mode, "B"]
+    mode: Annotated[GroupMode, "B"]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen(Change):
+class GroupUsed(StateChange):
     """A group used a topic at this time; written periodically, for uses that leave no other change in the log."""
 
     topic_id: U64
@@ -70,15 +70,15 @@ class GroupSeen(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDeclared(Change):
+class GroupDeclared(StateChange):
     """A group was declared; or its deletion was carried out, and it was not declared again."""
 
-    is_declared: Flag
+    is_declared: BoolField
     group: str
 
 
 @dataclass(frozen=True, slots=True)
-class GroupGone(Change):
+class GroupDropped(StateChange):
     """All state of a group in a topic is dropped."""
 
     topic_id: U64
@@ -86,7 +86,7 @@ class GroupGone(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupsEnded(Change):
+class GroupDeletionsDone(StateChange):
     """The group deletions due up to this version of a directory are carried out; 0 = none."""
 
     version: U64

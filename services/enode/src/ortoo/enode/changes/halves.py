@@ -3,17 +3,17 @@
 import enum
 from dataclasses import dataclass
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Flag
+from ortoo.enode.changes.codec import I64, U8, U32, U64, StateChange, BoolField
 
 
-class Verdict(enum.IntEnum):
+class HalfVerdict(enum.IntEnum):
     """How a transaction ended."""
 
     COMMITTED = 1
     ROLLED_BACK = 2
 
 
-class Source(enum.IntEnum):
+class VerdictOrigin(enum.IntEnum):
     """The source of a verdict."""
 
     PRODUCER = 1
@@ -23,7 +23,7 @@ class Source(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class HalfOpen(Change):
+class HalfOpen(StateChange):
     """The current state of a transaction: begun, checked, parked, resumed or stored again. The newest one counts."""
 
     number: I64
@@ -37,7 +37,7 @@ class HalfOpen(Change):
     next_check_ms: I64
     checks: U32
     """The number of checks so far."""
-    parked: Flag
+    parked: BoolField
     """It is no longer checked; an operator decides."""
     key: U64
     """Chosen by the caller, so that a repeated begin after a lost answer has no effect; 0 = none."""
@@ -45,7 +45,7 @@ class HalfOpen(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class HalfEnded(Change):
+class HalfEnded(StateChange):
     """A transaction ended. If it was committed, its messages are in the same frame."""
 
     number: I64

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from ortoo.enode.changes import codec
-from ortoo.enode.changes.codec import I64, U32, U64, Flag, Repeated, repeated
+from ortoo.enode.changes.codec import I64, U32, U64, BoolField, Repeated, repeated
 from ortoo.enode.changes.groups import (
     GroupDeclared,
-    GroupGone,
-    GroupSeen,
-    GroupsEnded,
+    GroupDropped,
+    GroupUsed,
+    GroupDeletionsDone,
     GroupUse,
     ModeSet,
-    SentBack,
-    SentBackForgotten,
+    RetryCopiesStored,
+    RetryMarksDropped,
 )
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 
-Change = codec.Change
+StateChange = codec.StateChange
 """Base of all kinds."""
 HEAD_BYTES = codec.HEAD_BYTES
 encode_changes = codec.encode_changes
@@ -29,7 +29,7 @@ ID_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class TopicPut(Change):
+class TopicPut(StateChange):
     """A topic was created or changed; written before directories had ids."""
 
     topic_id: U64
@@ -39,7 +39,7 @@ class TopicPut(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicOf(Change):
+class DirectoryTopicPut(StateChange):
     """A topic of a directory was created, changed, or adopted by that directory."""
 
     topic_id: U64
@@ -51,7 +51,7 @@ class TopicOf(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class TopicGone(Change):
+class TopicDeleted(StateChange):
     """A topic was deleted, with its queues and every offset in it."""
 
     topic_id: U64
@@ -87,7 +87,7 @@ class WindowBatch:
 
 
 @dataclass(frozen=True, slots=True)
-class ProducerWindow(Change):
+class ProducerWindow(StateChange):
     """In a checkpoint: the window of one producer in one queue."""
 
     topic_id: U64
@@ -99,7 +99,7 @@ class ProducerWindow(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class QueueEnds(Change):
+class QueueEndSnapshot(StateChange):
     """In a checkpoint: the end of a queue, kept even after all its frames are deleted."""
 
     topic_id: U64
@@ -110,7 +110,7 @@ class QueueEnds(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class OffsetsSkipped(Change):
+class OffsetsSkipped(StateChange):
     """Offsets that will never hold a message, because the part of the log that may have held them was damaged."""
 
     topic_id: U64
@@ -120,7 +120,7 @@ class OffsetsSkipped(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class LocksPut(GroupUse):
+class LocksChanged(GroupUse):
     """The new holder of the locks of some queues of a topic in a group."""
 
     owner: str
@@ -134,14 +134,14 @@ class LocksPut(GroupUse):
 
 
 @dataclass(frozen=True, slots=True)
-class IdsRemembered(Change):
+class IdsRemembered(StateChange):
     """Messages with application ids were stored, at consecutive offsets."""
 
     topic_id: U64
     queue_id: U32
     first_offset: I64
     """The offset of the first message; of delayed messages its timer id."""
-    delayed: Flag
+    delayed: BoolField
     stored_at_ms: I64
     until_ms: I64
     """The end of the window by the wall clock: until then a message with one of these ids is not stored again."""
@@ -150,7 +150,7 @@ class IdsRemembered(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class Forget(Change):
+class ExpiredDropped(StateChange):
     """Expired windows and ids are dropped. The times are in the change, so folding it again later drops the same."""
 
     idle_before_ms: I64
@@ -160,7 +160,7 @@ class Forget(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class DigestDue(Change):
+class DigestDue(StateChange):
     """Every replica computes digests of its state at this position of the log."""
 
     number: U64
@@ -169,30 +169,30 @@ class DigestDue(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class StateDigest(Change):
+class StateDigest(StateChange):
     """The leader's digests of a `DigestDue`, one a table; 0 for tables that were not due."""
 
     number: U64
     digests: Annotated[tuple[int, ...], Repeated("Q")]
 
 
-KINDS: Mapping[int, type[Change]] = {
+KINDS: Mapping[int, type[StateChange]] = {
     1: TopicPut,
-    2: TopicGone,
+    2: TopicDeleted,
     3: OffsetsCommitted,
     4: OffsetRows,
     5: ProducerWindow,
-    6: QueueEnds,
+    6: QueueEndSnapshot,
     7: OffsetsSkipped,
-    8: LocksPut,
-    9: TopicOf,
+    8: LocksChanged,
+    9: DirectoryTopicPut,
     32: PopLeased,
     33: PopReturned,
     34: PopFinished,
     35: PopIntervals,
     36: PopNote,
-    37: SentBack,
-    38: SentBackForgotten,
+    37: RetryCopiesStored,
+    38: RetryMarksDropped,
     39: ModeSet,
     40: IdsRemembered,
     64: TimersSet,
@@ -200,11 +200,11 @@ KINDS: Mapping[int, type[Change]] = {
     66: TimersDone,
     67: HalfOpen,
     68: HalfEnded,
-    128: GroupSeen,
+    128: GroupUsed,
     129: GroupDeclared,
-    130: GroupGone,
-    131: GroupsEnded,
-    132: Forget,
+    130: GroupDropped,
+    131: GroupDeletionsDone,
+    132: ExpiredDropped,
     133: DigestDue,
     134: StateDigest,
 }

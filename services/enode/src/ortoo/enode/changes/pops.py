@@ -3,17 +3,17 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U64, Flag, Repeated
+from ortoo.enode.changes.codec import I64, U8, U64, BoolField, Repeated
 from ortoo.enode.changes.groups import QueueUse
 
 Delivered = tuple[int, int, int]
 """(first offset, count, attempt): messages, and the number of their deliveries, including this one."""
-Range = tuple[int, int]
+OffsetRange = tuple[int, int]
 """(first offset, count)."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Held(QueueUse):
+class _LeaseChange(QueueUse):
     """A lease of messages, or its end."""
 
     number: U64
@@ -25,12 +25,12 @@ class _Held(QueueUse):
 
 
 @dataclass(frozen=True, slots=True)
-class PopLeased(_Held):
+class PopLeased(_LeaseChange):
     """Messages were leased to a consumer, or their lease was renewed."""
 
 
 @dataclass(frozen=True, slots=True)
-class PopReturned(_Held):
+class PopReturned(_LeaseChange):
     """Messages were released or nacked, and may be delivered again from `until_ms` on. `number` is the ended lease."""
 
 
@@ -40,7 +40,7 @@ class PopFinished(QueueUse):
 
     reason: U8
     """A `FinishReason`."""
-    ranges: Annotated[tuple[Range, ...], Repeated("qI")]
+    ranges: Annotated[tuple[OffsetRange, ...], Repeated("qI")]
 
 
 COUNT_MAX = (1 << 32) - 1
@@ -48,7 +48,7 @@ COUNT_MAX = (1 << 32) - 1
 RANGES_MAX = 65_536
 
 
-def finished(place: tuple[int, str, int], reason: int, first: int, end: int) -> list[PopFinished]:
+def finished_changes(place: tuple[int, str, int], reason: int, first: int, end: int) -> list[PopFinished]:
     """The changes that finish offsets `first` to `end` (exclusive), of any number.
 
     `place` is (topic id, group, queue id). A range has at most 2**32 - 1 messages, so longer ones are split.
@@ -62,7 +62,7 @@ class PopIntervals(QueueUse):
     """In a checkpoint: the finished and held messages of a group in a queue."""
 
     floor: I64
-    is_first: Flag
+    is_first: BoolField
     """Whether it replaces the state of the queue; the others add to it."""
     rows: Annotated[tuple[tuple[int, int, int, int, int, int, int], ...], Repeated("qIBIQqQ")]
     """(first offset, count, phase or 0 for finished, attempt, number, until ms, duration ms)."""

@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, Change, Column
+from ortoo.enode.changes.codec import I64, U8, U32, U64, StateChange, PackedColumn
 
 
 class TimerEnd(enum.IntEnum):
@@ -20,7 +20,7 @@ class TimerEnd(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TimersSet(Change):
+class TimersSet(StateChange):
     """Delayed messages were stored, or were stored again at another place."""
 
     topic_id: U64
@@ -33,9 +33,9 @@ class TimersSet(Change):
     first_sequence: U64
     stored_at_ms: I64
     payload_crc: U32
-    deliver_at_ms: Annotated[bytes, Column()]
+    deliver_at_ms: Annotated[bytes, PackedColumn()]
     """int64 each."""
-    ids: Annotated[bytes, Column(is_optional=True)] = b""
+    ids: Annotated[bytes, PackedColumn(is_optional=True)] = b""
     """int64 each; empty = the places are the ids."""
 
     @property
@@ -45,19 +45,19 @@ class TimersSet(Change):
 
 
 @dataclass(frozen=True, slots=True)
-class TimerRows(Change):
+class TimerRows(StateChange):
     """In a checkpoint: some timers."""
 
-    rows: Annotated[bytes, Column("QIqqq")]
+    rows: Annotated[bytes, PackedColumn("QIqqq")]
     """(topic id, queue id, id, place, deliver at ms) each."""
 
 
 @dataclass(frozen=True, slots=True)
-class TimersDone(Change):
+class TimersDone(StateChange):
     """Timers ended."""
 
     end: U8
-    deliver_at_ms: Annotated[bytes, Column()]
+    deliver_at_ms: Annotated[bytes, PackedColumn()]
     """int64 each, the due times by which the timers are found."""
-    ids: Annotated[bytes, Column()]
+    ids: Annotated[bytes, PackedColumn()]
     """int64 each."""

@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from ortoo.common.cluster.registrations import Announcing
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.store.store import Store
@@ -16,7 +16,7 @@ class Admission:
     """Bars a store that name servers refuse; a new store gets no topics before a name server has registered it."""
 
     store: Store
-    leases: Announcing
+    leases: Registrations
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while the store may follow the directory."""
 
@@ -25,7 +25,7 @@ class Admission:
         if self.store.topics():
             self.admitted.set()
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Update the state after an announcement to the name servers, answered or not."""
         refusal = "" if self.leases.is_registered else self.leases.other_store
         appender = self.store.engine.appender

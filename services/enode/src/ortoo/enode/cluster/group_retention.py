@@ -6,25 +6,25 @@ from ortoo.common.errors import Conflict
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import Change
-from ortoo.enode.changes.groups import GroupDeclared, GroupGone, GroupSeen, GroupsEnded
+from ortoo.enode.changes.kinds import StateChange
+from ortoo.enode.changes.groups import GroupDeclared, GroupDropped, GroupUsed, GroupDeletionsDone
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX
-from ortoo.enode.store.retention import Ageing
+from ortoo.enode.store.retention import RetentionClock
 from ortoo.enode.store.store import Store
 from ortoo.v1 import namesrv_pb2
 
-LOOK_INTERVAL_S = 60.0
-SEEN_STEP_MS = 3_600_000
+CHECK_INTERVAL_S = 60.0
+SEEN_PRECISION_MS = 3_600_000
 """How much a group's last use in the log may lag behind the real one; 1/8 of the retention if that is less."""
-CHANGES_MAX = 512
+CHANGES_PER_WRITE_MAX = 512
 """The number of changes that are stored together."""
 NAMES_LOGGED_MAX = 20
-Pair = tuple[int, str]
+TopicGroup = tuple[int, str]
 """(topic id, group)."""
 _log = get_logger("groups")
 
 
-class GroupLives:
+class GroupRetention:
     """Drops offsets, locks and modes of groups, only by the contents of the log, so that a replay does the same.
 
     A group that is missing in a directory is kept: it may be another directory, or an older one. State is dropped in
@@ -38,21 +38,21 @@ class GroupLives:
         self._engine = store.engine
         self._groups = store.engine.state.groups
         self._clock = clock
-        self._ageing = Ageing()
+        self._retention_clock = RetentionClock()
         self.retention_ms = retention_ms
-        self._following = following
+        self._is_watching = following
         self.dropped = {"deleted": 0, "silent": 0}
         """Reason to the number of groups in a topic whose state was dropped since the start."""
 
-    async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
+    async def apply(self, response: namesrv_pb2.WatchRoutesResponse) -> None:
         """Apply the declarations and due deletions in a name server's update."""
-        declared = {group.name for group in news.groups if not group.by_use} - self._groups.declared
+        declared = {group.name for group in response.groups if not group.by_use} - self._groups.declared
         await self._store_parts([GroupDeclared(True, name) for name in sorted(declared)])
-        ended = self._groups.ended(news.directory_id)
-        if ended is None:
-            ended = 0
-            await self._engine.store([GroupsEnded(0, news.directory_id)])
-        due = sorted((one for one in news.due_groups if one.version > ended), key=lambda one: one.version)
+        deletions_done = self._groups.deletions_done(response.directory_id)
+        if deletions_done is None:
+            deletions_done = 0
+            await self._engine.store([GroupDeletionsDone(0, response.directory_id)])
+        due = sorted((one for one in response.due_groups if one.version > deletions_done), key=lambda one: one.version)
         if not due:
             return
         deleted_at_ms = {one.name: one.deleted_at_ms for one in due}
@@ -62,27 +62,27 @@ class GroupLives:
             return self._is_unused(topic_id, group, deleted_at_ms[group])
 
         await self._drop(pairs, "deleted", may_go)
-        kept = sorted({group for topic_id, group in pairs if self._groups.seen_at_ms(topic_id, group) is not None})
+        kept = sorted({group for topic_id, group in pairs if self._groups.last_used_ms(topic_id, group) is not None})
         if kept:
             _log.emit(log_events.DELETED_GROUP_IN_USE, groups=kept[:NAMES_LOGGED_MAX], count=len(kept))
-        again = {group.name for group in news.groups}
-        over = [GroupDeclared(False, one.name) for one in due if one.name not in again]
-        await self._store_parts([*over, GroupsEnded(due[-1].version, news.directory_id)])
+        redeclared = {group.name for group in response.groups}
+        undeclared = [GroupDeclared(False, one.name) for one in due if one.name not in redeclared]
+        await self._store_parts([*undeclared, GroupDeletionsDone(due[-1].version, response.directory_id)])
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Record the use of groups, and drop undeclared groups that were unused for the retention time."""
-        now_ms, step_ms = self._clock.now_ms(), min(SEEN_STEP_MS, max(1, self.retention_ms // 8))
-        aged_ms = self._ageing.now_ms(now_ms, self._clock.monotonic_s())
-        in_use, self._engine.read = self._engine.read | self._store.locks.held(), set()
-        self._engine.accepted.clear()
+        now_ms, step_ms = self._clock.now_ms(), min(SEEN_PRECISION_MS, max(1, self.retention_ms // 8))
+        aged_ms = self._retention_clock.now_ms(now_ms, self._clock.monotonic_s())
+        in_use, self._engine.recently_read = self._engine.recently_read | self._store.locks.groups_with_locks(), set()
+        self._engine.recently_used.clear()
         # A group stored by a version that did not record uses counts as used at its first look.
-        seen = [
-            GroupSeen(topic_id, group, now_ms)
+        refreshed = [
+            GroupUsed(topic_id, group, now_ms)
             for topic_id, group, at_ms in self._groups.entries()
             if not at_ms or ((topic_id, group) in in_use and at_ms + step_ms <= now_ms)
         ]
-        await self._store_parts(seen)
-        if self.retention_ms and self._following():
+        await self._store_parts(refreshed)
+        if self.retention_ms and self._is_watching():
             before_ms = aged_ms - self.retention_ms
             pairs = [(topic_id, group) for topic_id, group, at_ms in self._groups.entries() if at_ms < before_ms]
 
@@ -94,32 +94,32 @@ class GroupLives:
 
     def _is_unused(self, topic_id: int, group: str, since_ms: int) -> bool:
         """Whether a group has state in a topic, last used it before `since_ms`, and has no accepted change pending."""
-        at_ms = self._groups.seen_at_ms(topic_id, group) or 0
-        return 0 < at_ms < since_ms and (topic_id, group) not in self._engine.accepted
+        at_ms = self._groups.last_used_ms(topic_id, group) or 0
+        return 0 < at_ms < since_ms and (topic_id, group) not in self._engine.recently_used
 
-    async def _drop(self, pairs: Sequence[Pair], why: str, may_go: Callable[[int, str], bool]) -> None:
+    async def _drop(self, pairs: Sequence[TopicGroup], reason: str, may_go: Callable[[int, str], bool]) -> None:
         """Drop groups that `may_go` allows and that hold no lock. Errors: Conflict (one of them is used just now)."""
         if not pairs:
             return
-        self._engine.accepted.clear()
+        self._engine.recently_used.clear()
         await self._engine.appender.flush()  # changes accepted before are now in the state, with their times
-        held = self._store.locks.held()
-        going = [pair for pair in pairs if pair not in held and may_go(*pair)]
-        for start in range(0, len(going), CHANGES_MAX):
-            part = going[start : start + CHANGES_MAX]
+        held = self._store.locks.groups_with_locks()
+        droppable = [pair for pair in pairs if pair not in held and may_go(*pair)]
+        for start in range(0, len(droppable), CHANGES_PER_WRITE_MAX):
+            part = droppable[start : start + CHANGES_PER_WRITE_MAX]
 
-            def check(part: Sequence[Pair] = part) -> None:
+            def check(part: Sequence[TopicGroup] = part) -> None:
                 if not all(may_go(*pair) for pair in part):
                     raise Conflict("a group is used just now; it is checked again later")
 
-            await self._engine.store([GroupGone(*pair) for pair in part], check)
-            self._store.locks.table.forget(frozenset(part).__contains__)
-            self.dropped[why] += len(part)
+            await self._engine.store([GroupDropped(*pair) for pair in part], check)
+            self._store.locks.table.drop(frozenset(part).__contains__)
+            self.dropped[reason] += len(part)
             for topic_id, group in part:
                 topic = self._store.topic(topic_id)
                 name = topic.name if topic is not None else f"{topic_id:#x}"
-                _log.emit(log_events.GROUP_STATE_DROPPED, group=group, topic=name, reason=why)
+                _log.emit(log_events.GROUP_STATE_DROPPED, group=group, topic=name, reason=reason)
 
-    async def _store_parts(self, changes: Sequence[Change]) -> None:
-        for start in range(0, len(changes), CHANGES_MAX):
-            await self._engine.store(changes[start : start + CHANGES_MAX])
+    async def _store_parts(self, changes: Sequence[StateChange]) -> None:
+        for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
+            await self._engine.store(changes[start : start + CHANGES_PER_WRITE_MAX])

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ortoo.common.cluster.registrations import Announcing
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -13,24 +13,24 @@ from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 CALL_TIMEOUT_S = 3.0
-OFFERED_MAX = 10_000
+UNKNOWN_TOPICS_MAX = 10_000
 """The number of topics unknown to the directory in one announcement."""
 LEAVE_TIMEOUT_S = 1.0
 REASON_CHARACTERS = 500
 
 
-def registration(
+def enode_registration(
     enode: topic_pb2.Enode,
     topics: TopicCopies,
-    index_nearly_full: Callable[[], bool],
-    refuses_writes: Callable[[], str],
+    is_index_nearly_full: Callable[[], bool],
+    write_refusal: Callable[[], str],
     name_servers: NameServers,
     channels: Channels,
     *,
     interval_s: float,
     clock: Clock,
     randomness: Randomness,
-) -> Announcing:
+) -> Registrations:
     """Announce `enode` to renew its leases at least every `interval_s`.
 
     An announcement holds whether the index is nearly full, and why the enode refuses writes if it does. It also holds
@@ -38,18 +38,18 @@ def registration(
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:
-        return namesrv_pb2_grpc.NameServiceStub(channels.to(address))
+        return namesrv_pb2_grpc.NameServiceStub(channels.channel_to(address))
 
     async def announce(address: str) -> float:
-        unknown = await topics.unknown()
+        unknown = await topics.unknown_topics()
         request = namesrv_pb2.RegisterEnodeRequest(
             enode=enode,
             directory_id=topics.directory_id,
-            unknown_topics=[write(namesrv_pb2.HeldTopic, copy) for copy in unknown[:OFFERED_MAX]],
-            unknown_topics_more=max(0, len(unknown) - OFFERED_MAX),
+            unknown_topics=[write(namesrv_pb2.HeldTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
+            unknown_topics_more=max(0, len(unknown) - UNKNOWN_TOPICS_MAX),
         )
-        request.enode.index_nearly_full = index_nearly_full()
-        request.enode.refuses_writes = refuses_writes()[:REASON_CHARACTERS]
+        request.enode.index_nearly_full = is_index_nearly_full()
+        request.enode.refuses_writes = write_refusal()[:REASON_CHARACTERS]
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000
@@ -59,4 +59,4 @@ def registration(
         with rpc_errors(f"name server {address}"):
             await stub(address).Unregister(request, timeout=LEAVE_TIMEOUT_S)
 
-    return Announcing(name_servers, announce, leave, interval_s=interval_s, clock=clock, randomness=randomness)
+    return Registrations(name_servers, announce, leave, interval_s=interval_s, clock=clock, randomness=randomness)

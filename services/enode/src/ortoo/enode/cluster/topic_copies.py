@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_watch import whole_news
+from ortoo.common.cluster.route_watch import assemble_changes
 from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -15,11 +15,11 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.enode import log_events
-from ortoo.enode.cluster.group_retention import GroupLives
+from ortoo.enode.cluster.group_retention import GroupRetention
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
-ARRIVAL_TIMEOUT_S = 1.0
+TOPIC_WAIT_S = 1.0
 """How long a request waits for an unknown topic: the snode may have learned of it a moment earlier."""
 SNAPSHOT_TIMEOUT_S = 0.5
 """How long an announcement waits for the directory's snapshot, to list topics that the directory lacks."""
@@ -49,7 +49,7 @@ class TopicCopies:
         self._deleted: set[int] = set()
         """Ids of deleted topics that can be restored."""
 
-    async def unknown(self) -> list[TopicCopy]:
+    async def unknown_topics(self) -> list[TopicCopy]:
         """The topics held here that the directory does not place here; empty before a directory was seen."""
         if not self._store.topics():
             return []
@@ -61,25 +61,25 @@ class TopicCopies:
             one for one in held if one.topic_id not in self._deleted and placed.get(one.topic_id, 0) < one.queue_count
         ]
 
-    def lacks(self, topic_id: int, queue_id: int = 0) -> bool:
+    def is_missing(self, topic_id: int, queue_id: int = 0) -> bool:
         """Whether this queue is unknown here, at least for now."""
         return self._queue_counts.get(topic_id, 0) <= queue_id
 
-    async def arrival(self, topic_id: int, queue_id: int = 0) -> None:
+    async def wait_for(self, topic_id: int, queue_id: int = 0) -> None:
         """Wait until the queue is known; waiting requests continue in the order of their arrival.
 
         Errors: NotFound (it does not arrive in time), Unavailable (no name server is followed).
         """
-        if not self.lacks(topic_id, queue_id):
+        if not self.is_missing(topic_id, queue_id):
             return
         try:
-            async with asyncio.timeout(ARRIVAL_TIMEOUT_S):
-                while self.lacks(topic_id, queue_id):
+            async with asyncio.timeout(TOPIC_WAIT_S):
+                while self.is_missing(topic_id, queue_id):
                     await self._changed.wait()
         except TimeoutError:
-            raise self._missing(topic_id, queue_id) from None
+            raise self._missing_error(topic_id, queue_id) from None
 
-    def _missing(self, topic_id: int, queue_id: int) -> OrtooError:
+    def _missing_error(self, topic_id: int, queue_id: int) -> OrtooError:
         if not self.watching.is_set():
             return Unavailable(
                 f"enode {self._enode} does not know queue {queue_id} of topic id {topic_id}, and it cannot ask: "
@@ -92,48 +92,48 @@ class TopicCopies:
             field="queue_id",
         )
 
-    async def apply(self, news: namesrv_pb2.WatchRoutesResponse) -> None:
+    async def apply(self, response: namesrv_pb2.WatchRoutesResponse) -> None:
         """Apply an update of the name server."""
-        here = [copy for topic in news.topics if (copy := self._copy(topic, news.directory_id)) is not None]
+        here = [copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None]
         placed = {copy.topic_id: copy.queue_count for copy in here}
-        gone = self._gone(news)
-        if news.snapshot:
+        deleted = self._due_deletions(response)
+        if response.snapshot:
             self._placed, self._deleted = {}, set()
-        self._deleted = (self._deleted | set(news.deleted_topic_ids)) - placed.keys() - gone
-        over = self._deleted | gone
-        self._placed = {topic_id: count for topic_id, count in (self._placed | placed).items() if topic_id not in over}
-        self.directory_id = news.directory_id
-        held = [self._held(copy) for copy in here]
+        self._deleted = (self._deleted | set(response.deleted_topic_ids)) - placed.keys() - deleted
+        ended = self._deleted | deleted
+        self._placed = {topic_id: count for topic_id, count in (self._placed | placed).items() if topic_id not in ended}
+        self.directory_id = response.directory_id
+        held = [self._merged_with_stored(copy) for copy in here]
         await self._store.put_topics([copy for copy in held if copy != self._store.topic(copy.topic_id)])
-        await self._store.delete_topics(sorted(gone))
-        self._serve(here, news)
+        await self._store.delete_topics(sorted(deleted))
+        self._serve(here, response)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    def _copy(self, topic: topic_pb2.Topic, directory_id: str) -> TopicCopy | None:
+    def _placed_copy(self, topic: topic_pb2.Topic, directory_id: str) -> TopicCopy | None:
         for placement in topic.placements:
             if placement.enode == self._enode:
                 count = max(placement.read_queue_count, placement.write_queue_count)
                 return TopicCopy(topic.topic_id, topic.name, count, topic.version, directory_id)
         return None
 
-    def _held(self, copy: TopicCopy) -> TopicCopy:
+    def _merged_with_stored(self, copy: TopicCopy) -> TopicCopy:
         """The copy to store. The queue count never decreases, so a directory with fewer queues is an older one."""
         known = self._store.topic(copy.topic_id)
         return copy if known is None else replace(copy, queue_count=max(copy.queue_count, known.queue_count))
 
-    def _gone(self, news: namesrv_pb2.WatchRoutesResponse) -> set[int]:
+    def _due_deletions(self, response: namesrv_pb2.WatchRoutesResponse) -> set[int]:
         """Ids of copies whose deletion is due. Nothing else ends a copy, such as its absence, its name or a version."""
-        due = set(news.due_topic_ids) - {topic.topic_id for topic in news.topics}
+        due = set(response.due_topic_ids) - {topic.topic_id for topic in response.topics}
         return {topic_id for topic_id in due if self._store.topic(topic_id) is not None}
 
-    def _serve(self, here: Sequence[TopicCopy], news: namesrv_pb2.WatchRoutesResponse) -> None:
+    def _serve(self, here: Sequence[TopicCopy], response: namesrv_pb2.WatchRoutesResponse) -> None:
         """Serve the topics that the directory places here, and newer ones that it may not have yet."""
-        if news.snapshot:
+        if response.snapshot:
             known = self._placed.keys() | self._deleted
             missing = [copy for copy in self._store.topics() if copy.topic_id not in known]
             # One of several name servers over a database may lag behind another for a moment.
-            newer = [c for c in missing if c.version > news.version and c.directory_id == news.directory_id]
+            newer = [c for c in missing if c.version > response.version and c.directory_id == response.directory_id]
             self._queue_counts = {copy.topic_id: copy.queue_count for copy in newer}
             if len(missing) > len(newer):
                 _log.emit(
@@ -142,17 +142,17 @@ class TopicCopies:
                     topics=[copy.name for copy in missing if copy not in newer][:NAMES_LOGGED_MAX],
                 )
         self._queue_counts.update((copy.topic_id, copy.queue_count) for copy in here)
-        for topic_id in {*news.deleted_topic_ids, *news.due_topic_ids} - self._placed.keys():
+        for topic_id in {*response.deleted_topic_ids, *response.due_topic_ids} - self._placed.keys():
             self._queue_counts.pop(topic_id, None)
 
 
 async def watch_topics(
     topics: TopicCopies,
-    groups: GroupLives,
+    groups: GroupRetention,
     name_servers: NameServers,
     channels: Channels,
     *,
-    connected: Callable[[], None],
+    on_snapshot: Callable[[], None],
     admitted: asyncio.Event,
     clock: Clock,
     randomness: Randomness,
@@ -167,14 +167,14 @@ async def watch_topics(
         address = name_servers.current
         try:
             with rpc_errors(f"name server {address}"):
-                stub = namesrv_pb2_grpc.NameServiceStub(channels.to(address))
-                async for news in whole_news(stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
+                stub = namesrv_pb2_grpc.NameServiceStub(channels.channel_to(address))
+                async for news in assemble_changes(stub.WatchRoutes(namesrv_pb2.WatchRoutesRequest())):
                     await topics.apply(news)
                     await groups.apply(news)
                     attempt = 0
                     topics.watching.set()
                     if news.snapshot:
-                        connected()
+                        on_snapshot()
             _log.emit(log_events.ROUTE_WATCH_ENDED, name_server=address)
         except OrtooError as error:
             if attempt == 0:

@@ -13,12 +13,12 @@ from ortoo.enode import log_events
 from ortoo.enode.store.store import Store
 
 READ_BYTES = 256 << 10
-PAUSE_AFTER = 64
+MESSAGES_PER_PAUSE = 64
 """Messages."""
 _log = get_logger("deferred")
 
 
-async def read_waiting(
+async def read_delayed(
     store: Store, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
 ) -> AsyncIterator[tuple[int, int, OpenedBatch | None, Int32s]]:
     """Read the messages at ascending `places`, in parts (from, to, batch, rows); the batch is None for a damaged one.
@@ -27,7 +27,7 @@ async def read_waiting(
 
     Errors: Unavailable when the disk cannot be read now.
     """
-    at, paused_at, wanted = 0, 0, np.array(places, "<i8")
+    at, paused_at, place_array = 0, 0, np.array(places, "<i8")
     while at < len(places):
         try:
             stored = await store.read_deferred(DELAYED_TOPIC_ID, places[at], bytes_max=READ_BYTES)
@@ -37,10 +37,10 @@ async def read_waiting(
             at += 1
             continue
         for one in stored:
-            end = int(np.searchsorted(wanted, one.first_offset + one.batch.count))
+            end = int(np.searchsorted(place_array, one.first_offset + one.batch.count))
             if end > at:
-                yield at, end, OpenedBatch(one.batch), (wanted[at:end] - one.first_offset).astype("<i4")
+                yield at, end, OpenedBatch(one.batch), (place_array[at:end] - one.first_offset).astype("<i4")
                 at = end
-                rests = at - paused_at >= PAUSE_AFTER
-                paused_at = at if rests else paused_at
-                await clock.sleep(pause_s if rests else 0.0)  # a cached batch is read without an await: yield to others
+                is_pause_due = at - paused_at >= MESSAGES_PER_PAUSE
+                paused_at = at if is_pause_due else paused_at
+                await clock.sleep(pause_s if is_pause_due else 0.0)  # a cached batch is read without an await: yield to others

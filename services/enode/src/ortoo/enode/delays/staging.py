@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ortoo.common.arrays.gather import gathered, written
-from ortoo.common.arrays.message_table import MessageColumns, MessageTable, joined, taken
+from ortoo.common.arrays.gather import gather, write_table
+from ortoo.common.arrays.message_table import MessageColumns, MessageTable, concat_tables, take_rows
 from ortoo.common.arrays.opened_batch import Int32s, TextArrays
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
@@ -22,7 +22,7 @@ BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueMessages:
     """Delayed messages for one queue, ordered by time."""
 
     destination: int
@@ -38,18 +38,18 @@ class Due:
         """About the memory they take."""
         return ROW_BYTES * len(self) + len(self.messages.body)
 
-    def chosen(self, rows: Int32s) -> "Due":
+    def select(self, rows: Int32s) -> "DueMessages":
         """The messages at these rows."""
         if len(rows) == len(self):
             return self
-        return Due(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], taken(self.messages, rows))
+        return DueMessages(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], take_rows(self.messages, rows))
 
     def batches(self, id_prefix: str = "") -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
         """Split into batches, each with the times and ids of its timers.
 
         With `id_prefix`, messages without an id get one: the prefix and the timer id.
         """
-        messages, start = _named(self.messages, self.timer_ids, id_prefix) if id_prefix else self.messages, 0
+        messages, start = _with_message_ids(self.messages, self.timer_ids, id_prefix) if id_prefix else self.messages, 0
         while start < len(self):
             end, batch = self._batch_from(messages, start)
             yield batch, self.deliver_at_ms[start:end], self.timer_ids[start:end]
@@ -61,7 +61,7 @@ class Due:
         end = min(len(self), start + MESSAGES_MAX, max(full, start + 1))
         while True:
             whole = start == 0 and end == len(self)
-            batch = written(messages) if whole else gathered(messages, np.arange(start, end, dtype="<i4"))
+            batch = write_table(messages) if whole else gather(messages, np.arange(start, end, dtype="<i4"))
             if len(batch.records) <= RECORDS_BYTES_MAX or end == start + 1:
                 return end, batch
             end = start + (end - start) // 2
@@ -71,7 +71,7 @@ class Due:
 class _Table:
     """Messages by time, of which the first `at` were taken."""
 
-    due: Due
+    due: DueMessages
     at: int = 0
 
 
@@ -91,19 +91,19 @@ class Staging:
         """When the first message is due."""
         return self._tables[0][0] if self._tables else None
 
-    def add(self, due: Due) -> None:
+    def add(self, due: DueMessages) -> None:
         """Add messages, which are ordered by time."""
         self.count += len(due)
         self.bytes += due.size_bytes
         self._push(_Table(due))
 
-    def take(self, now_ms: int, limit: int) -> list[Due]:
+    def take(self, now_ms: int, limit: int) -> list[DueMessages]:
         """Remove the messages that are due, about `limit` at most; one `Due` a queue."""
-        found: dict[tuple[int, bool], list[Due]] = {}
+        found: dict[tuple[int, bool], list[DueMessages]] = {}
         while self._tables and self._tables[0][0] <= now_ms and limit > 0:
             table = heapq.heappop(self._tables)[2]
             end = min(int(np.searchsorted(table.due.deliver_at_ms, now_ms, "right")), table.at + limit)
-            part = table.due.chosen(np.arange(table.at, end, dtype="<i4"))
+            part = table.due.select(np.arange(table.at, end, dtype="<i4"))
             found.setdefault((part.destination, part.messages.priority is not None), []).append(part)
             self.count -= len(part)
             limit -= len(part)
@@ -112,7 +112,7 @@ class Staging:
                 self._push(table)
             else:
                 self.bytes -= table.due.size_bytes
-        return [ordered(parts) for parts in found.values()]
+        return [merge_by_time(parts) for parts in found.values()]
 
     def _push(self, table: _Table) -> None:
         self._number += 1
@@ -127,53 +127,53 @@ class StagingBuffer:
         self.bytes = 0
         self.first_ms = NEVER_MS
         """When the first message is due."""
-        self._parts: dict[tuple[int, bool], list[Due]] = {}
+        self._parts: dict[tuple[int, bool], list[DueMessages]] = {}
 
-    def add(self, due: Due) -> None:
+    def add(self, due: DueMessages) -> None:
         """Add a piece."""
         self._parts.setdefault((due.destination, due.messages.priority is not None), []).append(due)
         self.bytes += due.size_bytes
         self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
 
-    def taken(self) -> Iterator[Due]:
+    def take_all(self) -> Iterator[DueMessages]:
         """Remove everything, one `Due` a queue."""
         while self._parts:
-            yield ordered(self._parts.popitem()[1])  # one after another, so that the memory is freed early
+            yield merge_by_time(self._parts.popitem()[1])  # one after another, so that the memory is freed early
         self.bytes, self.first_ms = 0, NEVER_MS
 
-    def hand_over(self, staging: Staging) -> None:
+    def move_to(self, staging: Staging) -> None:
         """Move everything to `staging`."""
-        for due in self.taken():
+        for due in self.take_all():
             staging.add(due)
 
 
-def ordered(parts: Sequence[Due]) -> Due:
+def merge_by_time(parts: Sequence[DueMessages]) -> DueMessages:
     """Join messages for one queue, ordered by time and id."""
     if len(parts) == 1:
         return parts[0]
     times = np.concatenate([part.deliver_at_ms for part in parts])
     ids = np.concatenate([part.timer_ids for part in parts])
     order = np.lexsort((ids, times)).astype("<i4")
-    messages = joined([part.messages for part in parts])
-    return Due(parts[0].destination, times[order], ids[order], taken(messages, order))
+    messages = concat_tables([part.messages for part in parts])
+    return DueMessages(parts[0].destination, times[order], ids[order], take_rows(messages, order))
 
 
-def by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int32s) -> Iterator[Due]:
+def split_by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int32s) -> Iterator[DueMessages]:
     """The `chosen` rows of one batch, grouped by the destination of their timers."""
     times, ids = times_and_ids(rows)
     destinations = rows["destination"]
     for destination in np.unique(destinations).tolist():
         at = np.flatnonzero(destinations == destination)
-        yield staged(destination, times[at], ids[at], columns, chosen[at])
+        yield sort_by_time(destination, times[at], ids[at], columns, chosen[at])
 
 
-def staged(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> Due:
+def sort_by_time(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> DueMessages:
     """Some rows of a batch, ordered by time."""
     order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
-    return Due(destination, deliver_at_ms[order], timer_ids[order], taken(columns, rows[order]))
+    return DueMessages(destination, deliver_at_ms[order], timer_ids[order], take_rows(columns, rows[order]))
 
 
-def _named(messages: MessageTable, timer_ids: Int64s, id_prefix: str) -> MessageTable:
+def _with_message_ids(messages: MessageTable, timer_ids: Int64s, id_prefix: str) -> MessageTable:
     chosen = messages.message_id
     if chosen is not None and chosen.valid is None:
         return messages

@@ -12,11 +12,11 @@ CRC_BYTES = 4
 TAG_AT, TAG_BYTES = 6, 2
 
 
-class Damaged(ValueError):
+class DamagedFile(ValueError):
     """The bytes are not a whole file of this kind; the message has the reason."""
 
 
-class Head:
+class FileHead:
     """The begin of a binary file: four letters, its version, the folder's tag, and some numbers. Little-endian.
 
     The tag distinguishes the files of one folder from those of another. It is 0 in files of older versions.
@@ -42,10 +42,10 @@ class Head:
     def unpack(self, data: bytes) -> tuple[int, ...]:
         """The numbers of a head whose CRC was checked. Errors: Damaged for another file, Unsupported if it is newer."""
         if len(data) < self.size:
-            raise Damaged(f"too short for a {self._name}")
+            raise DamagedFile(f"too short for a {self._name}")
         magic, version, _, *numbers = self._struct.unpack_from(data)
         if magic != self._magic:
-            raise Damaged(f"not a {self._name}")
+            raise DamagedFile(f"not a {self._name}")
         if version != self._version:
             raise Unsupported(f"{self._name} of version {version}; this process supports {self._version}: upgrade it")
         return tuple(numbers)
@@ -60,11 +60,11 @@ def without_crc(data: bytes, name: str) -> bytes:
     """The data of `with_crc`. Errors: Damaged when the CRC of `name` does not match."""
     body = data[:-CRC_BYTES]
     if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
-        raise Damaged(f"the CRC of its {name} does not match")
+        raise DamagedFile(f"the CRC of its {name} does not match")
     return body
 
 
-def write_whole(disk: Disk, path: Path, data: bytes) -> None:
+def write_atomically(disk: Disk, path: Path, data: bytes) -> None:
     """Replace a small file in one step: after a crash it holds the old bytes or the new ones, never a mixture."""
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -79,7 +79,7 @@ def write_whole(disk: Disk, path: Path, data: bytes) -> None:
     disk.sync_directory(path.parent)
 
 
-def read_whole(disk: Disk, path: Path) -> bytes | None:
+def read_file(disk: Disk, path: Path) -> bytes | None:
     """A small file's bytes; None when it does not exist."""
     try:
         with closing(disk.open(path, writable=False)) as file:

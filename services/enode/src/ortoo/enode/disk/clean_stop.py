@@ -8,10 +8,10 @@ from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.atomic_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
+from ortoo.enode.disk.atomic_files import DamagedFile, FileHead, read_file, with_crc, without_crc, write_atomically
 
 FILE_NAME = "clean"
-_HEAD = Head("marker of a clean stop", b"ORTC", 1, "QIqQQ")
+_HEAD = FileHead("marker of a clean stop", b"ORTC", 1, "QIqQQ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanSt
     `tag` replaces the tag from the folder's identity. Errors: Unsupported when it is newer.
     """
     try:
-        body = without_crc(read_whole(disk, folder / FILE_NAME) or b"", "bytes")
+        body = without_crc(read_file(disk, folder / FILE_NAME) or b"", "bytes")
         if not _HEAD.is_of(tag_of(disk, folder) if tag is None else tag, body):
             return None
         end_position, store_open, stored_at_ms, state_bytes, index_bytes = _HEAD.unpack(body)
-    except Damaged:
+    except DamagedFile:
         return None
     at_index = _HEAD.size + state_bytes
     if len(body) != at_index + index_bytes:
@@ -54,10 +54,10 @@ def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanSt
 
 def write_clean_stop(disk: Disk, folder: Path, clean: CleanStop) -> None:
     """Write the marker durably. Errors: OSError."""
-    write_whole(disk, folder / FILE_NAME, clean.encoded(tag_of(disk, folder)))
+    write_atomically(disk, folder / FILE_NAME, clean.encoded(tag_of(disk, folder)))
 
 
-def forget_clean_stop(disk: Disk, folder: Path) -> None:
+def remove_clean_stop(disk: Disk, folder: Path) -> None:
     """Remove the marker durably; appends may start only afterwards."""
     if FILE_NAME in disk.list(folder):
         disk.remove(folder / FILE_NAME)

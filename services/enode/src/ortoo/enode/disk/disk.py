@@ -256,10 +256,10 @@ class RealDisk:
                 raise Conflict(f"{folder} is in use by another process: stop it, or choose another folder") from None
             raise
         self._locked[folder] = descriptor
-        held = ExitStack()
-        held.callback(os.close, descriptor)
-        held.callback(self._locked.pop, folder)
-        return held
+        lock = ExitStack()
+        lock.callback(os.close, descriptor)
+        lock.callback(self._locked.pop, folder)
+        return lock
 
     def free_bytes(self, folder: Path) -> int:
         """Free space of the file system with this folder."""

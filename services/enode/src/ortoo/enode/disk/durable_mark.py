@@ -11,12 +11,12 @@ from ortoo.enode.disk import slots
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.slots import SLOT_BYTES, Slots, read_slots
-from ortoo.enode.disk.atomic_files import Head
+from ortoo.enode.disk.atomic_files import FileHead
 
-__all__ = ["FILE_NAME", "SLOT_BYTES", "TideMark", "decode_slots", "read_tide_mark"]
+__all__ = ["FILE_NAME", "SLOT_BYTES", "DurableMark", "decode_slots", "read_durable_mark"]
 
 FILE_NAME = "durable"
-HEAD = Head("slot of the durable mark", b"ORTD", 1, "QQ")
+HEAD = FileHead("slot of the durable mark", b"ORTD", 1, "QQ")
 
 
 def decode_slots(data: bytes) -> int:
@@ -25,7 +25,7 @@ def decode_slots(data: bytes) -> int:
     return found[0] if found else 0
 
 
-def read_tide_mark(disk: Disk, folder: Path, tag: int | None = None) -> int:
+def read_durable_mark(disk: Disk, folder: Path, tag: int | None = None) -> int:
     """The durable position in the mark of a store's folder; 0 if unknown.
 
     `tag` replaces the tag from the folder's identity.
@@ -40,7 +40,7 @@ def read_committed_mark(disk: Disk, folder: Path) -> int:
     return found[1] if found else 0
 
 
-class TideMark(Slots):
+class DurableMark(Slots):
     """The file in a store's folder, opened at the first write."""
 
     def __init__(self, disk: Disk, folder: Path) -> None:

@@ -11,49 +11,49 @@ from typing import Any
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.json_files import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_json_file, write_json_file
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.atomic_files import Head
-from ortoo.enode.replication.protocol.identity import MemberId, Process, Reign, Tail
+from ortoo.enode.disk.atomic_files import FileHead
+from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation, HardState, Tail
 
 FILE_NAME = "reign"
 VERSION = 1
-REJOIN = (
+REJOIN_ADVICE = (
     "restore the latest copy of the file, if there is one. Otherwise empty the folder, start the process, and let the "
     "disk join the set as a new replica (`ortoo enode add`, then `ortoo enode remove` for the old one). If no other "
     "replica is left, `ortoo-enode elect DIR --lose` continues with this disk"
 )
 """The remedy when a replica's own files are missing, damaged, older copies or of another folder."""
-_SERIAL = Head("slot of the hard state's serial", b"ORTH", 1, "QQ")
+_SERIAL = FileHead("slot of the hard state's serial", b"ORTH", 1, "QQ")
 _PAIR = 0
 
 
 @dataclass(frozen=True, slots=True)
-class KeptReign:
+class StoredHardState:
     """The hard state of a replica. If the disk is emptied, it becomes another replica."""
 
-    member: MemberId
+    replica: ReplicaId
     set_id: str = ""
     """The id of the replica set; empty before the replica has joined one."""
     created_at_ms: int = 0
     """The time at which the set was made."""
     incarnation: int = 0
     """The incarnation of the start that wrote it."""
-    reign: Reign = Reign()
+    hard_state: HardState = HardState()
     is_founder: bool = False
     """Whether this replica initializes or initialized the set."""
     made_from: str = ""
     """The id of the store or set that this set was made of; empty = none."""
 
     @property
-    def process(self) -> Process:
+    def identity(self) -> Incarnation:
         """The start that wrote it."""
-        return Process(self.member, self.incarnation)
+        return Incarnation(self.replica, self.incarnation)
 
 
-def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
+def read_hard_state(disk: Disk, folder: Path) -> StoredHardState | None:
     """The file in a folder; None without one. Errors: Unsupported. DataLoss, also for an older copy."""
-    found = read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+    found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
     if found is None:
         return None
     kept, saves = found
@@ -61,7 +61,7 @@ def read_reign(disk: Disk, folder: Path) -> KeptReign | None:
     if (kept.incarnation, saves) < written:
         raise DataLoss(
             f"{folder / FILE_NAME} is an older copy: it is write {saves} of start {kept.incarnation}, but the last one "
-            f"was write {written[1]} of start {written[0]}; {REJOIN}"
+            f"was write {written[1]} of start {written[0]}; {REJOIN_ADVICE}"
         )
     return kept
 
@@ -72,35 +72,35 @@ def read_serial(disk: Disk, folder: Path) -> tuple[int, int]:
     return (found[0], found[1]) if found else (0, 0)
 
 
-def _kept(fields: dict[str, Any]) -> tuple[KeptReign, int]:
+def _from_fields(fields: dict[str, Any]) -> tuple[StoredHardState, int]:
     number, leader_disk, incarnation = fields["leader"]
-    kept = KeptReign(
-        MemberId(*fields["member"]),
+    kept = StoredHardState(
+        ReplicaId(*fields["member"]),
         fields["set_id"],
         fields["created_at_ms"],
         fields["incarnation"],
-        Reign(fields["epoch"], Process(MemberId(number, leader_disk), incarnation), Tail(*fields["owed"])),
+        HardState(fields["epoch"], Incarnation(ReplicaId(number, leader_disk), incarnation), Tail(*fields["owed"])),
         fields["is_founder"],
         fields.get("made_from", ""),
     )
     return kept, fields.get("saves", 0)
 
 
-def write_reign(disk: Disk, folder: Path, kept: KeptReign) -> None:
+def write_hard_state(disk: Disk, folder: Path, stored: StoredHardState) -> None:
     """Replace the file durably, then record the number of this write. Errors: OSError."""
-    reign, (incarnation, saves) = kept.reign, read_serial(disk, folder)
-    saves = saves + 1 if incarnation == kept.incarnation else 1
+    hard_state, (incarnation, saves) = stored.hard_state, read_serial(disk, folder)
+    saves = saves + 1 if incarnation == stored.incarnation else 1
     fields = {
-        "member": kept.member,
-        "set_id": kept.set_id,
-        "created_at_ms": kept.created_at_ms,
-        "incarnation": kept.incarnation,
+        "member": stored.replica,
+        "set_id": stored.set_id,
+        "created_at_ms": stored.created_at_ms,
+        "incarnation": stored.incarnation,
         "saves": saves,
-        "epoch": reign.epoch,
-        "leader": [*reign.leader.member, reign.leader.incarnation],
-        "owed": reign.owed,
-        "is_founder": kept.is_founder,
-        **({"made_from": kept.made_from} if kept.made_from else {}),
+        "epoch": hard_state.epoch,
+        "leader": [*hard_state.leader.member, hard_state.leader.incarnation],
+        "owed": hard_state.unsynced_tail,
+        "is_founder": stored.is_founder,
+        **({"made_from": stored.made_from} if stored.made_from else {}),
     }
-    write_lines(disk, folder / FILE_NAME, VERSION, fields)
-    write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR, kept.incarnation, saves)
+    write_json_file(disk, folder / FILE_NAME, VERSION, fields)
+    write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag_of(disk, folder), _PAIR, stored.incarnation, saves)

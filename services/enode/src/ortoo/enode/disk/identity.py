@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.json_files import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_json_file, write_json_file
 
 FILE_NAME = "identity"
 VERSION = 2
@@ -20,7 +20,7 @@ LOG_SUFFIXES = (".seg", ".idx", ".keys")
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class StoreIdentity:
     """The store's owner and its own id."""
 
     cluster: str
@@ -58,7 +58,7 @@ class Identity:
         """The id that stays while the store is in this folder, even if it gets another store id."""
         return self.disk or self.folder or self.store_id
 
-    def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "Identity":
+    def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "StoreIdentity":
         """The same log in this folder under another id.
 
         `made_from` is the id of the last store that was started.
@@ -79,23 +79,23 @@ def fingerprint(store_id: str) -> int:
     return int.from_bytes(hashlib.blake2b(store_id.encode(), digest_size=8).digest(), "little") or 1
 
 
-def write_identity(disk: Disk, folder: Path, identity: Identity) -> None:
+def write_identity(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
     """Write the identity of the folder's store durably. Errors: OSError."""
-    added = {one.name for one in fields(Identity) if one.default is not MISSING}
+    added = {one.name for one in fields(StoreIdentity) if one.default is not MISSING}
     written = {name: value for name, value in asdict(identity).items() if value or name not in added}
-    write_lines(disk, folder / FILE_NAME, VERSION if added & written.keys() else 1, written)
+    write_json_file(disk, folder / FILE_NAME, VERSION if added & written.keys() else 1, written)
 
 
-def read_identity(disk: Disk, folder: Path) -> Identity | None:
+def read_identity(disk: Disk, folder: Path) -> StoreIdentity | None:
     """The identity of the folder's store; None without the file.
 
     Errors: DataLoss when the file is damaged, Unsupported when it is newer.
     """
     advice = "put it back from a copy, or move the folder away to start with an empty one"
-    return read_lines(disk, folder / FILE_NAME, VERSION, advice, lambda found: Identity(**found))
+    return read_json_file(disk, folder / FILE_NAME, VERSION, advice, lambda found: StoreIdentity(**found))
 
 
-def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Identity:
+def claim_folder(disk: Disk, folder: Path, expected: StoreIdentity, names: list[str]) -> StoreIdentity:
     """The identity of the store in `folder`; written first if the folder is empty.
 
     Errors: Conflict when it belongs to another enode. DataLoss when there are files of a log but no identity.
@@ -107,12 +107,12 @@ def claim(disk: Disk, folder: Path, wanted: Identity, names: list[str]) -> Ident
                 f"{folder} holds a log ({left[0]}) but no file {FILE_NAME}: put it back from a copy, or run "
                 "`ortoo-enode repair`"
             )
-        write_identity(disk, folder, wanted)
-        return wanted
-    if (found.cluster, found.enode) != (wanted.cluster, wanted.enode):
+        write_identity(disk, folder, expected)
+        return expected
+    if (found.cluster, found.enode) != (expected.cluster, expected.enode):
         raise Conflict(
-            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {wanted.enode!r} of "
-            f"{wanted.cluster!r}: choose another folder or correct the settings"
+            f"{folder} belongs to enode {found.enode!r} of cluster {found.cluster!r}; this is {expected.enode!r} of "
+            f"{expected.cluster!r}: choose another folder or correct the settings"
         )
     return found
 

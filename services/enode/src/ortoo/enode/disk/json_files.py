@@ -8,23 +8,23 @@ from typing import Any, TypeVar
 from ortoo.common.errors import DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.atomic_files import read_whole, write_whole
+from ortoo.enode.disk.atomic_files import read_file, write_atomically
 
 T = TypeVar("T")
 
 
-def write_lines(disk: Disk, file: Path, version: int, fields: dict[str, Any]) -> None:
+def write_json_file(disk: Disk, file: Path, version: int, fields: dict[str, Any]) -> None:
     """Replace a file, durably. Errors: OSError."""
     line = json.dumps({"version": version, **fields}, sort_keys=True).encode() + b"\n"
-    write_whole(disk, file, line + b"crc32c %08x\n" % crc32c(line))
+    write_atomically(disk, file, line + b"crc32c %08x\n" % crc32c(line))
 
 
-def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable[[dict[str, Any]], T]) -> T | None:
+def read_json_file(disk: Disk, file: Path, version: int, advice: str, make: Callable[[dict[str, Any]], T]) -> T | None:
     """The result of `made` for a file's fields; None without a file. Every version up to `version` is read.
 
     Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer.
     """
-    data = read_whole(disk, file)
+    data = read_file(disk, file)
     if data is None:
         return None
     line, _, rest = data.partition(b"\n")
@@ -35,6 +35,6 @@ def read_lines(disk: Disk, file: Path, version: int, advice: str, made: Callable
     if fields.pop("version") > version:
         raise Unsupported(f"{file} is of a newer version: upgrade this process")
     try:
-        return made(fields)
+        return make(fields)
     except (KeyError, TypeError, ValueError) as error:
         raise DataLoss(f"{file} is damaged: {advice}") from error

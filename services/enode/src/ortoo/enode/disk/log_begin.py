@@ -11,12 +11,12 @@ from pathlib import Path
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.atomic_files import Damaged, Head, read_whole, with_crc, without_crc, write_whole
+from ortoo.enode.disk.atomic_files import DamagedFile, FileHead, read_file, with_crc, without_crc, write_atomically
 
 FILE_NAME = "begin"
-_HEAD = Head("record of the log's begin", b"ORTB", 1, "QII")
+_HEAD = FileHead("record of the log's begin", b"ORTB", 1, "QII")
 _ROW = struct.Struct("<QIq")
-_SERIAL = Head("slot of the log's begin", b"ORTV", 1, "Q")
+_SERIAL = FileHead("slot of the log's begin", b"ORTV", 1, "Q")
 _PAIR = 2
 
 
@@ -43,7 +43,7 @@ def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
         if not _HEAD.is_of(tag, body):
             return None
         position, has_queues, count = _HEAD.unpack(body)
-    except Damaged:
+    except DamagedFile:
         return None
     if len(body) != _HEAD.size + count * _ROW.size:
         return None
@@ -59,7 +59,7 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
     Errors: Unsupported when it is newer.
     """
     tag = tag_of(disk, folder) if tag is None else tag
-    begin = decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag)
+    begin = decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag)
     written = read_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR)
     if written and (begin is None or begin.position < written[0]):
         return LogBegin(written[0], None)
@@ -68,12 +68,12 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
 
 def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
     """Write the record that a start used, unless the file has it. Errors: OSError."""
-    if decode_log_begin(read_whole(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
+    if decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
         write_log_begin(disk, folder, begin)
 
 
 def write_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
     """Replace the record durably; a segment below it may be removed only afterwards. Errors: OSError."""
     tag = tag_of(disk, folder)
-    write_whole(disk, folder / FILE_NAME, begin.encoded(tag))
+    write_atomically(disk, folder / FILE_NAME, begin.encoded(tag))
     write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR, begin.position)

@@ -10,55 +10,55 @@ from typing import Any
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.json_files import read_lines, write_lines
-from ortoo.enode.disk.hard_state_file import REJOIN
+from ortoo.enode.disk.json_files import read_json_file, write_json_file
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.atomic_files import Head
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId
-from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochStart, History, LogOutline, MembersFrame
+from ortoo.enode.disk.atomic_files import FileHead
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochStart, EpochHistory, LogSummary, ConfigurationFrame
 
 FILE_NAME = "outline"
 VERSION = 1
-NO_CUT = -1
-_SERIAL = Head("slot of the log summary's serial", b"ORTU", 1, "Q")
+NO_TRUNCATION = -1
+_SERIAL = FileHead("slot of the log summary's serial", b"ORTU", 1, "Q")
 _PAIR = 1
 
 
 @dataclass(frozen=True, slots=True)
-class KeptOutline:
+class StoredLogSummary:
     """The log summary as of a position. At a start the log behind it is read."""
 
-    outline: LogOutline = LogOutline()
+    summary: LogSummary = LogSummary()
     """`appended` is that position; none of it counts as flushed."""
-    cut: int = NO_CUT
+    pending_truncation: int = NO_TRUNCATION
     """The log behind this position is being truncated, and is no longer read; NO_CUT = no truncation."""
 
     @classmethod
-    def of(cls, outline: LogOutline, *, cut: int = NO_CUT) -> "KeptOutline":
+    def from_summary(cls, summary: LogSummary, *, pending_truncation: int = NO_TRUNCATION) -> "StoredLogSummary":
         """The part of a log summary that is stored."""
-        kept = replace(outline, flushed=outline.begin, committed=outline.begin, cuts=0, is_cutting=False)
-        return cls(kept, cut)
+        kept = replace(summary, flushed=summary.begin, committed=summary.begin, cuts=0, is_cutting=False)
+        return cls(kept, pending_truncation)
 
 
 def decode_configuration(fields: dict[str, Any]) -> Configuration:
     """The configuration from its fields in JSON."""
-    voters, learners = (tuple(MemberId(*one) for one in fields[name]) for name in ("voters", "learners"))
+    voters, learners = (tuple(ReplicaId(*one) for one in fields[name]) for name in ("voters", "learners"))
     return Configuration(voters, learners)
 
 
-def read_outline(disk: Disk, folder: Path) -> KeptOutline | None:
+def read_log_summary(disk: Disk, folder: Path) -> StoredLogSummary | None:
     """The file in a replica's folder; None if there is none.
 
     Errors: DataLoss, also for an older copy or one of another folder. Unsupported.
     """
-    found = read_lines(disk, folder / FILE_NAME, VERSION, REJOIN, _kept)
+    found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
     if found is None:
         return None
     kept, tag, saves = found
     if (own := tag_of(disk, folder)) and tag not in (0, own):
-        raise DataLoss(f"{folder / FILE_NAME} is of another folder: {REJOIN}")
+        raise DataLoss(f"{folder / FILE_NAME} is of another folder: {REJOIN_ADVICE}")
     if saves is not None and saves < (written := read_serial(disk, folder)):
-        raise DataLoss(f"{folder / FILE_NAME} is an older copy, of write {saves} of {written}: {REJOIN}")
+        raise DataLoss(f"{folder / FILE_NAME} is an older copy, of write {saves} of {written}: {REJOIN_ADVICE}")
     return kept
 
 
@@ -68,33 +68,33 @@ def read_serial(disk: Disk, folder: Path) -> int:
     return found[0] if found else 0
 
 
-def _kept(fields: dict[str, Any]) -> tuple[KeptOutline, int, int | None]:
+def _from_fields(fields: dict[str, Any]) -> tuple[StoredLogSummary, int, int | None]:
     """The log summary, the tag of its folder and the number of the write, which older versions do not have."""
     begin = fields["begin"]
-    outline = LogOutline(
+    summary = LogSummary(
         begin,
         fields["end"],
         begin,
         begin,
-        History(tuple(EpochStart(*one) for one in fields["epochs"])),
-        tuple(MembersFrame(end, decode_configuration(one)) for end, one in fields["members"]),
+        EpochHistory(tuple(EpochStart(*one) for one in fields["epochs"])),
+        tuple(ConfigurationFrame(end, decode_configuration(one)) for end, one in fields["members"]),
         tuple(BeginFrame(*one) for one in fields["begins"]),
     )
-    return KeptOutline(outline, fields["cut"]), fields.get("tag", 0), fields.get("saves")
+    return StoredLogSummary(summary, fields["cut"]), fields.get("tag", 0), fields.get("saves")
 
 
-def write_outline(disk: Disk, folder: Path, kept: KeptOutline) -> None:
+def write_log_summary(disk: Disk, folder: Path, stored: StoredLogSummary) -> None:
     """Replace the file durably. Errors: OSError."""
-    outline, saves, tag = kept.outline, read_serial(disk, folder) + 1, tag_of(disk, folder)
+    summary, saves, tag = stored.summary, read_serial(disk, folder) + 1, tag_of(disk, folder)
     fields = {
-        "begin": outline.begin,
-        "end": outline.appended,
-        "epochs": outline.history.starts,
-        "members": [[one.end, asdict(one.configuration)] for one in outline.placed],
-        "begins": outline.begins,
-        "cut": kept.cut,
+        "begin": summary.begin,
+        "end": summary.appended,
+        "epochs": summary.history.starts,
+        "members": [[one.end, asdict(one.configuration)] for one in summary.configurations],
+        "begins": summary.log_begins,
+        "cut": stored.pending_truncation,
         "saves": saves,
         "tag": tag,
     }
-    write_lines(disk, folder / FILE_NAME, VERSION, fields)
+    write_json_file(disk, folder / FILE_NAME, VERSION, fields)
     write_slots(disk, folder / SERIALS_NAME, _SERIAL, tag, _PAIR, saves)

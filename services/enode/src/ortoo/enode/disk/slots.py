@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.disk.disk import Disk, File
-from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, read_whole, with_crc, without_crc
+from ortoo.enode.disk.atomic_files import CRC_BYTES, DamagedFile, FileHead, read_file, with_crc, without_crc
 
 SLOT_BYTES = 64
 PAIR_BYTES = 2 * SLOT_BYTES
@@ -18,7 +18,7 @@ SERIALS_NAME = "serials"
 Numbers = tuple[int, ...]
 
 
-def decode_slots(data: bytes, head: Head, tag: int = 0) -> Numbers | None:
+def decode_slots(data: bytes, head: FileHead, tag: int = 0) -> Numbers | None:
     """The greater numbers of the two slots; None if no slot is whole.
 
     A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 matches any.
@@ -29,17 +29,17 @@ def decode_slots(data: bytes, head: Head, tag: int = 0) -> Numbers | None:
             slot = without_crc(data[at : at + SLOT_BYTES], "slot")
             if head.is_of(tag, slot):
                 found.append(head.unpack(slot))
-        except (Damaged, Unsupported):
+        except (DamagedFile, Unsupported):
             continue
     return max(found, default=None)
 
 
-def read_slots(disk: Disk, path: Path, head: Head, tag: int = 0, pair: int = 0) -> Numbers | None:
+def read_slots(disk: Disk, path: Path, head: FileHead, tag: int = 0, pair: int = 0) -> Numbers | None:
     """As `decode_slots`, for a pair in a file; None without a file. Errors: OSError."""
-    return decode_slots((read_whole(disk, path) or b"")[pair * PAIR_BYTES :], head, tag)
+    return decode_slots((read_file(disk, path) or b"")[pair * PAIR_BYTES :], head, tag)
 
 
-def write_slots(disk: Disk, path: Path, head: Head, tag: int, pair: int, *numbers: int) -> None:
+def write_slots(disk: Disk, path: Path, head: FileHead, tag: int, pair: int, *numbers: int) -> None:
     """Replace the smaller slot of a pair durably. Errors: OSError."""
     with closing(Slots(disk, path, head, tag, pair)) as slots:
         slots.replace(*numbers)
@@ -51,7 +51,7 @@ class Slots:
 
     disk: Disk
     path: Path
-    head: Head
+    head: FileHead
     tag: int
     pair: int = 0
     _file: File | None = None

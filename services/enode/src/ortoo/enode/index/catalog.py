@@ -8,8 +8,8 @@ from operator import attrgetter
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.results import Damage
-from ortoo.enode.log.queue_index import Contents, IndexParts, QueueEntry, QueueKey
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.queue_index import SegmentContents, IndexParts, QueueEntry, QueueKey
+from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.segment import Segment
 
 RUN_BYTES = 362
@@ -18,13 +18,13 @@ _END_OFFSET = attrgetter("entry.end_offset")
 
 
 @dataclass(slots=True, eq=False)
-class Run:
+class SealedRun:
     """The batches of one queue in one sealed segment."""
 
     segment: Segment
     entry: QueueEntry
     """Their range, and the place of their rows in the index file, if there is one."""
-    rows: Rows | None = None
+    rows: IndexRows | None = None
     """The rows, which are in memory until there is an index file."""
 
 
@@ -40,8 +40,8 @@ class QueueLog:
     """The next offset to assign; batches below it may still be on their way to the disk."""
     bytes_in: int = 0
     """Bytes stored since the store was opened."""
-    runs: list[Run] = field(default_factory=list)
-    rows: Rows | None = None
+    runs: list[SealedRun] = field(default_factory=list)
+    rows: IndexRows | None = None
     """The rows in the active segment."""
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -49,7 +49,7 @@ class QueueLog:
         """Start without batches on their way to the disk."""
         self.next_offset = self.end_offset
 
-    def run_with(self, offset: int) -> Run | None:
+    def run_containing(self, offset: int) -> SealedRun | None:
         """The sealed run with `offset`, or the next one after it; None if only the active segment can have it."""
         at = bisect_right(self.runs, offset, key=_END_OFFSET)
         return self.runs[at] if at < len(self.runs) else None
@@ -62,7 +62,7 @@ class QueueLog:
         return self.rows.begin_offset if self.rows else self.end_offset
 
 
-class Catalog:
+class LogCatalog:
     """All segments and queues of a store. Belongs to the event loop."""
 
     def __init__(self, files: SegmentFiles, tag: int = 0) -> None:
@@ -71,7 +71,7 @@ class Catalog:
         self.tag = tag
         self.segments: list[Segment] = []
         self.queues: dict[QueueKey, QueueLog] = {}
-        self.contents: dict[int, Contents] = {}
+        self.contents: dict[int, SegmentContents] = {}
         """The contents of sealed segments with an index file, by base."""
         self.damages: list[Damage] = []
         self.run_count = 0
@@ -100,7 +100,7 @@ class Catalog:
         """Memory of the index; it grows with queues times segments."""
         return RUN_BYTES * (self.run_count + len(self.active_parts.rows))
 
-    def check_room(self, queue: QueueLog, bytes_max: int) -> None:
+    def check_capacity(self, queue: QueueLog, bytes_max: int) -> None:
         """Refuse one more queue in the active segment; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
@@ -121,7 +121,7 @@ class Catalog:
         """Add a durable batch of the active segment, so that readers see it."""
         rows = queue.rows
         if rows is None:
-            rows = queue.rows = self.active_parts.rows[queue.key] = Rows()
+            rows = queue.rows = self.active_parts.rows[queue.key] = IndexRows()
             self._active[queue.key] = queue
         rows.append(first_offset, count, position, length, at_ms)
         queue.end_offset = first_offset + count
@@ -138,58 +138,58 @@ class Catalog:
         """Position and length of all damaged places in the indexes."""
         return [*(hole for one in self.contents.values() for hole in one.holes), *self.active_parts.holes]
 
-    def load_sealed(self, segment: Segment, contents: Contents) -> None:
+    def load_sealed(self, segment: Segment, contents: SegmentContents) -> None:
         """Load a sealed segment with an index file; called in order of position."""
         segment.end = contents.end
         segment.last_stored_at_ms = contents.last_stored_at_ms
         self.segments.append(segment)
         self.contents[segment.base] = contents
         for entry in contents.queues:
-            self.queue((entry.topic_id, entry.queue_id)).runs.append(Run(segment, entry))
+            self.queue((entry.topic_id, entry.queue_id)).runs.append(SealedRun(segment, entry))
             self.run_count += 1
 
-    def reindexed(self, segment: Segment, contents: Contents) -> None:
+    def replace_index(self, segment: Segment, contents: SegmentContents) -> None:
         """Load the rebuilt index of a sealed segment after damaged frames were repaired."""
-        were = {position for position, _ in self.contents[segment.base].holes}
+        known_holes = {position for position, _ in self.contents[segment.base].holes}
         left = [
             replace(one, position=position, length_bytes=length)
             for one in self.damages
-            if one.position in were
+            if one.position in known_holes
             for position, length in contents.holes
             if one.position <= position < one.position + one.length_bytes
         ]
-        self.damages = [*(one for one in self.damages if one.position not in were), *left]
+        self.damages = [*(one for one in self.damages if one.position not in known_holes), *left]
         self.contents[segment.base] = contents
         for entry in contents.queues:
             runs = self.queue((entry.topic_id, entry.queue_id)).runs
             at = bisect_left(runs, segment.base, key=lambda run: run.segment.base)
             if at < len(runs) and runs[at].segment is segment:
-                runs[at] = Run(segment, entry)
+                runs[at] = SealedRun(segment, entry)
             else:
-                runs.insert(at, Run(segment, entry))
+                runs.insert(at, SealedRun(segment, entry))
                 self.run_count += 1
 
-    def seal(self, segment: Segment) -> "Sealed":
+    def seal_active(self, segment: Segment) -> "SealedSegment":
         """Turn the rows of the full and durable active segment into runs. Returns the data for its index file."""
         parts, self.active_parts = self.active_parts, IndexParts()
         active, self._active = self._active, {}
-        runs: dict[QueueKey, Run] = {}
+        runs: dict[QueueKey, SealedRun] = {}
         for key, queue in active.items():
             rows = parts.rows[key]
-            runs[key] = Run(segment, QueueEntry.of(key, rows), rows)
+            runs[key] = SealedRun(segment, QueueEntry.of(key, rows), rows)
             queue.runs.append(runs[key])
             queue.rows = None
         self.run_count += len(runs)
-        return Sealed(segment, runs, parts)
+        return SealedSegment(segment, runs, parts)
 
-    def indexed(self, sealed: "Sealed", contents: Contents) -> None:
+    def index_written(self, sealed: "SealedSegment", contents: SegmentContents) -> None:
         """Release the rows of a sealed segment, because its index file is written."""
         self.contents[sealed.segment.base] = contents
         for entry in contents.queues:
             run = sealed.runs[entry.topic_id, entry.queue_id]
             run.entry, run.rows = entry, None
 
-    def begins_without(self, count: int) -> dict[QueueKey, int]:
+    def begin_offsets_without(self, count: int) -> dict[QueueKey, int]:
         """The begin offset of each queue after the deletion of the `count` oldest segments."""
         position = self.segments[count].base if count else 0
         return {
@@ -231,9 +231,9 @@ class Catalog:
 
 
 @dataclass(slots=True, eq=False)
-class Sealed:
+class SealedSegment:
     """A sealed segment without an index file, and the data for that file."""
 
     segment: Segment
-    runs: dict[QueueKey, Run]
+    runs: dict[QueueKey, SealedRun]
     parts: IndexParts

@@ -2,23 +2,23 @@
 
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.atomic_files import Damaged, read_part, write_whole
-from ortoo.enode.index.catalog import Run
+from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
+from ortoo.enode.index.catalog import SealedRun
 from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (
     HEAD_BYTES,
-    Contents,
+    SegmentContents,
     IndexParts,
     decode_contents,
     decode_rows,
     encode_index,
     tables_bytes,
 )
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
-def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None:
+def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> SegmentContents | None:
     """The tables of a segment's index file; None if it is missing, damaged, or of another folder than that of the tag.
 
     Errors: Unsupported.
@@ -27,7 +27,7 @@ def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> Contents | None
     try:
         length = tables_bytes(read_part(disk, path, 0, HEAD_BYTES))
         return decode_contents(read_part(disk, path, 0, length), segment.base, tag)
-    except (FileNotFoundError, Damaged):
+    except (FileNotFoundError, DamagedFile):
         return None
 
 
@@ -40,7 +40,7 @@ def write_index(
     *,
     write: bool = True,
     tag: int = 0,
-) -> Contents:
+) -> SegmentContents:
     """Write the index file of a segment that ends at log position `end`; without `write` only make its contents.
 
     `tag` is that of a folder whose identity is not written yet.
@@ -48,11 +48,11 @@ def write_index(
     tag = tag or tag_of(disk, segment.folder)
     contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
     if write:
-        write_whole(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
+        write_atomically(disk, segment.folder / segment_name(segment.base, INDEX_SUFFIX), data)
     return contents
 
 
-def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> Contents:
+def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> SegmentContents:
     """Make a sealed segment's index from its frames. Without `write` only the ranges of its rows are kept.
 
     `tag` as for `write_index`.
@@ -62,7 +62,7 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
     return write_index(disk, segment, next_base, found.stored_at_ms, found.parts, write=write, tag=tag)
 
 
-def load_rows(disk: Disk, run: Run) -> Rows:
+def load_rows(disk: Disk, run: SealedRun) -> IndexRows:
     """One queue's rows in a sealed segment with an index file. Errors: Damaged, FileNotFoundError."""
     path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

@@ -14,7 +14,7 @@ from ortoo.common.records.columns import NUMBERS
 from ortoo.common.records.reader import buffer
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, crc32c
 from ortoo.common.records.wire import read_fields
-from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
+from ortoo.enode.disk.atomic_files import CRC_BYTES, DamagedFile, FileHead, with_crc, without_crc
 
 BLOCK_ENTRIES = 256
 BLOCK_BYTES = BLOCK_ENTRIES * 16 + 8
@@ -24,15 +24,15 @@ ROW_BITS = 12
 WAITING_BYTES_MAX = 256 << 10
 """Bytes of texts that are hashed at once."""
 
-_HEAD = Head("key index", b"ORTK", 1, "QQQ")
+_HEAD = FileHead("key index", b"ORTK", 1, "QQQ")
 _HEAD_BYTES = _HEAD.size + CRC_BYTES
 _MASK = (1 << 64) - 1
 _FACTOR = 0x9E3779B97F4A7C15
 _INVERSE = pow(_FACTOR, -1, 1 << 64)
 _U64 = np.dtype("<u8")
 
-Numbers = NDArray[np.uint64]
-Indexes = NDArray[np.int64]
+HashArray = NDArray[np.uint64]
+IndexArray = NDArray[np.int64]
 
 
 def text_hash(text: bytes, topic_id: int, kind: int) -> int:
@@ -46,10 +46,10 @@ def text_hash(text: bytes, topic_id: int, kind: int) -> int:
 class _Powers:
     """The powers of the factor and of its inverse that were needed so far."""
 
-    tables: tuple[Numbers, Numbers] = (np.ones(1, _U64), np.ones(1, _U64))
+    tables: tuple[HashArray, HashArray] = (np.ones(1, _U64), np.ones(1, _U64))
 
     @classmethod
-    def get(cls, count: int) -> tuple[Numbers, Numbers]:
+    def get(cls, count: int) -> tuple[HashArray, HashArray]:
         if len(cls.tables[0]) < count:
             made = []
             for base in (_FACTOR, _INVERSE):
@@ -60,7 +60,7 @@ class _Powers:
         return cls.tables
 
 
-def text_hashes(data: bytes, starts: Indexes, ends: Indexes, salts: Numbers) -> Numbers:
+def text_hashes(data: bytes, starts: IndexArray, ends: IndexArray, salts: HashArray) -> HashArray:
     """The hashes of many texts in `data`, each with the salt of its topic and kind, all at once."""
     powers, inverses = _Powers.get(len(data) + 1)
     weighted = (np.frombuffer(data, np.uint8).astype(_U64) + np.uint64(1)) * inverses[: len(data)]
@@ -73,15 +73,15 @@ def _salt(topic_id: int, kind: int) -> int:
     return (topic_id * 0xD6E8FEB86659FD93 + kind * 0xA0761D6478BD642F) & _MASK
 
 
-def _mixed(values: Numbers) -> Numbers:
+def _mixed(values: HashArray) -> HashArray:
     """Spread the bits."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    result: Numbers = values ^ (values >> np.uint64(31))
+    result: HashArray = values ^ (values >> np.uint64(31))
     return result
 
 
-class _Column(NamedTuple):
+class _TextColumn(NamedTuple):
     """The texts of one batch that are not hashed yet."""
 
     salt: int
@@ -93,7 +93,7 @@ class _Column(NamedTuple):
     """int32 x (rows + 1): the texts of each row. None = one each."""
 
 
-def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_Column]:
+def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_TextColumn]:
     """The columns of one RecordBatch that have keys or ids. Errors: Invalid when the bytes are not such a batch."""
     fields = read_fields(memoryview(records), "batch.records")
     keys = buffer(fields, NUMBERS["keys"], "keys")
@@ -105,12 +105,12 @@ def _columns(records: bytes, topic_id: int, place: int) -> Iterator[_Column]:
         yield _column(ids, None, _salt(topic_id, KIND_MESSAGE_ID), place)
 
 
-def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) -> _Column:
+def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) -> _TextColumn:
     fields = read_fields(texts, "texts")
     data, offsets = buffer(fields, 3, "data"), buffer(fields, 2, "offsets")
     if not _is_offsets(offsets, len(data)) or (lists is not None and not _is_offsets(lists, len(offsets) // 4 - 1)):
         raise Invalid("the offsets of a column are damaged")
-    return _Column(salt, place, data, offsets, lists)
+    return _TextColumn(salt, place, data, offsets, lists)
 
 
 def _is_offsets(offsets: memoryview, end: int) -> bool:
@@ -123,7 +123,7 @@ def _is_offsets(offsets: memoryview, end: int) -> bool:
     )
 
 
-def _hashed(columns: Sequence[_Column]) -> tuple[Numbers, Numbers]:
+def _hashed(columns: Sequence[_TextColumn]) -> tuple[HashArray, HashArray]:
     """Hashes and places of all texts of some columns; empty if the offsets of any column fall."""
     offsets = np.frombuffer(b"".join([one.offsets for one in columns]), "<i4").astype(np.int64)
     sizes = np.array([len(one.offsets) // 4 for one in columns])
@@ -146,19 +146,19 @@ def _hashed(columns: Sequence[_Column]) -> tuple[Numbers, Numbers]:
     return text_hashes(data, starts, ends, salts), np.repeat(places, per_row)
 
 
-_NONE: Numbers = np.zeros(0, _U64)
+_NONE: HashArray = np.zeros(0, _U64)
 _ROWS = memoryview(np.arange(MESSAGES_MAX + 1, dtype="<i4").tobytes())
 
 
-class Entries:
+class KeyEntries:
     """Hashes and places of a part of a segment, in memory."""
 
     def __init__(self, base: int) -> None:
         """Start empty; `base` is the segment's first position."""
         self._base = base
-        self._hashes: list[Numbers] = []
-        self._places: list[Numbers] = []
-        self._waiting: list[_Column] = []
+        self._hashes: list[HashArray] = []
+        self._places: list[HashArray] = []
+        self._waiting: list[_TextColumn] = []
         self._waiting_bytes = 0
 
     def add(self, position: int, records: bytes, topic_id: int) -> None:
@@ -173,7 +173,7 @@ class Entries:
         if self._waiting_bytes > WAITING_BYTES_MAX:
             self._settle()
 
-    def sorted(self) -> tuple[Numbers, Numbers]:
+    def sorted(self) -> tuple[HashArray, HashArray]:
         """All hashes, ascending, and their places, ascending among equal hashes."""
         self._settle()
         if not self._hashes:
@@ -208,20 +208,20 @@ class Entries:
         self._waiting, self._waiting_bytes = [], 0
 
 
-def unpacked(base: int, places: Numbers) -> Iterator[tuple[int, int]]:
+def unpacked(base: int, places: HashArray) -> Iterator[tuple[int, int]]:
     """(frame position, row) of each place."""
     for place in places.tolist():
         yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
 
 
-def _found(base: int, hashes: Numbers, places: Numbers, wanted: int) -> Iterator[tuple[int, int]]:
+def _found(base: int, hashes: HashArray, places: HashArray, wanted: int) -> Iterator[tuple[int, int]]:
     """(frame position, row) of each entry with this hash; `hashes` is sorted."""
     value = np.uint64(wanted)
     low, high = np.searchsorted(hashes, value, "left"), np.searchsorted(hashes, value, "right")
     return unpacked(base, places[low:high])
 
 
-def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers, tag: int = 0) -> bytes:
+def encode_keys(base: int, end: int, hashes: HashArray, places: HashArray, tag: int = 0) -> bytes:
     """The key index file: header, blocks of 256 entries each with its CRC, and the first hash of each block."""
     count = len(hashes)
     parts = [with_crc(_HEAD.pack(base, end, count, tag=tag))]
@@ -231,7 +231,7 @@ def encode_keys(base: int, end: int, hashes: Numbers, places: Numbers, tag: int 
     return b"".join([*parts, with_crc(hashes[::BLOCK_ENTRIES].tobytes())])
 
 
-class Fences:
+class KeyIndexFile:
     """The part of a key index file that is kept in memory: an entry is found with one or two reads."""
 
     def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int, tag: int = 0) -> None:
@@ -239,15 +239,15 @@ class Fences:
         self._read = read
         head = without_crc(read(0, _HEAD_BYTES), "header")
         if not _HEAD.is_of(tag, head):
-            raise Damaged("it is of another folder")
+            raise DamagedFile("it is of another folder")
         own_base, self.end, self.count = _HEAD.unpack(head)
         self._base = base
         self._blocks = (self.count + BLOCK_ENTRIES - 1) // BLOCK_ENTRIES
         at = _HEAD_BYTES + self._blocks * BLOCK_BYTES
         data = read(at, self._blocks * 8 + CRC_BYTES)
         if own_base != base or size_bytes != at + len(data) or len(data) != self._blocks * 8 + CRC_BYTES:
-            raise Damaged("it is cut, or of another segment")
-        self._fences: Numbers = np.frombuffer(without_crc(data, "fences"), _U64)
+            raise DamagedFile("it is cut, or of another segment")
+        self._fences: HashArray = np.frombuffer(without_crc(data, "fences"), _U64)
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
         """(frame position, row) of each entry with this hash, in order of position. Errors: Damaged."""
@@ -258,10 +258,10 @@ class Fences:
             block += 1
         return found
 
-    def _block(self, number: int) -> tuple[Numbers, Numbers]:
+    def _block(self, number: int) -> tuple[HashArray, HashArray]:
         data = self._read(_HEAD_BYTES + number * BLOCK_BYTES, BLOCK_BYTES)
         entries = min(BLOCK_ENTRIES, self.count - number * BLOCK_ENTRIES)
         body = data[: entries * 16]
         if len(data) != BLOCK_BYTES or crc32c(body) != int.from_bytes(data[-8:-4], "little"):
-            raise Damaged(f"block {number} is damaged")
+            raise DamagedFile(f"block {number} is damaged")
         return np.frombuffer(body[: entries * 8], _U64), np.frombuffer(body[entries * 8 :], _U64)

@@ -14,16 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.machine.affinity import use_parents_cores
+from ortoo.common.machine.affinity import restore_parent_cores
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import (
     STANDARD_ERROR,
-    childrens_standard_error,
-    end_output,
-    own_standard_error,
+    inherited_standard_error,
+    finish_output,
+    capture_standard_error,
 )
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.index.key_search import FoundMessage, KeySearch, Query, Stretch
+from ortoo.enode.index.key_search import FoundMessage, KeySearch, KeyQuery, LogStretch
 from ortoo.enode.log.flushing.disk_work import DiskWork
 
 NICENESS = 10
@@ -32,19 +32,19 @@ SEARCHES_WAITING_MAX = 64
 """Searches are answered one after another. Above this number of waiting ones they are refused with a retry time."""
 
 
-class Keys(abc.ABC):
+class KeyIndex(abc.ABC):
     """The key indexes of a store; their requests are executed one after another."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
         self._searches = 0
 
-    async def follow(self, stretch: Stretch) -> None:
+    async def update(self, stretch: LogStretch) -> None:
         """As `KeySearch.follow`. Errors: Unavailable."""
         async with self._lock:
             await self._do("follow", stretch)
 
-    async def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+    async def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
         """The newest messages first. Errors: Unavailable, Overloaded."""
         if self._searches >= SEARCHES_WAITING_MAX:
             raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
@@ -64,7 +64,7 @@ class Keys(abc.ABC):
         """End the work."""
 
 
-class LocalKeys(Keys):
+class LocalKeyIndex(KeyIndex):
     """Key indexes that run where the store's disk work runs."""
 
     def __init__(self, disk: Disk, folder: Path, work: DiskWork) -> None:
@@ -84,7 +84,7 @@ class LocalKeys(Keys):
             raise Unavailable(f"the key index cannot be read now: {error}") from error
 
 
-class KeyProcess(Keys):
+class KeyIndexProcess(KeyIndex):
     """Key indexes in a separate process, which is started at the first request and after a crash."""
 
     def __init__(self, folder: Path) -> None:
@@ -130,7 +130,7 @@ class KeyProcess(Keys):
                 str(self._folder),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                stderr=childrens_standard_error(),
+                stderr=inherited_standard_error(),
                 limit=ANSWER_BYTES_MAX,
             )
         except OSError as error:
@@ -159,15 +159,15 @@ class KeyProcess(Keys):
         return reply
 
 
-def serve(search: KeySearch, line: bytes) -> bytes:
+def answer_request(search: KeySearch, line: bytes) -> bytes:
     """Answer one request."""
     try:
         method, first, *others = json.loads(line)
         answer: dict[str, Any] = {"ok": None}
         if method == "find":
-            answer["ok"] = search.find(Query(*first), [Stretch(*one) for one in others[0]])
+            answer["ok"] = search.find(KeyQuery(*first), [LogStretch(*one) for one in others[0]])
         else:
-            search.follow(Stretch(*first))
+            search.update(LogStretch(*first))
     except Exception as error:
         answer = {"error": f"{type(error).__name__}: {error}"}
     return json.dumps(answer).encode() + b"\n"
@@ -175,15 +175,15 @@ def serve(search: KeySearch, line: bytes) -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
-    use_parents_cores()  # otherwise it would share the single core of the enode
+    restore_parent_cores()  # otherwise it would share the single core of the enode
     os.nice(NICENESS)
-    own_standard_error(LineWriter(STANDARD_ERROR))
+    capture_standard_error(LineWriter(STANDARD_ERROR))
     search = KeySearch(RealDisk(), Path(arguments[0]))
     with contextlib.suppress(BrokenPipeError):  # the enode was killed
         for line in sys.stdin.buffer:
-            sys.stdout.buffer.write(serve(search, line))
+            sys.stdout.buffer.write(answer_request(search, line))
             sys.stdout.buffer.flush()
-    return end_output(0)
+    return finish_output(0)
 
 
 if __name__ == "__main__":

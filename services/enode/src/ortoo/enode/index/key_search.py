@@ -16,17 +16,17 @@ from ortoo.common.records.batch import open_batch
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.atomic_files import Damaged, read_part, write_whole
-from ortoo.enode.index.key_index import KIND_KEY, Entries, Fences, encode_keys, text_hash
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, Kind, decode_header
-from ortoo.enode.log.scan import Window, read_body, walk
+from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
+from ortoo.enode.index.key_index import KIND_KEY, KeyEntries, KeyIndexFile, encode_keys, text_hash
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, FrameKind, decode_header
+from ortoo.enode.log.scan import ReadWindow, read_body, walk
 from ortoo.enode.log.segment import KEYS_SUFFIX, Segment, segment_name
 
 CANDIDATES_MAX = 4096
 """Hits of one hash that are read before a search stops; a key of nearly every message is useless for a search."""
 
 
-class Query(NamedTuple):
+class KeyQuery(NamedTuple):
     """The criteria of a search."""
 
     topic_id: int
@@ -45,7 +45,7 @@ class FoundMessage(NamedTuple):
     stored_at_ms: int
 
 
-class Stretch(NamedTuple):
+class LogStretch(NamedTuple):
     """A segment, or the durable part of the last one."""
 
     base: int
@@ -60,15 +60,15 @@ class KeySearch:
     disk: Disk
     folder: Path
     """The folder of the log and the index files."""
-    _tails: dict[int, tuple[Entries, int]] = field(default_factory=dict)
-    _files: dict[int, Fences] = field(default_factory=dict)
+    _tails: dict[int, tuple[KeyEntries, int]] = field(default_factory=dict)
+    _files: dict[int, KeyIndexFile] = field(default_factory=dict)
     _segments: dict[int, Segment] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Create an empty cache of open files."""
         self._open = SegmentFiles(self.disk)
 
-    def follow(self, stretch: Stretch) -> None:
+    def update(self, stretch: LogStretch) -> None:
         """Index the new frames of the last segment, or write the index file of a sealed one."""
         if not stretch.is_sealed:
             self._advance(stretch)
@@ -78,20 +78,20 @@ class KeySearch:
             self._advance(stretch)
             entries, _ = self._tails.pop(stretch.base)
             data = encode_keys(stretch.base, stretch.end, *entries.sorted(), tag_of(self.disk, self.folder))
-            write_whole(self.disk, self.folder / name, data)
+            write_atomically(self.disk, self.folder / name, data)
 
-    def _advance(self, stretch: Stretch) -> None:
-        entries, position = self._tails.get(stretch.base) or (Entries(stretch.base), stretch.base)
+    def _advance(self, stretch: LogStretch) -> None:
+        entries, position = self._tails.get(stretch.base) or (KeyEntries(stretch.base), stretch.base)
         segment = self._segment(stretch.base)
-        window = Window(segment.read, stretch.end)
+        window = ReadWindow(segment.read, stretch.end)
         for one in walk(segment.read, position, stretch.end, window=window):
-            if isinstance(one, FrameHeader) and one.kind == Kind.MESSAGES:
+            if isinstance(one, FrameHeader) and one.kind == FrameKind.MESSAGES:
                 records = window.bytes_at(one.position + HEADER_BYTES + one.prefix_length, one.length)
                 entries.add(one.position, records, one.topic_id)
         self._tails[stretch.base] = entries, max(position, stretch.end)
         self.close()
 
-    def find(self, query: Query, stretches: Sequence[Stretch]) -> list[FoundMessage]:
+    def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
         """The newest messages first, at most `query.limit`; `stretches` are all existing ones, in order of position."""
         for base in (self._files.keys() | self._tails.keys()) - {one.base for one in stretches}:
             self._tails.pop(base, None)
@@ -104,7 +104,7 @@ class KeySearch:
                 # A message with a repeated key has two entries.
                 for position, row in dict.fromkeys(reversed(self._places(stretch, wanted))):
                     looked_at += 1
-                    message = self._look(query, stretch.base, position, row)
+                    message = self._read_match(query, stretch.base, position, row)
                     if message is not None:
                         found.append(message)
                     if len(found) >= query.limit or looked_at >= CANDIDATES_MAX:
@@ -120,29 +120,29 @@ class KeySearch:
         self._open.close()
         self._segments.clear()
 
-    def _places(self, stretch: Stretch, wanted: int) -> list[tuple[int, int]]:
+    def _places(self, stretch: LogStretch, wanted: int) -> list[tuple[int, int]]:
         if not stretch.is_sealed:
-            self.follow(stretch)
+            self.update(stretch)
             return self._tails[stretch.base][0].find(wanted)
         try:
-            return self._fences(stretch.base).find(wanted)
-        except (Damaged, FileNotFoundError):
+            return self._index_file(stretch.base).find(wanted)
+        except (DamagedFile, FileNotFoundError):
             self._files.pop(stretch.base, None)
             if segment_name(stretch.base, KEYS_SUFFIX) in self.disk.list(self.folder):
                 self.disk.remove(self.folder / segment_name(stretch.base, KEYS_SUFFIX))
-            self.follow(stretch)
-            return self._fences(stretch.base).find(wanted)
+            self.update(stretch)
+            return self._index_file(stretch.base).find(wanted)
 
-    def _fences(self, base: int) -> Fences:
+    def _index_file(self, base: int) -> KeyIndexFile:
         if base not in self._files:
             path = self.folder / segment_name(base, KEYS_SUFFIX)
             with closing(self.disk.open(path, writable=False)) as file:
                 size_bytes = file.size_bytes()
             read = partial(read_part, self.disk, path)
-            self._files[base] = Fences(read, size_bytes, base, tag_of(self.disk, self.folder))
+            self._files[base] = KeyIndexFile(read, size_bytes, base, tag_of(self.disk, self.folder))
         return self._files[base]
 
-    def _look(self, query: Query, base: int, position: int, row: int) -> FoundMessage | None:
+    def _read_match(self, query: KeyQuery, base: int, position: int, row: int) -> FoundMessage | None:
         """Read the message at a place; None when it is another one with the same hash, or damaged."""
         segment = self._segment(base)
         try:

@@ -3,18 +3,18 @@
 from dataclasses import dataclass, field
 
 from ortoo.enode.log.checkpoint import decode_slice
-from ortoo.enode.log.frame import BadFrame, Flag, Kind
-from ortoo.enode.log.queue_index import IndexParts, QueueKey, SliceAt
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameKind
+from ortoo.enode.log.queue_index import IndexParts, QueueKey, SliceLocation
+from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.scan import Hole, Read, read_body, walk
 
 
 @dataclass(slots=True)
-class Survey:
+class SegmentSurvey:
     """The result of a walk along a segment's headers."""
 
-    rows: dict[QueueKey, Rows] = field(default_factory=dict)
-    slices: list[SliceAt] = field(default_factory=list)
+    rows: dict[QueueKey, IndexRows] = field(default_factory=dict)
+    slices: list[SliceLocation] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
     durable_below: int = 0
     """The highest `durable_below` of any frame."""
@@ -34,10 +34,10 @@ class Survey:
         """The parts of the segment's index."""
         return IndexParts(self.rows, self.slices, [(hole.position, hole.length) for hole in self.holes])
 
-    def cut(self, position: int) -> None:
+    def truncate(self, position: int) -> None:
         """Forget everything from `position` on."""
         for key, rows in list(self.rows.items()):
-            rows.cut(position)
+            rows.truncate(position)
             if not rows:
                 del self.rows[key]
         self.slices = [one for one in self.slices if one.position < position]
@@ -50,12 +50,12 @@ class Survey:
             self.end_position, self.is_ended = position, False
 
 
-def survey(read: Read, base: int, end: int, log_mark: int = 0) -> Survey:
+def survey(read: Read, base: int, end: int, log_mark: int = 0) -> SegmentSurvey:
     """Walk the headers from `base` to `end`, or to the mark that ends the segment. Errors: Unsupported.
 
     `log_mark` is the fingerprint of the log; 0 = frames of any log are accepted.
     """
-    found = Survey(end_position=base)
+    found = SegmentSurvey(end_position=base)
     rows_by_queue = found.rows
     for one in walk(read, base, end):
         if isinstance(one, Hole):
@@ -69,15 +69,15 @@ def survey(read: Read, base: int, end: int, log_mark: int = 0) -> Survey:
         if one.stored_at_ms > found.stored_at_ms:
             found.stored_at_ms = one.stored_at_ms
         found.end_position = one.end_position
-        if one.kind == Kind.MESSAGES:
+        if one.kind == FrameKind.MESSAGES:
             key = (one.topic_id, one.queue_id)
             rows = rows_by_queue.get(key)
             if rows is None:
-                rows = rows_by_queue[key] = Rows()
+                rows = rows_by_queue[key] = IndexRows()
             rows.append(
                 one.first_offset, one.item_count, one.position, one.prefix_length + one.length, one.stored_at_ms
             )  # fmt: skip
-        elif one.kind == Kind.CHECKPOINT:
+        elif one.kind == FrameKind.CHECKPOINT:
             # A body may be missing although its header was written, so its CRC is checked before use.
             try:
                 part = decode_slice(read_body(read, one)[one.prefix_length :])
@@ -85,13 +85,13 @@ def survey(read: Read, base: int, end: int, log_mark: int = 0) -> Survey:
                 found.holes.append(Hole(one.position, error.length_bytes, str(error)))
             else:
                 found.slices.append(part.at(one.position))
-        if one.flags & Flag.SEGMENT_END:
+        if one.flags & FrameFlag.SEGMENT_END:
             found.is_ended = True
             break
     return found
 
 
-def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Survey:
+def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> SegmentSurvey:
     """The survey of a segment that must end exactly at the begin of the next one; a missing rest is a hole.
 
     `file_end` is the position of the file's end, which is earlier if the file was cut short.
@@ -106,7 +106,7 @@ def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Surve
     return found
 
 
-def find_cut(found: Survey, read: Read, base: int, limit: int) -> int:
+def find_log_end(found: SegmentSurvey, read: Read, base: int, limit: int) -> int:
     """The end of the log of a crashed store, from the survey of its last segment.
 
     Below the highest `durable_below` of any whole frame every byte was on disk, so bad bytes there are damage and stay.
@@ -121,6 +121,6 @@ def find_cut(found: Survey, read: Read, base: int, limit: int) -> int:
         if isinstance(one, Hole):
             return one.position
         start = one.end_position
-        if one.flags & Flag.SEGMENT_END:
+        if one.flags & FrameFlag.SEGMENT_END:
             return start
     return start

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.errors import Conflict, Moved, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, NotLeader, OrtooError, Overloaded
 from ortoo.common.errors.findings import Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import write
@@ -19,120 +19,120 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
-from ortoo.enode.replication.driver import HAND_OVER_LOOK_S, HAND_OVER_S, Doubts, Driver
-from ortoo.enode.replication.membership import Joining
-from ortoo.enode.replication.frame_repair import Repair
-from ortoo.enode.replication.replicated_log import SharedLog, open_shared_log
-from ortoo.enode.disk.identity import Identity
-from ortoo.enode.log.copies.truncated_frames import CutFrames
-from ortoo.enode.replication.protocol.identity import MemberId
-from ortoo.enode.replication.protocol.replica import Member
+from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, StateComparison, Driver
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.frame_repair import FrameRepair
+from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
-from ortoo.enode.recovery.replica_opening import owed
-from ortoo.enode.leadership.services import Parts, open_parts
-from ortoo.enode.rpc.leader_only import LeaderOnly, committed_reads
-from ortoo.enode.rpc.replicas.operators import EnodeMembersService
-from ortoo.enode.rpc.replicas.peers import MemberPeers, copy_frame, join
-from ortoo.enode.rpc.replicas.reports import MemberReports
-from ortoo.enode.rpc.replicas.service import MemberService
+from ortoo.enode.recovery.replica_opening import with_lost_tail
+from ortoo.enode.leadership.services import EnodeServices, open_enode_services
+from ortoo.enode.rpc.leader_only import LeaderOnlyService, read_committed
+from ortoo.enode.rpc.replicas.operators import EnodeReplicasService
+from ortoo.enode.rpc.replicas.peers import ReplicaPeers, fetch_frame_copy, ask_to_join
+from ortoo.enode.rpc.replicas.reports import ReplicaReports
+from ortoo.enode.rpc.replicas.service import ReplicaService
 from ortoo.enode.rpc.service import reachable_address
-from ortoo.enode.rpc.streams.runner import Streams
-from ortoo.enode.settings import Settings
+from ortoo.enode.rpc.streams.runner import StreamRunner
+from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
 from ortoo.v1 import member_report_pb2, members_pb2
 
-AGAIN_S = 1.0
+REOPEN_DELAY_S = 1.0
 """Delay before a replica opens its log again."""
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
-class Lives:
+class ReplicaProcess:
     """Opens the log again and again, until the process stops."""
 
-    settings: Settings
-    joining: Joining
+    settings: EnodeSettings
+    membership: ReplicaMembership
     channels: Channels
     name_servers: NameServers
     background: Background
-    words: MemberService
+    replica_service: ReplicaService
     metrics: Metrics
     clock: Clock
     randomness: Randomness
     server: GrpcServer = field(init=False)
     """The server for clients of the enode."""
-    member_address: str = ""
+    replica_address: str = ""
     driver: Driver | None = None
     """The driver of the open log; None while there is none."""
-    parts: Parts | None = None
+    services: EnodeServices | None = None
     """The services for clients; None while this replica does not lead."""
     sources: tuple[Source, ...] = ()
     """The sources of findings about the enode, while this replica leads."""
-    cut_messages: int = 0
+    truncated_messages: int = 0
     """Messages that were truncated from this replica's log since the process started."""
     repaired_frames: int = 0
     """Damaged frames that were repaired from other copies since the process started."""
-    doubts: Doubts = field(default_factory=Doubts)
+    comparison: StateComparison = field(default_factory=StateComparison)
 
     def __post_init__(self) -> None:
         """Create the services; the log is not open yet."""
-        self.service = LeaderOnly(self.moved)
-        self.reports = MemberReports(self.name_servers, self.channels, self._report, self.background, self.clock)
-        self.members = EnodeMembersService(
-            self.settings.name, lambda: self.joining.kept.set_id, lambda: self.driver, self.moved, self.admit
+        self.leader_service = LeaderOnlyService(self.not_leading_error)
+        self.reports = ReplicaReports(self.name_servers, self.channels, self._report, self.background, self.clock)
+        self.operator_service = EnodeReplicasService(
+            self.settings.name, lambda: self.membership.stored.set_id, lambda: self.driver, self.not_leading_error, self.admit
         )
         self._stopping = asyncio.Event()
-        self._living: asyncio.Task[Any] | None = None
+        self._run_task: asyncio.Task[Any] | None = None
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Start to join a set if necessary, and to open the log."""
-        self._living = self.background.spawn("lives", self._live())
+        self._run_task = self.background.spawn("lives", self._run())
         self.background.spawn("reports", self.reports.run())
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         """Transfer leadership, then stop gracefully."""
         if self.driver is not None:
-            await self._hand_over(self.driver)
+            await self._transfer_leadership(self.driver)
         self._stopping.set()
-        if self._living is not None:
+        if self._run_task is not None:
             if self.driver is None:
-                self._living.cancel()
-            await asyncio.wait([self._living])
-        await self.reports.last_word()
+                self._run_task.cancel()
+            await asyncio.wait([self._run_task])
+        await self.reports.report_leaving()
 
-    async def _hand_over(self, driver: Driver) -> None:
+    async def _transfer_leadership(self, driver: Driver) -> None:
         with contextlib.suppress(OrtooError, TimeoutError):
-            async with asyncio.timeout(HAND_OVER_S):
-                while isinstance(driver.member.role, Leader) and driver.leads is None:  # it is about to
-                    await self.clock.sleep(HAND_OVER_LOOK_S)
-                successor = driver.most_complete()
+            async with asyncio.timeout(TRANSFER_TIMEOUT_S):
+                while isinstance(driver.replica.role, Leader) and driver.leading_epoch is None:  # it is about to
+                    await self.clock.sleep(TRANSFER_POLL_S)
+                successor = driver.most_complete_voter()
                 if successor is None:
                     return
-                await driver.hand_over(successor)
+                await driver.transfer_leadership(successor)
                 # Before the process ends, name servers must learn the successor, and snodes its address.
-                while driver.suggestion is not None or not isinstance(driver.member.role, Follower):
-                    if driver.suggestion is not None:
-                        self.reports.hurry()
-                    await self.clock.sleep(HAND_OVER_LOOK_S)
+                while driver.election_request is not None or not isinstance(driver.replica.role, Follower):
+                    if driver.election_request is not None:
+                        self.reports.report_now()
+                    await self.clock.sleep(TRANSFER_POLL_S)
 
-    def moved(self) -> OrtooError:
+    def not_leading_error(self) -> OrtooError:
         """The error for clients while this replica does not lead."""
         driver = self.driver
         if driver is None:
-            return Moved("this replica of the enode opens its log")
-        role, reign = driver.member.role, driver.member.reign
+            return NotLeader("this replica of the enode opens its log")
+        role, hard_state = driver.replica.role, driver.replica.hard_state
         if isinstance(role, Candidate | Leader):
-            return Moved("this replica is about to lead; nothing was stored")  # the client may retry it
-        leader = reign.leader.member if isinstance(role, Follower | Voter) else None
+            return NotLeader("this replica is about to lead; nothing was stored")  # the client may retry it
+        leader = hard_state.leader.member if isinstance(role, Follower | Voter) else None
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
-        said = f"replica {leader.number} leads" if leader else "no leader is known"
-        return Moved(f"{said}; nothing was stored", leader_address=address, epoch=reign.epoch)
+        text = f"replica {leader.number} leads" if leader else "no leader is known"
+        return NotLeader(f"{text}; nothing was stored", leader_address=address, epoch=hard_state.epoch)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the enode that it leads."""
         for source in self.sources:
             yield from source()
-        if times := self.doubts.times:
+        if times := self.comparison.mismatches:
             yield Finding(
                 "state mismatch",
                 f"the state of this replica differed from the leader's in {times} consecutive comparisons",
@@ -140,201 +140,201 @@ class Lives:
                 "check the machine's memory; if it continues, report the log line with the names of the tables",
             )
 
-    def address_of(self, member: MemberId) -> str:
+    def address_of(self, replica: ReplicaId) -> str:
         """The address of another replica, from name servers or the settings."""
-        said = self.reports.addresses.get(member)
-        if said is not None and said.member_address:
-            return said.member_address
-        known = self.settings.member_address_list
-        return known[member.number - 1] if 0 < member.number <= len(known) else ""
+        reported = self.reports.addresses.get(replica)
+        if reported is not None and reported.member_address:
+            return reported.member_address
+        configured = self.settings.member_address_list
+        return configured[replica.number - 1] if 0 < replica.number <= len(configured) else ""
 
-    async def admit(self, member: MemberId, address: str) -> None:
+    async def admit(self, replica: ReplicaId, address: str) -> None:
         """Admit the disk at an address to this set. Errors: Conflict when it is another one, or of another set."""
-        kept = self.joining.kept
-        found = await self._ask(address, kept.set_id, kept.created_at_ms, asks_only=False)
-        if found != member:
+        stored = self.membership.stored
+        found = await self._ask_to_join(address, stored.set_id, stored.created_at_ms, dry_run=False)
+        if found != replica:
             raise Conflict(
-                f"at {address} is replica {found.number} with disk {found.disk}, not replica {member.number} with disk "
-                f"{member.disk}",
+                f"at {address} is replica {found.number} with disk {found.disk}, not replica {replica.number} with disk "
+                f"{replica.disk}",
                 field="member",
             )
-        said = member_report_pb2.MemberAddress(
-            member=write(member_report_pb2.MemberId, member), member_address=address
+        reported = member_report_pb2.MemberAddress(
+            member=write(member_report_pb2.MemberId, replica), member_address=address
         )  # fmt: skip
-        self.reports.addresses.setdefault(member, said)
+        self.reports.addresses.setdefault(replica, reported)
 
-    async def _live(self) -> None:
+    async def _run(self) -> None:
         """Open the log, again when needed, until the process stops."""
         has_begun = False
         while not self._stopping.is_set():
             try:
                 if not has_begun:
                     self.reports.is_waiting = True
-                    await self.joining.begin(self._ask)
+                    await self.membership.join_or_found(self._ask_to_join)
                     self.reports.is_waiting, has_begun = False, True
-                reason = await self._one_life()
+                reason = await self._run_log()
             except Overloaded as full:  # as with an open log, the replica waits for free space
                 reason = full.message
             finally:
-                self.driver = self.words.listener = self.reports.driver = None
+                self.driver = self.replica_service.driver = self.reports.driver = None
             if not self._stopping.is_set():
                 _log.emit(log_events.LOG_REOPENED, reason=reason)
-                await self.clock.sleep(AGAIN_S)
+                await self.clock.sleep(REOPEN_DELAY_S)
 
-    async def _ask(self, address: str, set_id: str, created_at_ms: int, asks_only: bool) -> MemberId:
+    async def _ask_to_join(self, address: str, set_id: str, created_at_ms: int, dry_run: bool) -> ReplicaId:
         request = members_pb2.JoinRequest(
             cluster=self.settings.cluster,
             enode=self.settings.name,
             set_id=set_id,
             created_at_ms=created_at_ms,
-            asks_only=asks_only,
+            asks_only=dry_run,
         )
-        return await join(address, request, self.channels)
+        return await ask_to_join(address, request, self.channels)
 
-    async def _one_life(self) -> str:
+    async def _run_log(self) -> str:
         settings, clock = self.settings, self.clock
-        kept, outline = self.joining.started()
-        log = await open_shared_log(
+        stored, summary = self.membership.next_incarnation()
+        log = await open_replicated_log(
             settings.data_dir,
-            identity=Identity(settings.cluster, settings.name, kept.set_id, kept.created_at_ms, kept.member.disk),
-            settings=settings.store_settings.within(settings.memory_share_percent, memory_bytes()),
-            disk=self.joining.disk,
+            identity=StoreIdentity(settings.cluster, settings.name, stored.set_id, stored.created_at_ms, stored.replica.disk),
+            settings=settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes()),
+            disk=self.membership.disk,
             clock=clock,
-            kept=outline,
-            doubts=self.doubts.times,
+            stored=summary,
+            skipped_checkpoints=self.comparison.mismatches,
         )
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(log.close)
-            log.on_cut = self._count_cut
-            self._keep_losses(log)
-            kept = self.joining.kept
+            log.on_truncated = self._count_truncated
+            self._store_losses(log)
+            stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
-            peers = MemberPeers(kept.member, kept.set_id, self.address_of, self.channels, background, clock)
+            peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
             known, now_s = log.known_committed, clock.monotonic_s()
-            member = Member.started(kept.process, log.outline, kept.reign, now_s, known_committed=known)
-            driver = Driver(log, member, self.joining, peers.send, background, clock, self.doubts)
-            repair = Repair(log.bytes, lambda: driver.member, self._copy_of, self._count_repaired)
-            log.bytes.repair = log.engine.reader.repair = repair.frame
-            self.driver = self.reports.driver = self.words.listener = driver
+            replica = Replica.initial(stored.identity, log.summary, stored.hard_state, now_s, known_committed=known)
+            driver = Driver(log, replica, self.membership, peers.send, background, clock, self.comparison)
+            repair = FrameRepair(log.bytes, lambda: driver.replica, self._fetch_frame_copy, self._count_repaired)
+            log.bytes.repair = log.engine.reader.repair = repair.repair
+            self.driver = self.reports.driver = self.replica_service.driver = driver
             driver.start()
             stopping = background.spawn("stopping", self._stopping.wait())
-            reigns = background.spawn("terms of leadership", self._reigns(driver, log, background))
-            await asyncio.wait({stopping, driver.over}, return_when=asyncio.FIRST_COMPLETED)
-            self.words.listener = None
-            reigns.cancel()
-            await asyncio.wait([reigns])
-            return driver.over.result() if driver.over.done() else "the process stops"
+            leading = background.spawn("terms of leadership", self._serve_while_leading(driver, log, background))
+            await asyncio.wait({stopping, driver.ended}, return_when=asyncio.FIRST_COMPLETED)
+            self.replica_service.driver = None
+            leading.cancel()
+            await asyncio.wait([leading])
+            return driver.ended.result() if driver.ended.done() else "the process stops"
 
     @contextlib.contextmanager
-    def _reads(self, log: SharedLog, background: Background) -> Iterator[None]:
+    def _committed_reads(self, log: ReplicatedLog, background: Background) -> Iterator[None]:
         """Serve committed data to readers that accept a follower, while this replica follows.
 
         Afterwards their streams end, because an old stream would redirect its reader to another replica permanently.
         """
         over = asyncio.Event()
-        if not log.is_cold:
-            self.service.reads = committed_reads(log.engine, Streams(background, over), self.moved)
+        if not log.is_missing_state:
+            self.leader_service.committed_reads = read_committed(log.engine, StreamRunner(background, over), self.not_leading_error)
         try:
             yield
         finally:
-            self.service.reads = None
+            self.leader_service.committed_reads = None
             over.set()
 
-    async def _copy_of(self, member: MemberId, position: int) -> bytes:
-        of = write(member_report_pb2.MemberId, member)
-        request = members_pb2.CopyFrameRequest(set_id=self.joining.kept.set_id, of=of, position=position)
-        return await copy_frame(self.address_of(member), request, self.channels)
+    async def _fetch_frame_copy(self, replica: ReplicaId, position: int) -> bytes:
+        of = write(member_report_pb2.MemberId, replica)
+        request = members_pb2.CopyFrameRequest(set_id=self.membership.stored.set_id, of=of, position=position)
+        return await fetch_frame_copy(self.address_of(replica), request, self.channels)
 
     def _count_repaired(self) -> None:
         self.repaired_frames += 1
 
-    def _count_cut(self, frames: CutFrames) -> None:
-        self.cut_messages += frames.messages
+    def _count_truncated(self, frames: TruncatedFrames) -> None:
+        self.truncated_messages += frames.messages
 
-    def _keep_losses(self, log: SharedLog) -> None:
+    def _store_losses(self, log: ReplicatedLog) -> None:
         """Record permanently the position that this disk once had, before any other replica gets a message."""
-        kept = self.joining.kept
-        debt = owed(log.lost, kept.reign)
-        if debt == kept.reign:
+        stored = self.membership.stored
+        hard_state = with_lost_tail(log.former_end, stored.hard_state)
+        if hard_state == stored.hard_state:
             return
-        is_alone = log.outline.members.voters == (kept.member,)
-        cure = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
-        _log.emit(log_events.DISK_LOST_DATA, position=log.lost, remedy=cure)
-        self.joining.keep(replace(kept, reign=debt))
+        is_alone = log.summary.configuration.voters == (stored.replica,)
+        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
+        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
+        self.membership.store(replace(stored, reign=hard_state))
 
-    async def _reigns(self, driver: Driver, log: SharedLog, background: Background) -> None:
+    async def _serve_while_leading(self, driver: Driver, log: ReplicatedLog, background: Background) -> None:
         """Serve clients while this replica leads."""
         while True:
-            with self._reads(log, background):
-                while (epoch := driver.leads) is None:
-                    await self._change(driver)
+            with self._committed_reads(log, background):
+                while (epoch := driver.leading_epoch) is None:
+                    await self._wait_for_change(driver)
             try:
-                await log.begin_anew()
+                await log.invalidate_lost_state()
             except (OrtooError, OSError) as error:  # leadership or disk space is lost; the next attempt decides
                 _log.emit(log_events.FORCED_RECOVERY_FAILED, reason=str(error))
-                await self.clock.sleep(AGAIN_S)
+                await self.clock.sleep(REOPEN_DELAY_S)
                 continue
-            async with self._open_reign(log, epoch):
-                while driver.leads == epoch:
-                    await self._change(driver)
-                self.service.service = self.parts = None
+            async with self._open_services(log, epoch):
+                while driver.leading_epoch == epoch:
+                    await self._wait_for_change(driver)
+                self.leader_service.service = self.services = None
 
-    def apply(self, settings: Settings) -> None:
+    def apply(self, settings: EnodeSettings) -> None:
         """Apply settings that can change in a running process, now and in each later term of leadership."""
         self.settings = settings
-        if self.parts is not None:
-            self.parts.apply(settings)
+        if self.services is not None:
+            self.services.apply(settings)
 
-    async def _change(self, driver: Driver) -> None:
-        self.reports.hurry()
+    async def _wait_for_change(self, driver: Driver) -> None:
+        self.reports.report_now()
         driver.changed.clear()
         await driver.changed.wait()
 
     @contextlib.asynccontextmanager
-    async def _open_reign(self, log: SharedLog, epoch: int) -> AsyncIterator[None]:
+    async def _open_services(self, log: ReplicatedLog, epoch: int) -> AsyncIterator[None]:
         settings, clock = self.settings, self.clock
-        log.engine.housekeeping.retain_as(settings.store)
+        log.engine.housekeeping.use_retention_settings(settings.store)
         over = asyncio.Event()
         async with contextlib.AsyncExitStack() as stack:
             background = await stack.enter_async_context(Background("enode"))
-            parts = await stack.enter_async_context(
-                open_parts(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
+            services = await stack.enter_async_context(
+                open_enode_services(Store(log.engine), settings, background, clock=clock, randomness=self.randomness)
             )
-            parts.handlers.streams = Streams(background, over)
-            stack.callback(parts.measured(self.metrics))
-            telling = parts.announced(self.server, self.name_servers, self.channels, epoch=epoch)
-            self.sources = await stack.enter_async_context(telling)
-            self.service.service, self.parts = parts.handlers, parts
+            services.handlers.streams = StreamRunner(background, over)
+            stack.callback(services.register_metrics(self.metrics))
+            announced = services.announce(self.server, self.name_servers, self.channels, epoch=epoch)
+            self.sources = await stack.enter_async_context(announced)
+            self.leader_service.service, self.services = services.handlers, services
             await self.server.set_serving(True)
             try:
                 yield
             finally:
-                self.service.service, self.parts, self.sources = None, None, ()
+                self.leader_service.service, self.services, self.sources = None, None, ()
                 over.set()
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)
 
     def _report(self) -> member_report_pb2.ReportMemberRequest:
-        kept, driver, settings = self.joining.kept, self.driver, self.settings
+        stored, driver, settings = self.membership.stored, self.driver, self.settings
         request = member_report_pb2.ReportMemberRequest(
             enode=settings.name,
-            set_id="" if self.reports.is_waiting else kept.set_id,
-            member=write(member_report_pb2.MemberId, kept.member),
-            incarnation=kept.incarnation,
+            set_id="" if self.reports.is_waiting else stored.set_id,
+            member=write(member_report_pb2.MemberId, stored.replica),
+            incarnation=stored.incarnation,
             address=reachable_address(settings, self.server),
-            member_address=self.member_address,
+            member_address=self.replica_address,
             role=settings.role,
-            made_from=kept.made_from,
+            made_from=stored.made_from,
         )
         if driver is not None:
-            member = driver.member
-            rules, log = member.rules, member.log
-            request.epoch = member.reign.epoch
-            request.is_leading = driver.leads is not None
-            request.tail.CopyFrom(write(member_report_pb2.LogTail, rules.claimed_tail(log, member.reign)))
-            request.is_electable = rules.is_electable(log, member.reign) and not log.is_cutting
-            request.is_leader_silent = driver.is_leader_silent and not isinstance(member.role, Leader)
+            replica = driver.replica
+            rules, log = replica.rules, replica.log
+            request.epoch = replica.hard_state.epoch
+            request.is_leading = driver.leading_epoch is not None
+            request.tail.CopyFrom(write(member_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
+            request.is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
+            request.is_leader_silent = driver.is_leader_silent and not isinstance(replica.role, Leader)
             request.committed = log.committed
-            request.voters.extend(write(member_report_pb2.MemberId, one) for one in log.members.voters)
-            request.learners.extend(write(member_report_pb2.MemberId, one) for one in log.members.learners)
+            request.voters.extend(write(member_report_pb2.MemberId, one) for one in log.configuration.voters)
+            request.learners.extend(write(member_report_pb2.MemberId, one) for one in log.configuration.learners)
         return request

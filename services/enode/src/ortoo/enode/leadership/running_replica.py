@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ortoo.common.cluster.address_server import found_name_servers, listed_again
-from ortoo.common.cluster.addresses import reached_at
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.address_server import resolve_name_servers, update_name_servers
+from ortoo.common.cluster.addresses import advertised_address_of
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
@@ -22,20 +22,20 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import Running
-from ortoo.common.process.settings import Loaded
+from ortoo.common.process.settings import LoadedSettings
 from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
-from ortoo.common.telemetry.role import Telemetry
+from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
-from ortoo.enode.replication.membership import Joining
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.leadership.replica_process import Lives
+from ortoo.enode.leadership.replica_process import ReplicaProcess
 from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
 from ortoo.enode.rpc.replicas.operators import NAME as MEMBERS_NAME
-from ortoo.enode.rpc.replicas.service import NAME, MemberService
+from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
 from ortoo.enode.rpc.service import enode_server
-from ortoo.enode.settings import Settings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
 
@@ -44,23 +44,23 @@ PEERS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
-class RunningMember(Running):
+class RunningReplica(Running):
     """A running replica, leading or not."""
 
-    member_address: str
-    lives: Lives
+    replica_address: str
+    process: ReplicaProcess
 
 
 @contextlib.asynccontextmanager
-async def open_member(
-    settings: Settings,
+async def open_replica(
+    settings: EnodeSettings,
     *,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
     disk: Disk | None = None,
-    live: LiveSettings[Settings] | None = None,
+    live: DynamicSettings[EnodeSettings] | None = None,
     descriptors: Descriptors | None = None,
-) -> AsyncIterator[RunningMember]:
+) -> AsyncIterator[RunningReplica]:
     """Run a replica of the enode of that name. It is up before it leads, and before its set is initialized.
 
     `descriptors` is the role's share of the process's file descriptors; None = all of them.
@@ -69,26 +69,26 @@ async def open_member(
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
     disk = disk or RealDisk(descriptors.files)
-    live = live or LiveSettings(Loaded(settings, {}), clock=clock)
+    live = live or DynamicSettings(LoadedSettings(settings, {}), clock=clock)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    telemetry, token = Telemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
+    telemetry, token = RoleTelemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
         make_data_dir(disk, settings.data_dir)
-        number, members, addresses = settings.member, settings.members, settings.member_address_list
+        number, initial_voters, addresses = settings.member, settings.members, settings.member_address_list
         with disk.lock(settings.data_dir):
-            joining = Joining(disk, settings.data_dir, clock, randomness, number, members, addresses)
+            membership = ReplicaMembership(disk, settings.data_dir, clock, randomness, number, initial_voters, addresses)
         channels = await stack.enter_async_context(cluster_channels(settings, token))
         background = await stack.enter_async_context(Background("member"))
-        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-        words = MemberService(settings.cluster, settings.name, joining)
+        name_servers = await resolve_name_servers(settings.namesrv_address, background=background, clock=clock)
+        replica_service = ReplicaService(settings.cluster, settings.name, membership)
 
         def add(server: Any) -> None:
-            add_MemberServiceServicer_to_server(words, server)
-            bulk_calls.serve(server, {"Speak": words.Speak})
+            add_MemberServiceServicer_to_server(replica_service, server)
+            bulk_calls.serve(server, {"Speak": replica_service.Speak})
 
         peers_max = min(PEERS_MAX, descriptors.connections // 4)
         tls = cluster_listener(settings, settings.member_listen_address)
-        speaking = GrpcServer(
+        replica_server = GrpcServer(
             settings.member_listen_address if tls is None else "",
             [(NAME, add)],
             guards=inner_guards(settings, token),
@@ -100,55 +100,55 @@ async def open_member(
             descriptors_max=peers_max,
         )
         metrics = telemetry.metrics
-        lives = Lives(settings, joining, channels, name_servers, background, words, metrics, clock, randomness)
+        process = ReplicaProcess(settings, membership, channels, name_servers, background, replica_service, metrics, clock, randomness)
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(metrics, memory)
         metrics.counter(
             "ortoo_cut_messages_total",
             "Messages truncated from this replica's log, because the leader does not have them.",
-            lambda: lives.cut_messages,
+            lambda: process.truncated_messages,
         )
         metrics.counter(
             "ortoo_repaired_frames_total",
             "Damaged frames of this replica's log that were repaired from another replica's copy.",
-            lambda: lives.repaired_frames,
+            lambda: process.repaired_frames,
         )
         metrics.counter(
             "ortoo_shipments_total",
             "Messages with parts of its log that this replica sent to others since it was opened.",
-            lambda: lives.driver.shipments if lives.driver else 0,
+            lambda: process.driver.sent_messages if process.driver else 0,
         )
         metrics.counter(
             "ortoo_shipped_bytes_total",
             "Bytes of the log in these messages.",
-            lambda: lives.driver.shipped_bytes if lives.driver else 0,
+            lambda: process.driver.sent_bytes if process.driver else 0,
         )
         metrics.gauge(
             "ortoo_state_differs",
             "Number of consecutive comparisons in which this replica's state differed from the leader's.",
-            lambda: lives.doubts.times,
+            lambda: process.comparison.mismatches,
         )
-        found = Findings("enode", settings.name, [lives.findings, memory.findings, telemetry.findings, live.findings])
-        about_members: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, lives.members)
-        services = [(MEMBERS_NAME, about_members), findings_servicer(found, clock), settings_servicer("enode", live)]
+        found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
+        add_operator_service: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, process.operator_service)
+        services = [(MEMBERS_NAME, add_operator_service), findings_servicer(found, clock), settings_servicer("enode", live)]
         clients_max = descriptors.connections - peers_max
-        lives.server = enode_server(lives.service, settings, telemetry.calls, token, memory, services, clients_max)
-        register_connections(metrics, lives.server.ended_connections)
-        found.sources += [lives.server.findings, speaking.findings]
-        await stack.enter_async_context(telemetry.open(ready=lambda: lives.server.serving))
-        await stack.enter_async_context(speaking)
-        lives.member_address = reached_at(speaking.address or speaking.cluster_address, settings.advertised_address)
-        await stack.enter_async_context(lives.server)
+        process.server = enode_server(process.leader_service, settings, telemetry.calls, token, memory, services, clients_max)
+        register_connections(metrics, process.server.ended_connections)
+        found.sources += [process.server.findings, replica_server.findings]
+        await stack.enter_async_context(telemetry.open(ready=lambda: process.server.serving))
+        await stack.enter_async_context(replica_server)
+        process.replica_address = advertised_address_of(replica_server.address or replica_server.cluster_address, settings.advertised_address)
+        await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
-        lives.begin()
-        stack.push_async_callback(lives.end)
+        process.start()
+        stack.push_async_callback(process.stop)
 
-        live.appliers += [lambda new: listed_again(name_servers, new.namesrv_address), lives.apply]
-        yield RunningMember(
+        live.appliers += [lambda new: update_name_servers(name_servers, new.namesrv_address), process.apply]
+        yield RunningReplica(
             settings.name,
-            lives.server.cluster_address or lives.server.address,
-            lives.member_address,
-            lives,
-            reload=live.reread,
-            health_address=lives.server.address,
+            process.server.cluster_address or process.server.address,
+            process.replica_address,
+            process,
+            reload=live.reload,
+            health_address=process.server.address,
         )

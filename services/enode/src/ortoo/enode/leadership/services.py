@@ -17,22 +17,22 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode import log_events
 from ortoo.enode.cluster.admission import Admission
-from ortoo.enode.cluster.group_retention import LOOK_INTERVAL_S, GroupLives
-from ortoo.enode.cluster.registration import registration
+from ortoo.enode.cluster.group_retention import CHECK_INTERVAL_S, GroupRetention
+from ortoo.enode.cluster.registration import enode_registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.appends.deduplicated import IdentifiedIntake
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.delays.segment_rescue import TimerMoves
-from ortoo.enode.transactions.coordinator import Transactions
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.appends.deduplicated import DeduplicatedAppends
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.observe.findings import EnodeFindings
-from ortoo.enode.observe.metrics import register, register_groups, register_pops, register_transactions
-from ortoo.enode.observe.traces import TracedIntake
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.retry_copies import SendingBack
+from ortoo.enode.observe.metrics import register_store, register_groups, register_pops, register_transactions
+from ortoo.enode.observe.traces import TracedAppendRouter
+from ortoo.enode.pops.leasing import PopLeasing
+from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.rpc.service import EnodeService, reachable_address
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
-from ortoo.enode.settings import Settings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
 from ortoo.v1 import topic_pb2
 
@@ -43,46 +43,46 @@ CERTIFICATES_INTERVAL_S = 1.0
 """Interval between checks of the certificates' files."""
 LEASES_APART = 1 << 39
 """Leases of an opening are numbered from a random number below this one, which is half of its range."""
-IDLE_INTERVAL_S = 60.0
+FORGET_IDLE_INTERVAL_S = 60.0
 """Interval at which idle pop groups are removed from memory."""
 _log = get_logger("enode")
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class EnodeServices:
     """One open store and the services over it."""
 
-    settings: Settings
+    settings: EnodeSettings
     """The settings at the opening."""
     background: Background
     clock: Clock
     randomness: Randomness
     store: Store
-    groups: GroupLives
-    delays: Delays
-    transactions: Transactions
-    intake: Intake
+    groups: GroupRetention
+    delays: DelayScheduler
+    transactions: TransactionCoordinator
+    appends: AppendRouter
     handlers: EnodeService
 
-    def apply(self, settings: Settings) -> None:
+    def apply(self, settings: EnodeSettings) -> None:
         """Apply the settings that can change in a running process."""
-        self.store.engine.housekeeping.retain_as(settings.store)
+        self.store.engine.housekeeping.use_retention_settings(settings.store)
         self.groups.retention_ms = settings.group_retention_ms
         self.delays.delay_max_ms = settings.delay_max_ms
-        self.handlers.identified.window_ms = settings.dedup_window_ms
+        self.handlers.deduplicated.window_ms = settings.dedup_window_ms
 
-    def measured(self, metrics: Metrics) -> Callable[[], None]:
+    def register_metrics(self, metrics: Metrics) -> Callable[[], None]:
         """Register the metrics; the returned function unregisters them."""
         before = metrics.names
-        register(metrics, self.store, self.clock)
-        register_pops(metrics, self.store, self.handlers.pops, self.handlers.sending)
+        register_store(metrics, self.store, self.clock)
+        register_pops(metrics, self.store, self.handlers.pops, self.handlers.retry_copies)
         register_transactions(metrics, self.store, self.transactions)
         register_groups(metrics, self.groups)
-        named = metrics.names - before
-        return lambda: metrics.forget(named)
+        added = metrics.names - before
+        return lambda: metrics.forget(added)
 
     @contextlib.asynccontextmanager
-    async def announced(
+    async def announce(
         self, server: GrpcServer, name_servers: NameServers, channels: Channels, *, epoch: int = 0
     ) -> AsyncIterator[tuple[Source, ...]]:
         """Register the enode at the name servers with the address of `server`, follow them, and run background work.
@@ -99,7 +99,7 @@ class Parts:
             made_from=self.store.engine.identity.made_from,
         )
         async with contextlib.AsyncExitStack() as stack:
-            leases = registration(
+            leases = enode_registration(
                 enode,
                 self.handlers.topics,
                 lambda: self.store.engine.housekeeping.index_is_nearly_full,
@@ -111,14 +111,14 @@ class Parts:
                 randomness=self.randomness,
             )
             if not epoch:
-                stack.push_async_callback(leases.leave)
+                stack.push_async_callback(leases.unregister_all)
             admission = Admission(self.store, leases)
             following = watch_topics(
                 self.handlers.topics,
                 self.groups,
                 name_servers,
                 channels,
-                connected=leases.hurry,
+                on_snapshot=leases.register_now,
                 admitted=admission.admitted,
                 clock=self.clock,
                 randomness=self.randomness,
@@ -132,51 +132,51 @@ class Parts:
             }.items():
                 stack.callback(self.background.spawn(name, work).cancel)
             lines = self.handlers.pops.lines
-            self.background.every("idle groups", IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
-            self.background.every("silent groups", LOOK_INTERVAL_S, self.groups.look, clock=self.clock)
+            self.background.every("idle groups", FORGET_IDLE_INTERVAL_S, lines.forget_idle, clock=self.clock)
+            self.background.every("silent groups", CHECK_INTERVAL_S, self.groups.check, clock=self.clock)
             self.background.spawn("locks", self.handlers.attached.follow_locks(self.clock))
-            own = EnodeFindings(self.store, self.clock)
-            health = Health(self.store, server, leases.hurry, own, may_open_again=bool(epoch))
+            own_findings = EnodeFindings(self.store, self.clock)
+            health = Health(self.store, server, leases.register_now, own_findings, may_reopen=bool(epoch))
             if not epoch:  # a leading replica is known to others by its election
-                health.is_known = lambda: leases.is_known
+                health.is_known = lambda: leases.is_discoverable
 
             def answered() -> None:
-                admission.look()
+                admission.refresh()
                 if not epoch:
-                    self.background.spawn("health", health.look())
+                    self.background.spawn("health", health.check())
 
             leases.answered = answered
-            self.background.every("health", self.settings.health_interval_s, health.look, clock=self.clock)
-            yield own.disk, own.messages, leases.findings
+            self.background.every("health", self.settings.health_interval_s, health.check, clock=self.clock)
+            yield own_findings.disk, own_findings.messages, leases.findings
 
 
 @contextlib.asynccontextmanager
-async def open_parts(
-    store: Store, settings: Settings, background: Background, *, clock: Clock, randomness: Randomness
-) -> AsyncIterator[Parts]:
+async def open_enode_services(
+    store: Store, settings: EnodeSettings, background: Background, *, clock: Clock, randomness: Randomness
+) -> AsyncIterator[EnodeServices]:
     """Create the services of `store`; background work starts only with `announced`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
-        groups = GroupLives(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
-        delays = Delays(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
+        groups = GroupRetention(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
+        delays = DelayScheduler(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         rescues = store.engine.housekeeping.rescues
-        rescues[DELAYED_TOPIC_ID] = TimerMoves(store, clock=clock).rescue
-        transactions = Transactions(store, background, settings.check_schedule, clock=clock)
+        rescues[DELAYED_TOPIC_ID] = SegmentRescue(store, clock=clock).rescue
+        transactions = TransactionCoordinator(store, background, settings.check_schedule, clock=clock)
         rescues[HALF_TOPIC_ID] = transactions.rescue
-        intake = Intake(store, delays, transactions)
+        appends = AppendRouter(store, delays, transactions)
         tracing = await stack.enter_async_context(
             open_tracing("enode", settings.name, settings.trace_endpoint, clock=clock, randomness=randomness)
         )
-        taking = intake
+        traced_appends = appends
         if tracing is not None:
-            taking = TracedIntake(store, delays, transactions, tracing, settings.name)
-        identified = IdentifiedIntake(store, taking, background, clock, window_ms=settings.dedup_window_ms)
+            traced_appends = TracedAppendRouter(store, delays, transactions, tracing, settings.name)
+        deduplicated = DeduplicatedAppends(store, traced_appends, background, clock, window_ms=settings.dedup_window_ms)
         # A store that was restored from an image repeats the numbers of openings. So old handles must not match.
-        pops = Leasing(store, clock, background, randomness.below(LEASES_APART))
+        pops = PopLeasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
-        sending = SendingBack(store, pops.opened, intake, clock, background)
-        handlers = EnodeService(store, topics, taking, identified, pops, sending, AttachedSnodes(store))
-        yield Parts(settings, background, clock, randomness, store, groups, delays, transactions, intake, handlers)
+        retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
+        handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, AttachedSnodes(store))
+        yield EnodeServices(settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers)
 
 
 @dataclass(slots=True)
@@ -189,24 +189,24 @@ class Health:
     store: Store
     server: GrpcServer
     changed: Callable[[], object]
-    own: EnodeFindings
+    findings: EnodeFindings
     is_known: Callable[[], bool] = lambda: True
     """Whether the enode is registered."""
-    may_open_again: bool = False
+    may_reopen: bool = False
     """Whether this process reopens a log whose disk failed; otherwise only a new process recovers."""
     writable: bool = True
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Compare with the store and the leases, and report a change."""
-        self.own.look()
+        self.findings.sample()
         if self.server.draining.is_set():
             return
         description = self.store.describe()
         if description.writable != self.writable:
             self.writable = description.writable
             self.changed()
-            if self.store.engine.appender.failure and not self.may_open_again:
-                self.server.never_again()
+            if self.store.engine.appender.failure and not self.may_reopen:
+                self.server.mark_dead()
             if self.writable:
                 _log.emit(log_events.STORE_WRITABLE)
             else:

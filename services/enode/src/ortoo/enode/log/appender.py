@@ -5,20 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, Overloaded, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotLeader, Overloaded, Unavailable
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.kinds import HEAD_BYTES, Change, encode_changes
+from ortoo.enode.changes.kinds import HEAD_BYTES, StateChange, encode_changes
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.log.checkpoint import Slice
-from ortoo.enode.log.flushing.flusher import UNTIL_OPENED, Flusher
-from ortoo.enode.log.flushing.flush_group import Entry, Group, Part, WaitingChanges
+from ortoo.enode.log.checkpoint import CheckpointSlice
+from ortoo.enode.log.flushing.flusher import NOT_ACKNOWLEDGING, Flusher
+from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup, SegmentPart, PendingChanges
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
     PADDING,
-    Flag,
+    FrameFlag,
     FrameHeader,
-    Kind,
+    FrameKind,
     frame_bytes,
 )
 from ortoo.enode.log.segment import Segment
@@ -33,135 +33,135 @@ class Appender(Flusher):
     def __post_init__(self) -> None:
         """Start without accepted frames."""
         super().__post_init__()
-        self._room_lock = asyncio.Lock()
-        self._room_waiting = 0
+        self._space_lock = asyncio.Lock()
+        self._space_waiters = 0
 
     # room
 
     def fits(self, length: int) -> bool:
         """Whether a frame with `length` bytes of prefix and payload can be appended now, without waiting."""
-        return not self._room_waiting and self._has_room(frame_bytes(length))
+        return not self._space_waiters and self._has_space(frame_bytes(length))
 
-    def _has_room(self, needed: int) -> bool:
+    def _has_space(self, needed: int) -> bool:
         if self._changes.changes:
             needed += frame_bytes(HEAD_BYTES + self._changes.bytes)
         return self.appended_position + needed + HEADER_BYTES <= self.active.limit
 
-    async def make_room(self, length: int, *, is_state: bool) -> None:
+    async def reserve_space(self, length: int, *, is_state: bool) -> None:
         """Wait for room for a frame, in turn, so that appends keep their order. The room lasts until the next await.
 
         Errors: Overloaded when the disk is full, Unavailable when it failed.
         """
-        self._room_waiting += 1
+        self._space_waiters += 1
         try:
-            async with self._room_lock:
+            async with self._space_lock:
                 needed = frame_bytes(length)
-                while not self._has_room(needed):
-                    self.check_alive()
+                while not self._has_space(needed):
+                    self.check_disk()
                     try:
                         spare = await self.spares.take(needed + HEADER_BYTES, is_state=is_state)
                     except Overloaded as error:
                         if not is_state:
                             self.refuse_for(error)
-                            error.field = NOT_TAKEN_FIELD
+                            error.field = NOT_ACCEPTED_FIELD
                         raise
                     except OSError as error:
                         self.full = f"no new segment can be made: {error}"
-                        raise Unavailable(self.full, field=NOT_TAKEN_FIELD) from error
-                    if not self.may_write:
-                        self.spares.give_back(spare)
+                        raise Unavailable(self.full, field=NOT_ACCEPTED_FIELD) from error
+                    if not self.may_place:
+                        self.spares.put_back(spare)
                         break
                     self._roll(spare)
-            if not self.may_write:
-                raise Moved(self.alone)
+            if not self.may_place:
+                raise NotLeader(self.refusal)
         finally:
-            self._room_waiting -= 1
+            self._space_waiters -= 1
 
-    def check_load(self, length: int) -> None:
+    def check_accepting(self, length: int) -> None:
         """Refuse a frame that cannot be stored now.
 
         Errors: Unavailable (disk failed), Moved. Overloaded (disk full or no file can be opened, with NOT_TAKEN_FIELD,
         or too much waits).
         """
         if self.failure:
-            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}", field=NOT_TAKEN_FIELD)
-        if self.alone:
-            raise Moved(self.alone)
+            raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}", field=NOT_ACCEPTED_FIELD)
+        if self.refusal:
+            raise NotLeader(self.refusal)
         self.check_barred()
         if reason := self.full or self.starved:
-            raise Overloaded(reason, field=NOT_TAKEN_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
+            raise Overloaded(reason, field=NOT_ACCEPTED_FIELD, retry_after_ms=self.settings.disk_check_interval_ms)
         if self.pending_bytes + length > self.settings.pending_bytes_max:
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def check_barred(self) -> None:
         """Errors: Unavailable (NOT_TAKEN_FIELD) while this may not be the registered store of the enode."""
         if self.barred:
-            raise Unavailable(self.barred, field=NOT_TAKEN_FIELD, retry_after_ms=1000)
+            raise Unavailable(self.barred, field=NOT_ACCEPTED_FIELD, retry_after_ms=1000)
 
     def _roll(self, segment: Segment) -> None:
         """End the active segment with a mark and continue in the next, a spare one."""
-        self.close_changes()
-        self.append_mark(Flag.SEGMENT_END)
+        self.seal_changes()
+        self.append_mark(FrameFlag.SEGMENT_END)
         self.end_segment(segment)
 
     # accepting; the caller has made room
 
     def append_batch(
-        self, header: FrameHeader, batch: SealedBatch, queue: object, prefix: bytes, changes: tuple[Change, ...]
+        self, header: FrameHeader, batch: SealedBatch, queue: object, prefix: bytes, changes: tuple[StateChange, ...]
     ) -> None:
         """Accept a messages frame with this `header`; its position is the appended position.
 
         `prefix` is the encoding of `changes`, which are stored together with the batch.
         """
         body = (prefix, batch.records) if prefix else (batch.records,)
-        self._append(Entry(header, batch, changes, queue), body)
+        self._append(FlushEntry(header, batch, changes, queue), body)
 
     def append_mark(self, flags: int = 0) -> None:
         """Accept a mark."""
-        self._append(Entry(self._header(Kind.MARK, flags=flags)), ())
+        self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags)), ())
 
-    def append_word(self, kind: Kind, payload: bytes) -> None:
+    def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
         """Accept a frame of the replication protocol: epoch, members or begin."""
-        self._append(Entry(self._header(kind, payload=payload)), (payload,) if payload else ())
+        self._append(FlushEntry(self._header(kind, payload=payload)), (payload,) if payload else ())
 
-    def append_copy(self, entry: Entry, frame: Buffer) -> None:
+    def append_copy(self, entry: FlushEntry, frame: Buffer) -> None:
         """Accept the leader's frame at the appended position, which is its position in the leader's log, too."""
         header = entry.header
         self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
         self.active.limit = max(self.active.limit, header.end_position)
-        self._place(entry, (frame,), is_copy=True)
+        self._put(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
         """Continue in `segment`, a spare one, because the last accepted frame ends the active one."""
         full = self.active
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
-        segment.begin_at(self.appended_position)
+        segment.place_at(self.appended_position)
         self.active = segment
         self.next_segments.append(segment)
 
-    def append_slice(self, part: Slice) -> None:
+    def append_slice(self, part: CheckpointSlice) -> None:
         """Accept a slice of a checkpoint."""
         payload = part.encoded()
-        header = self._header(Kind.CHECKPOINT, payload=payload, item_count=part.number)
-        self._append(Entry(header, slice_at=part.at(header.position)), (payload,))
+        header = self._header(FrameKind.CHECKPOINT, payload=payload, item_count=part.number)
+        self._append(FlushEntry(header, slice_at=part.at(header.position)), (payload,))
 
-    def append_changes(self, changes: Sequence[Change], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
+    def append_changes(self, changes: Sequence[StateChange], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
         """Accept state changes that belong together, after all waiting ones; those of one flush share frames.
 
         `waiter` gets None when all are durable. The caller has made room for `changes_room`.
         """
         for number, (change, data) in enumerate(zip(changes, encoded, strict=True), 1):
-            waiting = self._changes
-            waiting.encoded.append(data)
-            waiting.changes.append(change)
-            waiting.bytes += len(data)
+            pending = self._changes
+            pending.encoded.append(data)
+            pending.changes.append(change)
+            pending.bytes += len(data)
             if number == len(changes):
-                waiting.waiters.append((waiter, None))
-            if waiting.bytes > CHANGES_BYTES_MAX:
-                self.close_changes()
+                pending.waiters.append((waiter, None))
+            if pending.bytes > CHANGES_BYTES_MAX:
+                self.seal_changes()
 
     @staticmethod
-    def changes_room(encoded: Sequence[bytes]) -> int:
+    def changes_length(encoded: Sequence[bytes]) -> int:
         """The payload length of these changes for `make_room`, in as many frames as they need."""
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
@@ -173,7 +173,7 @@ class Appender(Flusher):
             self.stored_at_ms = now
         return self.stored_at_ms
 
-    def _header(self, kind: Kind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
+    def _header(self, kind: FrameKind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
         return FrameHeader(
             kind=kind,
             position=self.appended_position,
@@ -188,36 +188,36 @@ class Appender(Flusher):
             item_count=item_count,
         )
 
-    def _append(self, entry: Entry, body: tuple[Buffer, ...]) -> None:
+    def _append(self, entry: FlushEntry, body: tuple[Buffer, ...]) -> None:
         header = entry.header
         body_bytes = header.length + header.prefix_length
         if padding := frame_bytes(body_bytes) - HEADER_BYTES - body_bytes:
             body = (*body, PADDING[padding])
-        self._place(entry, (header.encoded(), *body))
+        self._put(entry, (header.encoded(), *body))
 
-    def _place(self, entry: Entry, buffers: tuple[Buffer, ...], *, is_copy: bool = False) -> None:
+    def _put(self, entry: FlushEntry, buffers: tuple[Buffer, ...], *, is_copy: bool = False) -> None:
         groups = self._groups
         if not groups or groups[-1].bytes >= self.settings.flush_bytes_max or groups[-1].is_copy is not is_copy:
-            groups.append(Group(is_copy=is_copy))
+            groups.append(FlushGroup(is_copy=is_copy))
         group = groups[-1]
         position, total = entry.header.position, entry.header.frame_bytes
         parts = group.parts
         if not parts or parts[-1].segment is not self.active:
-            parts.append(Part(self.active, position))
+            parts.append(SegmentPart(self.active, position))
         parts[-1].buffers.extend(buffers)
         group.entries.append(entry)
         group.bytes += total
         self.pending_bytes += total
         self.appended_position = group.end_position = position + total
-        self._quiet.clear()
+        self._idle.clear()
 
-    def close_changes(self) -> None:
+    def seal_changes(self) -> None:
         """Put the waiting changes into one state frame."""
-        waiting = self._changes
-        if not waiting.changes:
+        pending = self._changes
+        if not pending.changes:
             return
-        self._changes = WaitingChanges()
-        payload = encode_changes(waiting.encoded)
-        header = self._header(Kind.STATE, payload=payload, item_count=len(waiting.changes))
-        self._append(Entry(header, changes=tuple(waiting.changes)), (payload,))
-        self._groups[-1].waiters.extend(waiting.waiters)
+        self._changes = PendingChanges()
+        payload = encode_changes(pending.encoded)
+        header = self._header(FrameKind.STATE, payload=payload, item_count=len(pending.changes))
+        self._append(FlushEntry(header, changes=tuple(pending.changes)), (payload,))
+        self._groups[-1].waiters.extend(pending.waiters)

@@ -6,14 +6,14 @@ from typing import NamedTuple
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.changes.kinds import encode_changes
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.queue_index import SliceLocation
 
 VERSION = 1
 _SLICE = struct.Struct("<HHQIIQQ")
 SLICE_HEAD_BYTES = _SLICE.size
 
 
-class Slice(NamedTuple):
+class CheckpointSlice(NamedTuple):
     """One frame's worth of a checkpoint."""
 
     checkpoint_id: int
@@ -32,20 +32,20 @@ class Slice(NamedTuple):
         """The payload of the frame."""
         return _SLICE.pack(VERSION, 0, *self[:-1]) + self.changes
 
-    def at(self, position: int) -> SliceAt:
+    def at(self, position: int) -> SliceLocation:
         """The entry of the queue index for it."""
-        return SliceAt(position, self.checkpoint_id, self.number, self.total, self.fold_from)
+        return SliceLocation(position, self.checkpoint_id, self.number, self.total, self.fold_from)
 
 
-def decode_slice(payload: bytes) -> Slice:
+def decode_slice(payload: bytes) -> CheckpointSlice:
     """Read one slice. Errors: Unsupported when it is newer."""
     version, _, *numbers = _SLICE.unpack_from(payload)
     if version != VERSION:
         raise Unsupported(f"checkpoint of version {version}; this process supports {VERSION}: upgrade it")
-    return Slice._make((*numbers, payload[_SLICE.size :]))
+    return CheckpointSlice._make((*numbers, payload[_SLICE.size :]))
 
 
-def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
+def split_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
     """Gather encoded changes into payloads of about `slice_bytes`; each with whether it is the last.
 
     Changes are drawn lazily: a slice is encoded only after the previous one was taken.
@@ -61,9 +61,9 @@ def cut_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[byt
     yield encode_changes(part), True
 
 
-def complete_checkpoints(slices: Iterable[SliceAt]) -> list[tuple[SliceAt, ...]]:
+def complete_checkpoints(slices: Iterable[SliceLocation]) -> list[tuple[SliceLocation, ...]]:
     """The slices of each complete checkpoint, in order; the newest checkpoint first."""
-    found: dict[int, dict[int, SliceAt]] = {}
+    found: dict[int, dict[int, SliceLocation]] = {}
     for one in slices:
         found.setdefault(one.checkpoint_id, {})[one.number] = one
     complete = []

@@ -16,7 +16,7 @@ PAYLOAD_BYTES_MAX = 16 << 20
 """A frame with a longer payload is treated as damaged, even if the header's CRC matches."""
 
 
-class Kind(enum.IntEnum):
+class FrameKind(enum.IntEnum):
     """The kind of a frame."""
 
     MESSAGES = 1
@@ -25,13 +25,13 @@ class Kind(enum.IntEnum):
     MARK = 4
     EPOCH = 5
     """A leader's first frame."""
-    MEMBERS = 6
+    CONFIGURATION = 6
     """The replicas from this frame on."""
     BEGIN = 7
     """The position below which every replica deletes the log."""
 
 
-class Flag(enum.IntFlag):
+class FrameFlag(enum.IntFlag):
     """Flags of a frame. A reader refuses an unknown set bit."""
 
     SEGMENT_END = 1
@@ -39,8 +39,8 @@ class Flag(enum.IntFlag):
     CLOSED = 4
 
 
-_KINDS = frozenset(int(kind) for kind in Kind)
-_FLAGS_UNKNOWN = ~int(Flag.SEGMENT_END | Flag.OPENED | Flag.CLOSED)
+_KINDS = frozenset(int(kind) for kind in FrameKind)
+_FLAGS_UNKNOWN = ~int(FrameFlag.SEGMENT_END | FrameFlag.OPENED | FrameFlag.CLOSED)
 
 PADDING = tuple(bytes(length) for length in range(ALIGNMENT_BYTES))
 
@@ -105,7 +105,7 @@ class FrameHeader(NamedTuple):
 
     def is_of(self, log_mark: int) -> bool:
         """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any."""
-        return self.kind == Kind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
+        return self.kind == FrameKind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:
         """The batch of a messages frame, with these bytes."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.atomic_files import CRC_BYTES, Damaged, Head, with_crc, without_crc
-from ortoo.enode.log.rows import ROW_BYTES, Rows
+from ortoo.enode.disk.atomic_files import CRC_BYTES, DamagedFile, FileHead, with_crc, without_crc
+from ortoo.enode.log.rows import ROW_BYTES, IndexRows
 
-_HEAD = Head("queue index", b"ORTI", 1, "QQqIIII")
+_HEAD = FileHead("queue index", b"ORTI", 1, "QQqIIII")
 HEAD_BYTES = _HEAD.size + CRC_BYTES
 _QUEUE = struct.Struct("<QIIqqqqQII")
 _SLICE = struct.Struct("<QQIIQ")
@@ -35,7 +35,7 @@ class QueueEntry(NamedTuple):
     block_crc: int
 
     @classmethod
-    def of(cls, key: QueueKey, rows: Rows, block_at: int = 0, block_crc: int = 0) -> "QueueEntry":
+    def of(cls, key: QueueKey, rows: IndexRows, block_at: int = 0, block_crc: int = 0) -> "QueueEntry":
         """The entry of some rows; their place is known only when there is a file."""
         times = rows.stored_at_ms
         return cls(*key, len(rows), rows.begin_offset, rows.end_offset, times[0], times[-1], block_at, block_crc)
@@ -51,7 +51,7 @@ class QueueEntry(NamedTuple):
         return int(_NUMBER.unpack_from(data, positions_at + (self.row_count - 1) * _NUMBER.size)[0])
 
 
-class SliceAt(NamedTuple):
+class SliceLocation(NamedTuple):
     """A checkpoint frame of the segment."""
 
     position: int
@@ -66,28 +66,28 @@ class SliceAt(NamedTuple):
 class IndexParts:
     """The parts of a segment's index."""
 
-    rows: dict[QueueKey, Rows] = field(default_factory=dict)
-    slices: list[SliceAt] = field(default_factory=list)
+    rows: dict[QueueKey, IndexRows] = field(default_factory=dict)
+    slices: list[SliceLocation] = field(default_factory=list)
     holes: list[tuple[int, int]] = field(default_factory=list)
     """(position, length) of damaged places."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class SegmentContents:
     """The index of a segment without its rows."""
 
     base: int
     end: int
     last_stored_at_ms: int
     queues: tuple[QueueEntry, ...]
-    slices: tuple[SliceAt, ...]
+    slices: tuple[SliceLocation, ...]
     holes: tuple[tuple[int, int], ...]
     """(position, length) of damaged places found when the index was made."""
 
 
 def encode_index(
     base: int, end: int, last_stored_at_ms: int, parts: IndexParts, tag: int = 0
-) -> tuple[Contents, bytes]:
+) -> tuple[SegmentContents, bytes]:
     """The index file of a segment, with the tag of its folder, and the contents that a reader decodes from it."""
     keys = sorted(key for key, rows in parts.rows.items() if len(rows))
     slices, holes = tuple(parts.slices), tuple(parts.holes)
@@ -105,7 +105,7 @@ def encode_index(
     table += [_SLICE.pack(*one) for one in slices]
     table += [_HOLE.pack(*one) for one in holes]
     data = with_crc(head) + with_crc(b"".join(table)) + b"".join(blocks)
-    return Contents(base, end, last_stored_at_ms, tuple(entries), slices, holes), data
+    return SegmentContents(base, end, last_stored_at_ms, tuple(entries), slices, holes), data
 
 
 def tables_bytes(head: bytes) -> int:
@@ -114,34 +114,34 @@ def tables_bytes(head: bytes) -> int:
     return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
 
-def decode_contents(data: bytes, base: int, tag: int = 0) -> Contents:
+def decode_contents(data: bytes, base: int, tag: int = 0) -> SegmentContents:
     """Read everything but the rows.
 
     Errors: Unsupported. Damaged when the bytes are bad, of another segment or of another folder.
     """
     own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
-        raise Damaged(f"an index of the segment at {own_base}")
+        raise DamagedFile(f"an index of the segment at {own_base}")
     if not _HEAD.is_of(tag, data):
-        raise Damaged("an index of another folder")
+        raise DamagedFile("an index of another folder")
     tables = without_crc(data[HEAD_BYTES : tables_bytes(data)], "tables")
     at_slices = queues * _QUEUE.size
     at_holes = at_slices + slices * _SLICE.size
-    return Contents(
+    return SegmentContents(
         base,
         end,
         last_stored_at_ms,
         tuple(QueueEntry(*row[:9]) for row in _QUEUE.iter_unpack(tables[:at_slices])),
-        tuple(SliceAt(*row) for row in _SLICE.iter_unpack(tables[at_slices:at_holes])),
+        tuple(SliceLocation(*row) for row in _SLICE.iter_unpack(tables[at_slices:at_holes])),
         tuple(_HOLE.iter_unpack(tables[at_holes:])),
     )
 
 
-def decode_rows(entry: QueueEntry, block: bytes) -> Rows:
+def decode_rows(entry: QueueEntry, block: bytes) -> IndexRows:
     """Read one queue's rows. Errors: Damaged when they are damaged."""
     if len(block) != entry.block_bytes or crc32c(block) != entry.block_crc:
-        raise Damaged(f"the rows of topic {entry.topic_id:#x} queue {entry.queue_id} are damaged")
-    return Rows.decoded(block)
+        raise DamagedFile(f"the rows of topic {entry.topic_id:#x} queue {entry.queue_id} are damaged")
+    return IndexRows.decoded(block)
 
 
 def _checked_head(data: bytes) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ class TopicCopy:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendResult:
     """The place of a stored batch."""
 
     first_offset: int
@@ -32,7 +32,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchResult:
     """Whole batches in offset order; the first may start before the requested offset."""
 
     batches: tuple[StoredBatch, ...]

@@ -7,7 +7,7 @@ from bisect import bisect_left, bisect_right
 ROW_BYTES = 32
 
 
-class Rows:
+class IndexRows:
     """Batches of one queue in one segment, in offset order. Loaded and new rows have the same form."""
 
     __slots__ = ("counts", "first_offsets", "lengths", "positions", "stored_at_ms")
@@ -57,7 +57,7 @@ class Rows:
         """First offset, count, position and length of a row."""
         return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
 
-    def fitting(self, row: int, bytes_max: int) -> int:
+    def end_fitting(self, row: int, bytes_max: int) -> int:
         """The end of the rows from `row` on without gaps that fit `bytes_max` together; at least one row."""
         total, expected = 0, -1
         for at in range(row, len(self)):
@@ -76,7 +76,7 @@ class Rows:
         """All columns, in the order of the index file."""
         return self.first_offsets, self.positions, self.stored_at_ms, self.counts, self.lengths
 
-    def cut(self, position: int) -> None:
+    def truncate(self, position: int) -> None:
         """Forget the batches at log position `position` and behind it."""
         count = bisect_left(self.positions, position)
         for column in self.columns:
@@ -87,7 +87,7 @@ class Rows:
         return b"".join(column.tobytes() for column in self.columns)
 
     @classmethod
-    def decoded(cls, data: builtins.bytes) -> "Rows":
+    def decoded(cls, data: builtins.bytes) -> "IndexRows":
         """Read the bytes of `encoded`."""
         rows = cls()
         count = len(data) // ROW_BYTES

@@ -33,7 +33,7 @@ class Hole:
 
 
 @dataclass(slots=True, eq=False)
-class Window:
+class ReadWindow:
     """A stretch of the log in memory, so that small frames do not cost a read each."""
 
     read: Read
@@ -69,7 +69,7 @@ class Window:
 
 
 def walk(
-    read: Read, start: int, end: int, *, bodies_from: int | None = None, window: Window | None = None
+    read: Read, start: int, end: int, *, bodies_from: int | None = None, window: ReadWindow | None = None
 ) -> Iterator[FrameHeader | Hole]:
     """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
 
@@ -78,7 +78,7 @@ def walk(
     frame, of an earlier epoch or opening than one before it, is also in a hole.
     Errors: Unsupported for whole frames of another version.
     """
-    window = window or Window(read, end)
+    window = window or ReadWindow(read, end)
     position = start
     order = (0, 0)
     hole_at, reason = -1, ""

@@ -21,7 +21,7 @@ def segment_name(base: int, suffix: str = SUFFIX) -> str:
     return f"{base:020d}{suffix}"
 
 
-def bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
+def segment_bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
     """The first positions of all files with `suffix` among `names`, ascending."""
     found = (_NAME.match(name) for name in names)
     return sorted(int(match[1]) for match in found if match and f".{match[2]}" == suffix)
@@ -36,7 +36,7 @@ def remove_below(disk: Disk, folder: Path, position: int) -> int:
     gone = [
         (base, suffix)
         for suffix in (SUFFIX, INDEX_SUFFIX, KEYS_SUFFIX)
-        for base in bases(disk.list(folder), suffix)
+        for base in segment_bases(disk.list(folder), suffix)
         if base < position and base % ALIGNMENT_BYTES == 0
     ]
     try:
@@ -67,7 +67,7 @@ class Segment:
     end: int | None = None
     """The begin of the next segment; None while this one is the last."""
     last_stored_at_ms: int = 0
-    retired: bool = False
+    is_retired: bool = False
     _reading: ReadFile = field(init=False)
     _writing: File | None = None
 
@@ -104,7 +104,7 @@ class Segment:
             self.files.close_written(self._writing)
             self._writing = None
 
-    def begin_at(self, position: int) -> None:
+    def place_at(self, position: int) -> None:
         """Let a spare segment begin at a log position."""
         self.base = position
         self.limit += position
@@ -137,11 +137,11 @@ class Segment:
 
     def retire(self) -> None:
         """Keep no descriptor open; the file is closed when its last reader is done."""
-        self.retired = True
+        self.is_retired = True
         self._reading.retire()
         self.stop_writing()
 
 
-def holding(segments: Sequence[Segment], position: int) -> Segment | None:
+def segment_at(segments: Sequence[Segment], position: int) -> Segment | None:
     """The segment that contains a position, or the last one if it is behind all; segments are in order of position."""
     return next((one for one in reversed(segments) if one.base <= position), None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import Range, check_ranges
+from ortoo.common.process.settings import NumberRange, check_ranges
 from ortoo.enode.log.frame import ALIGNMENT_BYTES
 
 MIB = 1 << 20
@@ -29,7 +29,7 @@ class FlushMode(enum.StrEnum):
     has it, so that a take-over may lose it. Visible to readers only when it can no longer be lost."""
 
 
-RETENTION = ("retention_age_ms", "retention_bytes", "retention_requires_acknowledgement")
+RETENTION_SETTINGS = ("retention_age_ms", "retention_bytes", "retention_requires_acknowledgement")
 """The settings that decide which segments are deleted. They may change while the store is open."""
 
 
@@ -42,56 +42,56 @@ class StoreSettings:
     enode: str = "enode-0"
     """This enode's name; a store made for another enode is refused."""
 
-    segment_bytes: Annotated[int, Range(4096, 2 << 30)] = 256 * MIB
+    segment_bytes: Annotated[int, NumberRange(4096, 2 << 30)] = 256 * MIB
     """Size of a new segment file. A larger frame gets a segment of its own."""
     flush_mode: FlushMode = FlushMode.SYNC
     """When an append is acknowledged, unless the append sets its own mode."""
-    flush_interval_ms: Annotated[int, Range(1, 3_600_000)] = 500
+    flush_interval_ms: Annotated[int, NumberRange(1, 3_600_000)] = 500
     """Maximum time that an append in mode `async` waits for its flush."""
-    flush_bytes_max: Annotated[int, Range(1, 1 << 30)] = 16 * MIB
+    flush_bytes_max: Annotated[int, NumberRange(1, 1 << 30)] = 16 * MIB
     """Approximate maximum of bytes in one flush."""
-    pending_bytes_max: Annotated[int, Range(1, 1 << 40)] = 64 * MIB
+    pending_bytes_max: Annotated[int, NumberRange(1, 1 << 40)] = 64 * MIB
     """Maximum of accepted bytes that wait for the disk. Above it appends are refused as overloaded."""
-    idle_mark_ms: Annotated[int, Range(1, 3_600_000)] = 50
+    idle_mark_ms: Annotated[int, NumberRange(1, 3_600_000)] = 50
     """Time without a flush after which a mark in the log records that everything before it is durable."""
 
-    retention_age_ms: Annotated[int, Range(0, 36_500 * DAY_MS)] = 72 * 3_600_000
+    retention_age_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 72 * 3_600_000
     """Segments whose last message is older are deleted. 0 = never by age."""
-    retention_bytes: Annotated[int, Range(0, 1 << 60)] = 0
+    retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """The oldest segments are deleted when the log is larger. 0 = never by size."""
     retention_requires_acknowledgement: bool = False
     """Keep a segment until every group with an offset in its topics has passed it."""
-    retention_interval_ms: Annotated[int, Range(1, DAY_MS)] = 10_000
+    retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
     """Interval between runs of retention."""
-    checkpoint_records: Annotated[int, Range(1, COUNT_MAX)] = 500_000
+    checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000
     """Number of state changes after which a checkpoint is written into the log. One is also written after a segment's
     length of other frames. A checkpoint of N segments is written N times less often."""
-    checkpoint_slice_bytes: Annotated[int, Range(1, 64 * MIB)] = 64 << 10
+    checkpoint_slice_bytes: Annotated[int, NumberRange(1, 64 * MIB)] = 64 << 10
     """Approximate size of one slice of a checkpoint. Slices keep a checkpoint from blocking appends."""
 
-    headroom_bytes: Annotated[int, Range(0, 1 << 50)] = 64 * MIB
+    headroom_bytes: Annotated[int, NumberRange(0, 1 << 50)] = 64 * MIB
     """Free space on the disk below which sends are refused. Offsets and checkpoints may still use it."""
-    disk_check_interval_ms: Annotated[int, Range(1, DAY_MS)] = 1_000
+    disk_check_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 1_000
     """Interval between checks of a full disk."""
 
-    recent_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 64 * MIB
+    recent_bytes: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 64 * MIB
     """Memory for recently stored batches, from which tailing readers are served."""
-    index_bytes: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 32 * MIB
+    index_bytes: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 32 * MIB
     """Memory for queue indexes of earlier segments, loaded when a client reads there."""
-    index_bytes_max: Annotated[int, Range(0, MEMORY_BYTES_MAX)] = 0
+    index_bytes_max: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 0
     """Memory for the index of queues by segment, 362 bytes for each pair of queue and segment. When it is used up,
     sends to queues without messages in the newest segment are refused. The default 0 means a quarter of the memory of
     the container or the machine."""
-    fetch_bytes_max: Annotated[int, Range(1, 64 * MIB)] = 4 * MIB
+    fetch_bytes_max: Annotated[int, NumberRange(1, 64 * MIB)] = 4 * MIB
     """Maximum size of the answer to one fetch, beyond its first batch."""
-    read_threads: Annotated[int, Range(1, 1_024)] = 4
+    read_threads: Annotated[int, NumberRange(1, 1_024)] = 4
     """Maximum of parallel disk reads of earlier batches. Reads that select rows or columns use one more thread."""
-    waiters_max: Annotated[int, Range(1, COUNT_MAX)] = 100_000
+    waiters_max: Annotated[int, NumberRange(1, COUNT_MAX)] = 100_000
     """Maximum of fetches that wait for a message at once."""
 
-    producer_idle_ms: Annotated[int, Range(1, 36_500 * DAY_MS)] = 24 * 3_600_000
+    producer_idle_ms: Annotated[int, NumberRange(1, 36_500 * DAY_MS)] = 24 * 3_600_000
     """Time after which a queue forgets an idle producer."""
-    producers_max: Annotated[int, Range(1, COUNT_MAX)] = 200_000
+    producers_max: Annotated[int, NumberRange(1, COUNT_MAX)] = 200_000
     """Maximum of remembered (producer, queue) pairs; the longest idle ones are forgotten first."""
 
     key_index: bool = True
@@ -100,7 +100,7 @@ class StoreSettings:
     threads: bool = True
     """False does all disk work on the event loop, in order, for tests that replay a run exactly."""
 
-    def within(self, share_percent: int, total_bytes: int) -> "StoreSettings":
+    def with_memory_limits(self, share_percent: int, total_bytes: int) -> "StoreSettings":
         """The same settings with both caches reduced in proportion if they would exceed their share of the memory.
 
         The limit of the index is filled in.

@@ -12,7 +12,7 @@ from ortoo.enode.log.segment import SPARE_SUFFIX, Segment
 
 
 @dataclass(eq=False)
-class Spares:
+class SpareSegments:
     """Makes spare segments, which are synced files of zeros, and keeps one of the usual size ready."""
 
     files: SegmentFiles
@@ -22,7 +22,7 @@ class Spares:
     """The usual size."""
     headroom_bytes: int
     """Free space that is reserved for state records."""
-    _ready: list[Segment] = field(default_factory=list)
+    _available: list[Segment] = field(default_factory=list)
     """Spares that were made ahead, or were returned or not fetched by a cancelled caller."""
     _number: int = 0
     _making: bool = False
@@ -56,35 +56,35 @@ class Spares:
                     raise
                 small = max(frame_bytes, min(self.segment_bytes, self.headroom_bytes // 8 // 64 * 64), 4096)
                 await self.work.run(self._make, small, 0)
-        self._ready.remove(spare)
+        self._available.remove(spare)
         return spare
 
-    async def begun(self, position: int) -> Segment:
+    async def take_named(self, position: int) -> Segment:
         """A segment that begins at a log position and has its name. Errors: OSError, and as `take`."""
         segment = await self.take(self.segment_bytes, is_state=True)
-        segment.begin_at(position)
+        segment.place_at(position)
         await self.work.run(segment.install)
         return segment
 
     async def room_bytes(self) -> int:
         """Bytes that can be written behind the active segment: spares and the free space of the disk."""
-        ready_bytes = sum(one.limit for one in self._ready)
+        ready_bytes = sum(one.limit for one in self._available)
         return ready_bytes + await self.work.run(self.files.disk.free_bytes, self.folder)
 
-    def give_back(self, spare: Segment) -> None:
+    def put_back(self, spare: Segment) -> None:
         """Return an unused spare."""
-        self._ready.append(spare)
+        self._available.append(spare)
 
     def close(self) -> None:
         """Remove unused spares; the next start removes those that could not be removed."""
-        for spare in self._ready:
+        for spare in self._available:
             spare.retire()
             with contextlib.suppress(OSError):
                 self.files.disk.remove(spare.path)
-        self._ready.clear()
+        self._available.clear()
 
     def _fitting(self, size_bytes: int) -> Segment | None:
-        return next((one for one in self._ready if one.limit >= size_bytes), None)
+        return next((one for one in self._available if one.limit >= size_bytes), None)
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
         """Make one more ready spare, for the caller, or for the next one if the caller is cancelled meanwhile."""
@@ -103,4 +103,4 @@ class Spares:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise Overloaded(f"the disk is full: {error}", retry_after_ms=1000) from error
             raise
-        self._ready.append(spare)
+        self._available.append(spare)

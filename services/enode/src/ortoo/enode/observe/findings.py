@@ -12,15 +12,15 @@ from ortoo.enode.store.store import Store
 DEAD_LETTERS = "%DLQ%"
 SLOW_FLUSH_S = 0.1
 """A flush that takes longer on average makes every durable send wait."""
-HANGING_FLUSH_S = 2.0
+STUCK_FLUSH_S = 2.0
 SAMPLES = 20
 """The number of samples of flush times; one is taken at each check of the enode's health."""
 CLOCK_BACK_MS = 2_000
-TRIES_MANY = 3
+FAILING_ATTEMPTS_MIN = 3
 """A message with this many attempts counts as failing."""
-PIECES_MAX = 10_000
+SCANNED_PIECES_MAX = 10_000
 """The number of intervals of groups that are examined."""
-NAMES_MAX = 5
+LISTED_MAX = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class EnodeFindings:
     _flushes: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     """Samples of (number of flushes, their total seconds)."""
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Take a sample of the flush times; to be called twice a second."""
         appender = self.store.engine.appender
         self._flushes.append((appender.flushes, appender.flush_s))
@@ -77,14 +77,14 @@ class EnodeFindings:
                 elsewhere,
                 "raise the limit of open files (ulimit -n, LimitNOFILE=) or close connections: writes then resume",
             )
-        for damage in islice(catalog.damages, NAMES_MAX):
+        for damage in islice(catalog.damages, LISTED_MAX):
             yield Finding(
                 "damaged log",
                 f"{damage.length_bytes} bytes of {damage.file} at {damage.position} are wrong: {damage.reason}",
                 "reads of these places fail with DATA_LOSS; everything else is served",
                 "ortoo-enode inspect DIR --verify lists every place, ortoo-enode repair DIR the remedies",
             )
-        if (hanging_s := appender.flushing_s) > HANGING_FLUSH_S:
+        if (hanging_s := appender.flushing_s) > STUCK_FLUSH_S:
             yield Finding(
                 "disk hangs",
                 f"a flush has not finished for {hanging_s:.1f} s",
@@ -119,7 +119,7 @@ class EnodeFindings:
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
                 serious=False,
             )
-        if parked := state.halves.listed(parked_only=True, limit=NAMES_MAX):
+        if parked := state.halves.select(parked_only=True, limit=LISTED_MAX):
             groups = ", ".join(sorted({one.producer_group for one in parked}))
             yield Finding(
                 "stalled transactions",
@@ -132,7 +132,7 @@ class EnodeFindings:
             said = f"; its error: {error}" if error else ""
             yield Finding(
                 "failing handler",
-                f"group {group} has attempted {count} messages of {topic} {TRIES_MANY} times or more{said}",
+                f"group {group} has attempted {count} messages of {topic} {FAILING_ATTEMPTS_MIN} times or more{said}",
                 "after the last attempt they are parked as dead letters",
                 f"ortoo explain {group} {topic} shows each of them; look at the consumers' logs",
                 serious=False,
@@ -161,15 +161,15 @@ class EnodeFindings:
         """(topic, group) to the number of failing messages, and the error of one of them."""
         found: dict[tuple[str, str], tuple[int, str]] = defaultdict(lambda: (0, ""))
         names = {copy.topic_id: copy.name for copy in self.store.topics()}
-        left = PIECES_MAX
+        left = SCANNED_PIECES_MAX
         for (topic_id, group, _), queue in self.store.engine.state.pops.all():
             if left <= 0 or topic_id not in names or names[topic_id].startswith(DEAD_LETTERS):
                 continue
             pieces = queue.intervals.rows(queue.intervals.floor, left)
             left -= len(pieces)
             for piece in pieces:
-                if piece.hold is not None and piece.hold.attempt >= TRIES_MANY:
+                if piece.state is not None and piece.state.attempt >= FAILING_ATTEMPTS_MIN:
                     count, error = found[names[topic_id], group]
-                    said = queue.notes.get(piece.first, ("", ""))[1]
-                    found[names[topic_id], group] = (count + piece.end - piece.first, error or said)
+                    note = queue.notes.get(piece.first, ("", ""))[1]
+                    found[names[topic_id], group] = (count + piece.end - piece.first, error or note)
         return dict(found)

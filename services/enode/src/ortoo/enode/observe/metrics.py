@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping
 
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.enode.changes.halves import Verdict
-from ortoo.enode.cluster.group_retention import GroupLives
-from ortoo.enode.transactions.coordinator import Transactions
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.retry_copies import SendingBack
-from ortoo.enode.store.stats import group_lags, topic_totals
+from ortoo.enode.changes.halves import HalfVerdict
+from ortoo.enode.cluster.group_retention import GroupRetention
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.pops.leasing import PopLeasing
+from ortoo.enode.pops.retry_copies import RetryCopies
+from ortoo.enode.store.stats import group_lag_stats, topic_stats
 from ortoo.enode.store.store import Store, StoreDescription
 
 COUNTERS = {
@@ -39,7 +39,7 @@ OF_TOPIC = ("topic",)
 OF_GROUP = ("topic", "consumer_group")
 
 
-def register(metrics: Metrics, store: Store, clock: Clock) -> None:
+def register_store(metrics: Metrics, store: Store, clock: Clock) -> None:
     """Register the metrics of `store`. Names that begin with rocketmq_ are those of RocketMQ 5."""
     for name, (help_text, read) in GAUGES.items():
         metrics.gauge(name, help_text, lambda read=read: read(store.describe()))  # type: ignore[misc]
@@ -66,7 +66,7 @@ def register(metrics: Metrics, store: Store, clock: Clock) -> None:
     _register_groups(metrics, store, clock)
 
 
-def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: SendingBack) -> None:
+def register_pops(metrics: Metrics, store: Store, pops: PopLeasing, sending: RetryCopies) -> None:
     """Register the metrics of popped messages and dead letters."""
 
     def named(totals: Mapping[tuple[int, str], int]) -> list[tuple[tuple[str, ...], int]]:
@@ -87,7 +87,7 @@ def register_pops(metrics: Metrics, store: Store, pops: Leasing, sending: Sendin
     )
 
 
-def register_transactions(metrics: Metrics, store: Store, transactions: Transactions) -> None:
+def register_transactions(metrics: Metrics, store: Store, transactions: TransactionCoordinator) -> None:
     """Register the metrics of open and ended transactions."""
 
     def named(totals: Mapping[int, int]) -> list[tuple[tuple[str, ...], int]]:
@@ -99,7 +99,7 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
             counts[half.topic_id] += half.count
         return counts
 
-    def ended(verdict: Verdict) -> dict[int, int]:
+    def ended(verdict: HalfVerdict) -> dict[int, int]:
         return {topic_id: count for (topic_id, how), count in transactions.ended_totals.items() if how is verdict}
 
     metrics.gauge(
@@ -108,7 +108,7 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
         lambda: named(open_messages()),
         labels=OF_TOPIC,
     )
-    for word, verdict in (("commit", Verdict.COMMITTED), ("rollback", Verdict.ROLLED_BACK)):
+    for word, verdict in (("commit", HalfVerdict.COMMITTED), ("rollback", HalfVerdict.ROLLED_BACK)):
         metrics.counter(
             f"rocketmq_{word}_messages_total",
             f"Messages of transactions that ended by {word}.",
@@ -117,7 +117,7 @@ def register_transactions(metrics: Metrics, store: Store, transactions: Transact
         )
 
 
-def register_groups(metrics: Metrics, groups: GroupLives) -> None:
+def register_groups(metrics: Metrics, groups: GroupRetention) -> None:
     """Register the metric of dropped groups."""
     metrics.counter(
         "ortoo_groups_dropped_total",
@@ -131,19 +131,19 @@ def _register_topics(metrics: Metrics, store: Store) -> None:
     metrics.counter(
         "rocketmq_messages_in_total",
         "Messages stored since the topic was created.",
-        lambda: [((one.topic,), one.messages_in) for one in topic_totals(store.engine)],
+        lambda: [((one.topic,), one.messages_in) for one in topic_stats(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.counter(
         "rocketmq_throughput_in_total",
         "Bytes stored since the enode started.",
-        lambda: [((one.topic,), one.bytes_in) for one in topic_totals(store.engine)],
+        lambda: [((one.topic,), one.bytes_in) for one in topic_stats(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.gauge(
         "ortoo_stored_messages",
         "Stored messages that retention has not deleted.",
-        lambda: [((one.topic,), one.messages) for one in topic_totals(store.engine)],
+        lambda: [((one.topic,), one.messages) for one in topic_stats(store.engine)],
         labels=OF_TOPIC,
     )
     metrics.gauge("rocketmq_topic_number", "Topics on this enode.", lambda: len(store.topics()))
@@ -153,7 +153,7 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
     metrics.gauge(
         "rocketmq_consumer_lag_messages",
         "Messages on this enode that a group has not acknowledged.",
-        lambda: (((lag.topic, lag.group), lag.messages) for lag in group_lags(store.engine)),
+        lambda: (((lag.topic, lag.group), lag.messages) for lag in group_lag_stats(store.engine)),
         labels=OF_GROUP,
     )
 
@@ -161,7 +161,7 @@ def _register_groups(metrics: Metrics, store: Store, clock: Clock) -> None:
         now_ms = clock.now_ms()
         return [
             ((lag.topic, lag.group), max(0, now_ms - lag.oldest_at_ms) if lag.oldest_at_ms else 0)
-            for lag in group_lags(store.engine)
+            for lag in group_lag_stats(store.engine)
         ]
 
     metrics.counter(

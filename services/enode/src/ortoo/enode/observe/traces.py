@@ -5,28 +5,28 @@ from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
-from ortoo.enode.delays.scheduler import Delays
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.transactions.coordinator import Transactions
-from ortoo.enode.log.results import Appended
+from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.log.results import AppendResult
 from ortoo.enode.store.store import FlushMode, Store
 
 
-class TracedIntake(Intake):
+class TracedAppendRouter(AppendRouter):
     """An intake whose appends are spans, one for each traced message."""
 
-    def __init__(self, store: Store, delays: Delays, transactions: Transactions, tracing: Tracing, enode: str) -> None:
+    def __init__(self, store: Store, delays: DelayScheduler, transactions: TransactionCoordinator, tracing: Tracing, enode: str) -> None:
         super().__init__(store, delays, transactions)
         self._tracing = tracing
         self._enode = enode
 
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
-    ) -> asyncio.Future[Appended] | None:
+    ) -> asyncio.Future[AppendResult] | None:
         """As `Intake.begin`, but None for traced batches too: `append` records the end of their spans."""
         return None if sampled_contexts(batch.records) else super().begin(topic_id, queue_id, batch, flush_mode)
 
-    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> Appended:
+    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> AppendResult:
         """Store one batch. Errors: as `Intake.append`."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
@@ -36,11 +36,11 @@ class TracedIntake(Intake):
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self._tracing.begin("ortoo store", contexts, attributes)
+        spans = self._tracing.start_spans("ortoo store", contexts, attributes)
         try:
             stored = await super().append(topic_id, queue_id, batch, **options)
         except BaseException as error:
-            self._tracing.end(spans, error)
+            self._tracing.finish_spans(spans, error)
             raise
-        self._tracing.end(spans)
+        self._tracing.finish_spans(spans)
         return stored

@@ -18,19 +18,19 @@ from pathlib import Path
 from ortoo.common.errors import Conflict, DataLoss, NotFound, Unavailable, Unsupported
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, read_identity
+from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.atomic_files import read_part
-from ortoo.enode.index.survey import find_cut, survey
+from ortoo.enode.index.survey import find_log_end, survey
 from ortoo.enode.log.frame import HEADER_BYTES
-from ortoo.enode.log.segment import Segment, bases, segment_name
-from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, KeptSegment, copied, is_empty, read_backup_list
-from ortoo.enode.recovery.replica_opening import known_end
-from ortoo.enode.recovery.strays import strays_among
+from ortoo.enode.log.segment import Segment, segment_bases, segment_name
+from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, BackedUpSegment, copy_file, is_empty, read_backup_list
+from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.strays import find_strays
 
-TRIES = 5
+ATTEMPTS_MAX = 5
 """Maximum of restarts because retention deleted a segment meanwhile; copied files stay."""
 
 
@@ -64,16 +64,16 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
             "lost disk by an empty one, or add replicas if there is only one (`ortoo enode add`)",
             field="DIR",
         )
-    known = read_backup_list(disk, target)
-    if known is None and not is_empty(disk, target):
+    previous = read_backup_list(disk, target)
+    if previous is None and not is_empty(disk, target):
         raise Conflict(
             f"{target} holds other files, or an incomplete first backup; choose an empty folder",
             field="BACKUP",
         )
-    if known is not None and known.store_id != identity.store_id:
+    if previous is not None and previous.store_id != identity.store_id:
         # It may be the backup of this enode's lost store, which a new store of that name must not overwrite.
         raise Conflict(
-            f"{target} holds a backup of store {known.store_id} of enode {known.enode} of cluster {known.cluster}, but "
+            f"{target} holds a backup of store {previous.store_id} of enode {previous.enode} of cluster {previous.cluster}, but "
             f"{folder} is store {identity.store_id} of enode {identity.enode}; choose another folder",
             field="BACKUP",
         )
@@ -82,39 +82,39 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
         for name in disk.list(target):
             if name.endswith(TEMPORARY):
                 disk.remove(target / name)
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS_MAX):
             try:
-                return _copy(disk, folder, target, identity, known, clock.now_ms())
+                return _copy_once(disk, folder, target, identity, previous, clock.now_ms())
             except FileNotFoundError:
                 continue
     raise Unavailable("retention removed segments faster than they were copied; retry, possibly under less load")
 
 
-def _copy(
-    disk: Disk, folder: Path, target: Path, identity: Identity, known: BackupList | None, now_ms: int
+def _copy_once(
+    disk: Disk, folder: Path, target: Path, identity: StoreIdentity, previous: BackupList | None, now_ms: int
 ) -> tuple[BackupList, int]:
     """One attempt. Errors: FileNotFoundError when retention deleted a segment meanwhile."""
-    durable = known_end(disk, folder)
+    durable = durable_end(disk, folder)
     # Read the record first: retention advances it before it removes a segment, and keeps two checkpoints behind it.
     begin = read_log_begin(disk, folder)
-    starts = [base for base in bases(disk.list(folder)) if begin is None or base >= begin.position]
+    starts = [base for base in segment_bases(disk.list(folder)) if begin is None or base >= begin.position]
     with SegmentFiles(disk) as files:
-        strays = set(strays_among(files, folder, starts))
+        strays = set(find_strays(files, folder, starts))
     starts = [base for base in starts if base not in strays]
     if read_log_begin(disk, folder) != begin:
         raise FileNotFoundError(folder)  # retention deleted segments between the two reads
-    listed = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin, log=identity.log)
+    backup_list = BackupList(identity.cluster, identity.enode, identity.store_id, now_ms, 0, begin, log=identity.log)
     new_bytes = 0
     if starts:
         # All data acknowledged before lies below this position, and the log below it no longer changes.
-        listed.end_position = _end(disk, folder, starts[-1], durable)
-    if listed.end_position < durable:
+        backup_list.end_position = _log_end(disk, folder, starts[-1], durable)
+    if backup_list.end_position < durable:
         raise DataLoss(
-            f"{folder} held a log up to position {durable}, but it now ends at position {listed.end_position}. Restore "
+            f"{folder} held a log up to position {durable}, but it now ends at position {backup_list.end_position}. Restore "
             "the missing files, or start the enode, which reports the lost data. Then take another backup"
         )
     sizes = {base: _size(disk, folder / segment_name(base)) for base in starts}
-    for base, kept in known.segments.items() if known is not None else ():
+    for base, kept in previous.segments.items() if previous is not None else ():
         # Data that the store has lost since may be whole only in the backup. But bytes that were copied before they
         # were durable may be lost by a power cut. Then the file kept its length, or the next file begins at its end.
         has_all = base in sizes and (kept.used_bytes <= sizes[base] or base + sizes[base] in sizes)
@@ -123,39 +123,39 @@ def _copy(
                 f"{folder / segment_name(base)} is missing or shorter than before, but retention did not delete it. "
                 f"{target} has it and was not changed. Restore that, or back up the rest to another folder"
             )
-    for base, end in pairwise([*starts, listed.end_position]):
-        before = known.segments.get(base) if known is not None else None
+    for base, end in pairwise([*starts, backup_list.end_position]):
+        before = previous.segments.get(base) if previous is not None else None
         path = folder / segment_name(base)
         file_bytes = sizes[base]
         used = min(end - base, file_bytes)
         if before is not None and _is_copied(disk, path, target / path.name, before, used, is_last=base == starts[-1]):
-            listed.segments[base] = before
+            backup_list.segments[base] = before
             continue
-        sha256 = copied(disk, path, target / path.name, used)
-        listed.segments[base] = KeptSegment(used, file_bytes, sha256)
+        sha256 = copy_file(disk, path, target / path.name, used)
+        backup_list.segments[base] = BackedUpSegment(used, file_bytes, sha256)
         new_bytes += used
     disk.sync_directory(target)
-    listed.write(disk, target)
-    for base in bases(disk.list(target)):
-        if base not in listed.segments:
+    backup_list.write(disk, target)
+    for base in segment_bases(disk.list(target)):
+        if base not in backup_list.segments:
             disk.remove(target / segment_name(base))
     disk.sync_directory(target)
-    return listed, new_bytes
+    return backup_list, new_bytes
 
 
-def _end(disk: Disk, folder: Path, base: int, durable: int) -> int:
+def _log_end(disk: Disk, folder: Path, base: int, durable: int) -> int:
     """The end of the last segment: that of its last whole frame, and not below the known durable position."""
     with SegmentFiles(disk) as files:
         segment = Segment(files, folder, base, base)
         segment.limit = base + segment.size_bytes()
         found = survey(segment.read, base, segment.limit)
         found.durable_below = max(found.durable_below, durable)
-        return find_cut(found, segment.read, base, segment.limit)
+        return find_log_end(found, segment.read, base, segment.limit)
 
 
-def _is_copied(disk: Disk, source: Path, target: Path, known: KeptSegment, used_bytes: int, *, is_last: bool) -> bool:
+def _is_copied(disk: Disk, source: Path, target: Path, previous: BackedUpSegment, used_bytes: int, *, is_last: bool) -> bool:
     """Whether a full segment is in the backup; one that a repair truncated has another last frame."""
-    if is_last or known.used_bytes != used_bytes or target.name not in disk.list(target.parent):
+    if is_last or previous.used_bytes != used_bytes or target.name not in disk.list(target.parent):
         return False
     at = max(0, used_bytes - HEADER_BYTES)
     return read_part(disk, source, at, HEADER_BYTES) == read_part(disk, target, at, HEADER_BYTES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.json_files import read_lines, write_lines
+from ortoo.enode.disk.json_files import read_json_file, write_json_file
 from ortoo.enode.disk.log_begin import LogBegin, decode_log_begin
 
 FILE_NAME = "backup"
@@ -20,7 +20,7 @@ TEMPORARY = ".tmp"
 
 
 @dataclass(frozen=True, slots=True)
-class KeptSegment:
+class BackedUpSegment:
     """One segment of a backup."""
 
     used_bytes: int
@@ -44,7 +44,7 @@ class BackupList:
     end_position: int
     begin: LogBegin | None
     """The begin of the log, as the store recorded it."""
-    segments: dict[int, KeptSegment] = field(default_factory=dict)
+    segments: dict[int, BackedUpSegment] = field(default_factory=dict)
     """The segments by the position of their first byte, ascending."""
     log: str = ""
     """The fingerprint in the frames of its log, as in the store's identity."""
@@ -55,7 +55,7 @@ class BackupList:
         begin = self.begin.encoded().hex() if self.begin is not None else ""
         fields = {name: getattr(self, name) for name in self.__slots__ if name != "log" or self.log}
         fields |= {"segments": segments, "begin": begin}
-        write_lines(disk, folder / FILE_NAME, VERSION, fields)
+        write_json_file(disk, folder / FILE_NAME, VERSION, fields)
 
 
 def is_empty(disk: Disk, folder: Path) -> bool:
@@ -65,16 +65,16 @@ def is_empty(disk: Disk, folder: Path) -> bool:
 
 def read_backup_list(disk: Disk, folder: Path) -> BackupList | None:
     """The list in a folder; None when there is none. Errors: DataLoss, Unsupported."""
-    return read_lines(disk, folder / FILE_NAME, VERSION, "take another backup, in another folder", _made)
+    return read_json_file(disk, folder / FILE_NAME, VERSION, "take another backup, in another folder", _from_fields)
 
 
-def _made(fields: Mapping[str, Any]) -> BackupList:
-    segments = {int(base): KeptSegment(*row) for base, *row in fields["segments"]}
+def _from_fields(fields: Mapping[str, Any]) -> BackupList:
+    segments = {int(base): BackedUpSegment(*row) for base, *row in fields["segments"]}
     begin = decode_log_begin(bytes.fromhex(fields["begin"]))
     return BackupList(**{**fields, "segments": segments, "begin": begin})
 
 
-def copied(disk: Disk, source: Path, target: Path, length: int) -> str:
+def copy_file(disk: Disk, source: Path, target: Path, length: int) -> str:
     """Copy the first `length` bytes of a file; their SHA-256. The bytes are durable, but not yet the new file's name.
 
     An existing file of that name is replaced in one step. Errors: OSError. DataLoss when the source is shorter.

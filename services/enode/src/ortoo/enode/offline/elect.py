@@ -28,15 +28,15 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
-from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.hard_state_file import KeptReign, read_reign, read_serial, write_reign
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, read_serial, write_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.log.segment import bases
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Tail
-from ortoo.enode.replication.protocol.log_summary import EpochStart, History, LogOutline, MembersFrame
+from ortoo.enode.log.segment import segment_bases
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
+from ortoo.enode.replication.protocol.log_summary import EpochStart, EpochHistory, LogSummary, ConfigurationFrame
 from ortoo.enode.recovery.hard_state import epoch_at
-from ortoo.enode.recovery.replica_opening import known_end, recover_member, whole_end
+from ortoo.enode.recovery.replica_opening import durable_end, recover_replica, last_copy_end
 from ortoo.enode.recovery.restored import write_mark
 from ortoo.enode.rpc.replicas.living_set import check_no_living_set
 from ortoo.enode.settings import load
@@ -46,27 +46,27 @@ from ortoo.enode.settings import load
 class Survivor:
     """The one remaining disk, from its files."""
 
-    kept: KeptReign
-    outline: KeptOutline
+    stored: StoredHardState
+    summary: StoredLogSummary
     enode: str
     lost: str = ""
     """The file that is lost or refused, and the reason; empty = none."""
 
-    def said(self, end: int, flushed: int = 0) -> str:
+    def describe(self, end: int, flushed: int = 0) -> str:
         """The contents and the losses, as text. The disk has the log below `end`, and once had it below `flushed`."""
-        kept, voters = self.kept, self.outline.outline.members.voters
+        kept, voters = self.stored, self.summary.summary.configuration.voters
         former = ", ".join(str(one.number) for one in voters) or "unknown"
         lines = [
-            f"replica {kept.member.number} of set {kept.set_id} (voters at its last start: {former}) has voted in "
-            f"epoch {kept.reign.epoch}",
+            f"replica {kept.replica.number} of set {kept.set_id} (voters at its last start: {former}) has voted in "
+            f"epoch {kept.hard_state.epoch}",
             f"its log ends at position {end}. Data that a majority without it acknowledged behind that is lost. "
             "`ortoo enode members ENODE` shows the last reported position of each of the others",
         ]
         if self.lost:
             lines.insert(0, f"the vote of the disk is unknown ({self.lost}); its new set does not need it")
-        if kept.reign.owed.position > end:
+        if kept.hard_state.unsynced_tail.position > end:
             lines.append(
-                f"this disk itself once had the log up to position {kept.reign.owed.position}; the rest is lost, too"
+                f"this disk itself once had the log up to position {kept.hard_state.unsynced_tail.position}; the rest is lost, too"
             )
         if flushed > end:
             lines.append(
@@ -90,59 +90,59 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         settings = load(os.environ, file=chosen.file, overrides={}).settings
-        found = survivor(disk, folder, settings.member)
-        sys.stdout.write(found.said(whole_end(disk, folder, found.outline), known_end(disk, folder)))
+        found = read_survivor(disk, folder, settings.member)
+        sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary), durable_end(disk, folder)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to continue with this disk alone\n")
             return 3
-        is_alone = found.outline.outline.members.voters == (found.kept.member,)
+        is_alone = found.summary.summary.configuration.voters == (found.stored.replica,)
         if not chosen.others_are_gone and not is_alone:
-            kept = found.kept
-            asyncio.run(check_no_living_set(found.enode, kept.set_id, kept.member, settings, SystemClock()))
-        end = go_on_alone(disk, folder, SystemClock(), Randomness(), settings.member)
+            kept = found.stored
+            asyncio.run(check_no_living_set(found.enode, kept.set_id, kept.replica, settings, SystemClock()))
+        end = become_single_replica(disk, folder, SystemClock(), Randomness(), settings.member)
         sys.stdout.write(f"it is a set of one replica now, with the log up to {end}: start it, then add empty disks\n")
     return 0
 
 
-def survivor(disk: Disk, folder: Path, number: int = 1) -> Survivor:
+def read_survivor(disk: Disk, folder: Path, number: int = 1) -> Survivor:
     """The replica of a folder. `number` is used if the folder does not have the replica's number.
 
     Errors: DataLoss, Unsupported. Invalid when there is no replica, or its set was never initialized.
     """
     identity, lost = read_identity(disk, folder), ""
     try:
-        kept = read_reign(disk, folder)
-        if kept is None and identity is not None and identity.has_hard_state:
+        stored = read_hard_state(disk, folder)
+        if stored is None and identity is not None and identity.has_hard_state:
             lost = f"the file {REIGN_NAME} is missing"
     except DataLoss as error:
-        kept, lost = None, error.message
+        stored, lost = None, error.message
     try:
-        outline = read_outline(disk, folder)
+        summary = read_log_summary(disk, folder)
     except DataLoss as error:
-        outline, lost = None, error.message
-    if kept is None and identity is not None and identity.has_hard_state:
-        known = outline.outline.members.everybody if outline is not None else ()
+        summary, lost = None, error.message
+    if stored is None and identity is not None and identity.has_hard_state:
+        known = summary.summary.configuration.replicas if summary is not None else ()
         number = next((one.number for one in known if one.disk == identity.disk), number)
         start, _ = read_serial(disk, folder)
-        kept = KeptReign(MemberId(number, identity.disk), identity.store_id, identity.created_at_ms, start)
-    if kept is None or not kept.set_id or (outline is None and not bases(disk.list(folder))):
+        stored = StoredHardState(ReplicaId(number, identity.disk), identity.store_id, identity.created_at_ms, start)
+    if stored is None or not stored.set_id or (summary is None and not segment_bases(disk.list(folder))):
         raise Invalid(f"{folder} is not the folder of a replica of an initialized set, so it cannot be elected")
-    if outline is None:
-        lost, outline = lost or f"the file {OUTLINE_NAME} is missing", _outline_of(disk, folder, kept.member)
-    return Survivor(kept, outline, identity.enode if identity is not None else "", lost)
+    if summary is None:
+        lost, summary = lost or f"the file {OUTLINE_NAME} is missing", _outline_of(disk, folder, stored.replica)
+    return Survivor(stored, summary, identity.enode if identity is not None else "", lost)
 
 
-def _outline_of(disk: Disk, folder: Path, member: MemberId) -> KeptOutline:
+def _outline_of(disk: Disk, folder: Path, member: ReplicaId) -> StoredLogSummary:
     """The log summary from the log's begin and its epoch, if the file is missing. The rest is read from the log."""
-    recorded, starts = read_log_begin(disk, folder), bases(disk.list(folder))
+    recorded, starts = read_log_begin(disk, folder), segment_bases(disk.list(folder))
     begin = recorded.position if recorded is not None else starts[0]
     epoch = epoch_at(disk, folder, begin) if begin in starts else 0
-    history = History((EpochStart(epoch, begin),)) if epoch and begin else History()
-    placed = (MembersFrame(begin, Configuration((member,))),)
-    return KeptOutline(LogOutline(begin, begin, begin, begin, history, placed))
+    history = EpochHistory((EpochStart(epoch, begin),)) if epoch and begin else EpochHistory()
+    placed = (ConfigurationFrame(begin, Configuration((member,))),)
+    return StoredLogSummary(LogSummary(begin, begin, begin, begin, history, placed))
 
 
-def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
+def become_single_replica(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
     """Make the disk its own set; the end of its log. Errors: Invalid, DataLoss, OSError.
 
     The mark of a store that lost its end is written first, then the new set's id, in the hard state and the identity.
@@ -150,27 +150,27 @@ def go_on_alone(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, 
     After an interruption anywhere, the command can be repeated. The identity records the new id and the mark in one
     write, so `made_from` stays the id of the last set that was started.
     """
-    found = survivor(disk, folder, number)
-    whole_end(disk, folder, found.outline)  # before any change
-    if found.lost and REIGN_NAME in disk.list(folder):
+    survivor = read_survivor(disk, folder, number)
+    last_copy_end(disk, folder, survivor.summary)  # before any change
+    if survivor.lost and REIGN_NAME in disk.list(folder):
         disk.remove(folder / REIGN_NAME)
     with SegmentFiles(disk) as files:
-        log = recover_member(files, folder, found.outline, is_last=True)
-    reign, former, identity = found.kept.reign, found.kept, read_identity(disk, folder)
+        log = recover_replica(files, folder, survivor.summary, is_last_copy=True)
+    reign, former, identity = survivor.stored.hard_state, survivor.stored, read_identity(disk, folder)
     set_id, now_ms = randomness.id_text(), clock.now_ms()
-    renewed = identity.renewed(set_id, now_ms, former.member.disk) if identity is not None else None
+    renewed = identity.renewed(set_id, now_ms, former.replica.disk) if identity is not None else None
     write_mark(disk, folder, randomness)
-    kept = replace(
+    stored = replace(
         former,
         set_id=set_id,
         created_at_ms=now_ms,
         is_founder=True,
-        reign=replace(reign, epoch=max(reign.epoch, log.outline.history.last_epoch), owed=Tail(0, 0)),
+        reign=replace(reign, epoch=max(reign.epoch, log.summary.history.last_epoch), owed=Tail(0, 0)),
         made_from=renewed.made_from if renewed is not None else former.set_id,
     )
-    write_reign(disk, folder, kept)
+    write_hard_state(disk, folder, stored)
     if renewed is not None:
         write_identity(disk, folder, replace(renewed, begins_anew=True))
-    alone = MembersFrame(log.outline.appended, Configuration((kept.member,)))
-    write_outline(disk, folder, KeptOutline.of(replace(log.outline, placed=(alone,))))
-    return log.outline.appended
+    alone = ConfigurationFrame(log.summary.appended, Configuration((stored.replica,)))
+    write_log_summary(disk, folder, StoredLogSummary.from_summary(replace(log.summary, placed=(alone,))))
+    return log.summary.appended

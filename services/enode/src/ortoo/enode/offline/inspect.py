@@ -25,9 +25,9 @@ from ortoo.enode.changes.kinds import decode_changes, encode_changes
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.log.results import Damage
-from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, Kind
+from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.recovery.opening import Recovered, recover
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
     damaged = False
     for line in lines:
         damaged = damaged or line["type"] == "damage"
-        sys.stdout.write(json.dumps(_plain(line), ensure_ascii=False) + "\n")
+        sys.stdout.write(json.dumps(_printable(line), ensure_ascii=False) + "\n")
     return 3 if damaged else 0
 
 
@@ -118,7 +118,7 @@ def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
             for one in walk(segment.read, segment.base, segment.end or segment.limit):
                 if (
                     isinstance(one, FrameHeader)
-                    and one.kind == Kind.MESSAGES
+                    and one.kind == FrameKind.MESSAGES
                     and (one.topic_id, one.queue_id) == (topic_id, queue_id)
                     and one.first_offset <= offset < one.end_offset
                 ):
@@ -146,18 +146,18 @@ def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
     return line
 
 
-def _plain(value: Any, field: str = "") -> Any:
+def _printable(value: Any, field: str = "") -> Any:
     """The printed form of a value in a field, or in a list in it."""
     if isinstance(value, dict):
-        return {name: _plain(item, str(name)) for name, item in value.items()}
+        return {name: _printable(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item, field) for item in value]
+        return [_printable(item, field) for item in value]
     return str(value) if type(value) is int and field not in NUMBERS else value
 
 
 def _frame(segment: Segment, header: FrameHeader, **more: Any) -> Line:
     fields = {name: value for name, value in header._asdict().items() if name != "magic"}
-    fields["kind"] = Kind(header.kind).name.lower()
+    fields["kind"] = FrameKind(header.kind).name.lower()
     return _line("frame", file=segment.path.name, **fields, **more)
 
 
@@ -181,7 +181,7 @@ def _state(recovered: Recovered, *, windows: bool) -> Iterator[Line]:
             yield _line("window", change)
 
 
-def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Line]:
+def _verify(catalog: LogCatalog, end_position: int, known: set[int]) -> Iterator[Line]:
     """Read every frame's body; known damage is not listed again."""
     checked = 0
     for segment in catalog.segments:
@@ -201,7 +201,7 @@ def _verify(catalog: Catalog, end_position: int, known: set[int]) -> Iterator[Li
 def _queues_at(segment: Segment, position: int) -> list[Line]:
     """The offsets of a frame with a whole header and a bad body."""
     one = next(iter(walk(segment.read, position, segment.limit)), None)
-    if not isinstance(one, FrameHeader) or one.position != position or one.kind != Kind.MESSAGES:
+    if not isinstance(one, FrameHeader) or one.position != position or one.kind != FrameKind.MESSAGES:
         return []
     begin, end = one.first_offset, one.end_offset
     lost = _line("", topic_id=one.topic_id, queue_id=one.queue_id, begin_offset=begin, end_offset=end)

@@ -24,37 +24,37 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import FILE_NAME, Identity, write_identity
+from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.durable_mark import TideMark, read_tide_mark
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
-from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, segment_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
-from ortoo.enode.recovery.hard_state import check_alone
-from ortoo.enode.recovery.replica_opening import known_end
-from ortoo.enode.recovery.opening import marker_of, recover
+from ortoo.enode.recovery.hard_state import check_not_replicated
+from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import make_clean_stop, recover
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
-from ortoo.enode.recovery.restored import write_restored
-from ortoo.enode.recovery.strays import strays_among
+from ortoo.enode.recovery.restored import write_restored_mark
+from ortoo.enode.recovery.strays import find_strays
 
 ANY_TAG = 0
-OF_A_SET = (
+REPLICA_ADVICE = (
     "the other replicas have its data. Empty it and add it again (`ortoo enode add`, then `remove`). After the loss of "
     "a majority, `ortoo-enode elect DIR --lose` continues with one disk"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class RepairStep:
     """One step, which is printed before it is executed."""
 
-    says: str
-    do: Callable[[], None]
+    text: str
+    run: Callable[[], None]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -71,7 +71,7 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
-            check_alone(disk, folder, OF_A_SET)
+            check_not_replicated(disk, folder, REPLICA_ADVICE)
         if chosen.caches:
             steps = list(remove_caches(disk, folder))
         elif chosen.identity:
@@ -83,53 +83,53 @@ def main(arguments: Sequence[str]) -> int:
         else:
             return _diagnose(disk, folder)
         for step in steps:
-            sys.stdout.write(("" if chosen.apply else "would: ") + step.says + "\n")
+            sys.stdout.write(("" if chosen.apply else "would: ") + step.text + "\n")
             if chosen.apply:
-                step.do()
+                step.run()
     if steps and not chosen.apply:
         sys.stdout.write("nothing was changed; add --apply to do it\n")
         return 3
     return 0
 
 
-def remove_caches(disk: Disk, folder: Path, *, gives_up_end: bool = False) -> Iterator[Step]:
+def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> Iterator[RepairStep]:
     """Remove every file that is rebuilt from the log.
 
     The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
     log, unless `gives_up_end`.
     """
-    names, end = disk.list(folder), known_end(disk, folder)
-    starts = bases(names)
-    if gives_up_end or (end and _are_strays(disk, folder, starts)):
+    names, end = disk.list(folder), durable_end(disk, folder)
+    starts = segment_bases(names)
+    if discards_end or (end and _are_strays(disk, folder, starts)):
         end = 0
-        yield Step(
+        yield RepairStep(
             f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
-            partial(write_restored, disk, folder, Randomness()),
+            partial(write_restored_mark, disk, folder, Randomness()),
         )
-    if end > read_tide_mark(disk, folder):
-        yield Step(f"write {TIDE_NAME}: the log ends at position {end}", partial(_mark, disk, folder, end))
+    if end > read_durable_mark(disk, folder):
+        yield RepairStep(f"write {TIDE_NAME}: the log ends at position {end}", partial(_write_durable_mark, disk, folder, end))
     endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
     names = [name for name in names if name in whole or name.endswith(endings)]
     for name in names:
-        yield Step(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
+        yield RepairStep(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
     if names:
-        yield Step("make the removals durable", lambda: disk.sync_directory(folder))
+        yield RepairStep("make the removals durable", lambda: disk.sync_directory(folder))
 
 
 def _are_strays(disk: Disk, folder: Path, starts: list[int]) -> bool:
     with SegmentFiles(disk) as files:
-        return starts == strays_among(files, folder, starts)
+        return starts == find_strays(files, folder, starts)
 
 
-def _mark(disk: Disk, folder: Path, end: int) -> None:
-    mark = TideMark(disk, folder)
+def _write_durable_mark(disk: Disk, folder: Path, end: int) -> None:
+    mark = DurableMark(disk, folder)
     mark.write(end, end)
     mark.close()
 
 
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
-) -> Iterator[Step]:
+) -> Iterator[RepairStep]:
     """Write the store's identity (`owner`: cluster and enode), with a new store id.
 
     The other small files have a tag from the id, so those that are not caches are written again.
@@ -137,53 +137,53 @@ def renew_identity(
     cluster, enode = owner
     names, mark = disk.list(folder), _log_mark(disk, folder)
     begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
-    end = max(read_tide_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
+    end = max(read_durable_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
     log = f"{mark:016x}" if mark else ""
-    identity = Identity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
-    yield Step(
+    identity = StoreIdentity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
+    yield RepairStep(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),
     )
     for name in (one for one in names if one in (CLEAN_NAME, SERIALS_NAME, TIDE_NAME)):
-        yield Step(f"remove {name}: it belongs to the previous identity", partial(disk.remove, folder / name))
+        yield RepairStep(f"remove {name}: it belongs to the previous identity", partial(disk.remove, folder / name))
     if begin is not None:
-        yield Step(f"write {BEGIN_NAME} again, for this identity", partial(write_log_begin, disk, folder, begin))
+        yield RepairStep(f"write {BEGIN_NAME} again, for this identity", partial(write_log_begin, disk, folder, begin))
     if end:
-        yield Step(f"write {TIDE_NAME} again, for this identity", partial(_mark, disk, folder, end))
+        yield RepairStep(f"write {TIDE_NAME} again, for this identity", partial(_write_durable_mark, disk, folder, end))
 
 
 def _log_mark(disk: Disk, folder: Path) -> int:
     """The fingerprint in the newest frames of a log; 0 without one."""
-    for base in reversed(bases(disk.list(folder))):
+    for base in reversed(segment_bases(disk.list(folder))):
         with SegmentFiles(disk) as files:
             segment = Segment(files, folder, base, base)
             frames = walk(segment.read, base, base + segment.size_bytes())
-            marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES]
+            marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != FrameKind.MESSAGES]
         if marks:
             return marks[-1]
     return 0
 
 
-def accept_lost_state(disk: Disk, folder: Path) -> Iterator[Step]:
+def accept_lost_state(disk: Disk, folder: Path) -> Iterator[RepairStep]:
     """Fold the state from the remaining segments, and write a marker from which the next start continues."""
     with SegmentFiles(disk) as files:
         recovered = recover(files, folder, repairs=False, without_checkpoint=True)
     topics = len(recovered.state.topics.all())
-    yield Step("finish the recovery after a crash", lambda: _finish(disk, folder))
-    yield Step(
+    yield RepairStep("finish the recovery after a crash", lambda: _finish_recovery(disk, folder))
+    yield RepairStep(
         f"write {CLEAN_NAME}: the state of positions {recovered.catalog.begin_position} to {recovered.end_position} "
         f"alone, {topics} topics; offsets, topics and producers known only from missing segments are forgotten",
         lambda: _leave_marker(disk, folder),
     )
 
 
-def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
+def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[RepairStep]:
     """Remove every segment that begins at or behind `position`, and zero the rest of the one that contains it.
 
     Errors: Invalid when no frame begins there.
     """
     names = disk.list(folder)
-    starts = bases(names)
+    starts = segment_bases(names)
     holder = next((base for base in reversed(starts) if base <= position), None)
     if holder is None:
         raise Invalid(f"position {position} lies before the log, which begins at {starts[0] if starts else 0}")
@@ -195,12 +195,12 @@ def cut_log(disk: Disk, folder: Path, position: int) -> Iterator[Step]:
         raise Invalid(
             f"no frame begins at position {position}; `ortoo-enode inspect --frames` shows where frames begin"
         )
-    yield from remove_caches(disk, folder, gives_up_end=True)
+    yield from remove_caches(disk, folder, discards_end=True)
     for base in sorted((one for one in starts if one > holder), reverse=True):
         name = segment_name(base)
-        yield Step(f"remove {name}: all its frames are lost", partial(_remove, disk, folder / name))
+        yield RepairStep(f"remove {name}: all its frames are lost", partial(_remove, disk, folder / name))
     name = segment_name(holder)
-    yield Step(
+    yield RepairStep(
         f"overwrite {name} from log position {position} on with zeros: {limit - position} bytes are lost",
         lambda: _zero(disk, folder / name, position - holder, limit - holder),
     )
@@ -218,7 +218,7 @@ def _zero(disk: Disk, path: Path, begin: int, end: int) -> None:
         file.sync_data()
 
 
-def _finish(disk: Disk, folder: Path) -> None:
+def _finish_recovery(disk: Disk, folder: Path) -> None:
     with SegmentFiles(disk) as files:
         recover(files, folder, without_checkpoint=True)
 
@@ -226,7 +226,7 @@ def _finish(disk: Disk, folder: Path) -> None:
 def _leave_marker(disk: Disk, folder: Path) -> None:
     with SegmentFiles(disk) as files:
         found = recover(files, folder, without_checkpoint=True)
-    marker = marker_of(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
+    marker = make_clean_stop(found.catalog, found.state, found.end_position, found.store_open, found.stored_at_ms)
     write_clean_stop(disk, folder, marker)
 
 

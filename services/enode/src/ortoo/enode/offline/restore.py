@@ -15,14 +15,14 @@ from ortoo.common.errors import Conflict, DataLoss, NotFound
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, write_identity
+from ortoo.enode.disk.identity import StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import TideMark
+from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.offline.backup_list import BackupList, copied, is_empty, read_backup_list
+from ortoo.enode.offline.backup_list import BackupList, copy_file, is_empty, read_backup_list
 from ortoo.enode.recovery.opening import Recovered, recover
-from ortoo.enode.recovery.restored import write_restored
+from ortoo.enode.recovery.restored import write_restored_mark
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -50,18 +50,18 @@ def make_store(
     Errors: Unsupported, OSError. NotFound without a backup. Conflict when `folder` is not empty. DataLoss when a file
     of the backup was changed.
     """
-    listed = read_backup_list(disk, backup)
-    if listed is None:
+    backup_list = read_backup_list(disk, backup)
+    if backup_list is None:
         raise NotFound(f"{backup} holds no backup: it has no file `backup`", field="BACKUP")
     if not is_empty(disk, folder):
         raise Conflict(f"{folder} is not empty: choose another folder, or move its files away", field="DIR")
     disk.make_folder(folder)
     with disk.lock(folder):
-        _mark(disk, folder, listed)
-        write_restored(disk, folder, randomness)
-        for base, one in listed.segments.items():
+        _mark(disk, folder, backup_list)
+        write_restored_mark(disk, folder, randomness)
+        for base, one in backup_list.segments.items():
             name = segment_name(base)
-            if copied(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
+            if copy_file(disk, backup / name, folder / name, one.used_bytes) != one.sha256:
                 raise DataLoss(
                     f"{backup / name} differs from the list of the backup; restore an older backup, or one in another "
                     "folder"
@@ -73,14 +73,14 @@ def make_store(
             finally:
                 file.close()
         disk.sync_directory(folder)
-        source = Identity(listed.cluster, listed.enode, listed.store_id, listed.taken_at_ms, log=listed.log)
+        source = StoreIdentity(backup_list.cluster, backup_list.enode, backup_list.store_id, backup_list.taken_at_ms, log=backup_list.log)
         made = replace(source.renewed(randomness.id_text(), clock.now_ms()), folder="", begins_anew=True)
         with SegmentFiles(disk) as files:
             recovered = recover(files, folder, identity=made)
         # The identity comes last, so that no enode starts on a partly restored store.
         write_identity(disk, folder, made)
-        _mark(disk, folder, listed)
-    return listed, recovered
+        _mark(disk, folder, backup_list)
+    return backup_list, recovered
 
 
 def _mark(disk: Disk, folder: Path, listed: BackupList) -> None:
@@ -88,7 +88,7 @@ def _mark(disk: Disk, folder: Path, listed: BackupList) -> None:
 
     Both files have the tag of the folder if it has an identity.
     """
-    with closing(TideMark(disk, folder)) as mark:
+    with closing(DurableMark(disk, folder)) as mark:
         mark.write(listed.end_position, listed.end_position)
     if listed.begin is not None:
         write_log_begin(disk, folder, listed.begin)

@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import cut
+from ortoo.common.records.builder import split_messages
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import OF_COPIES
-from ortoo.enode.pops.reading import OpenedBatch
+from ortoo.common.records.text_rules import COPY_LIMITS
+from ortoo.enode.pops.reading import CachedBatch
 from ortoo.enode.state.tables.pops import PopKey
 from ortoo.enode.store.store import Store
 
@@ -19,7 +19,7 @@ ORIGIN_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
 _NAMES = (ORIGIN_TOPIC, ORIGIN_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS")
 """The property names of the fields of an `Origin` in a retry copy."""
 _NUMBER = re.compile("[0-9]{0,18}")
-_WORD_LENGTH_MAX = 255
+_FIELD_LENGTH_MAX = 255
 """Longer texts are neither names nor ids. Repeated in a dead letter they might exceed its size limit."""
 T = TypeVar("T")
 
@@ -40,16 +40,16 @@ class Origin(NamedTuple):
         """The origin in a copy's properties; None if it is no copy, or its producer invented the properties."""
         if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
             return None
-        said = cls(*(properties.get(name, "") for name in _NAMES))
-        are_numbers = all(_NUMBER.fullmatch(one) for one in (said.queue_id, said.offset, said.stored_at_ms))
-        longest = max(map(len, (said.topic, said.message_id, said.enode)))
-        return said if are_numbers and longest <= _WORD_LENGTH_MAX else None
+        origin = cls(*(properties.get(name, "") for name in _NAMES))
+        are_numbers = all(_NUMBER.fullmatch(one) for one in (origin.queue_id, origin.offset, origin.stored_at_ms))
+        longest = max(map(len, (origin.topic, origin.message_id, origin.enode)))
+        return origin if are_numbers and longest <= _FIELD_LENGTH_MAX else None
 
     @classmethod
     def of_dead_letter(cls, letter: Message) -> "Origin":
         """The origin in a dead letter's properties."""
-        said = {"DLQ_ORIGIN_MESSAGE_ID": letter.message_id or "", **letter.properties}
-        return cls(*(said.get(_in_dead_letter(field), "") for field in cls._fields))
+        properties = {"DLQ_ORIGIN_MESSAGE_ID": letter.message_id or "", **letter.properties}
+        return cls(*(properties.get(_in_dead_letter(field), "") for field in cls._fields))
 
     def properties(self) -> dict[str, str]:
         """The properties of a retry copy."""
@@ -64,7 +64,7 @@ def _in_dead_letter(field: str) -> str:
     return f"DLQ_ORIGIN_{field.upper()}"
 
 
-def identified(opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Message:
+def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Message:
     """A message of a queue of `store`, with its id; a message without one gets the id of its place."""
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
@@ -73,7 +73,7 @@ def identified(opened: OpenedBatch, store: Store, place: PopKey, offset: int) ->
     return message.replace(message_id=message_id_text(topic_id, store.enode, queue_id, offset))
 
 
-def origin_of(message: Message, opened: OpenedBatch, store: Store, place: PopKey, offset: int) -> Origin:
+def origin_of(message: Message, opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Origin:
     """The origin of an identified message: its place in a queue of `store`, or for a copy the origin it names."""
     topic_id, _, queue_id = place
     return Origin.of_copy(message.properties) or Origin(
@@ -86,11 +86,11 @@ def origin_of(message: Message, opened: OpenedBatch, store: Store, place: PopKey
     )
 
 
-def in_batches(copies: Sequence[tuple[T, Message]], now_ms: int) -> list[tuple[SealedBatch, list[T]]]:
+def batch_copies(copies: Sequence[tuple[T, Message]], now_ms: int) -> list[tuple[SealedBatch, list[T]]]:
     """Pack (source, copy) pairs into batches, each with the sources of its messages in order."""
     batches, at = [], 0
-    for part in cut([copy for _, copy in copies]):
-        stands_for = [of for of, _ in copies[at : at + len(part)]]
-        batches.append((encode(part, now_ms=now_ms, limits=OF_COPIES), stands_for))
+    for part in split_messages([copy for _, copy in copies]):
+        sources = [of for of, _ in copies[at : at + len(part)]]
+        batches.append((encode(part, now_ms=now_ms, limits=COPY_LIMITS), sources))
         at += len(part)
     return batches

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.groups import Mode
+from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.pops.lines import GroupLine, GroupLines
 from ortoo.enode.state.interval_map import Phase, Piece
 from ortoo.enode.store.store import Store
@@ -31,7 +31,7 @@ class DeliveryRange:
 
 
 @dataclass(frozen=True, slots=True)
-class Deliveries:
+class QueueDeliveries:
     """One queue, as a group sees it."""
 
     ranges: tuple[DeliveryRange, ...]
@@ -46,22 +46,22 @@ class Deliveries:
     """Whether there are more ranges, which did not fit."""
 
 
-def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int, int, int], clock: Clock) -> Deliveries:
+def describe_deliveries(store: Store, group: GroupLines, queue_id: int, offsets: tuple[int, int, int], clock: Clock) -> QueueDeliveries:
     """Describe the offsets `asked`: from (-1 = the first unfinished), to (exclusive, 0 = the end), and the limit.
 
     Errors: NotFound.
     """
     stored = store.queue_range(group.topic_id, queue_id)
-    pops = store.modes.of(group.topic_id, group.name) in (Mode.POP, Mode.POP_IN_ORDER)
+    pops = store.modes.of(group.topic_id, group.name) in (GroupMode.POP, GroupMode.POP_IN_ORDER)
     committed = store.engine.state.offsets.of(group.topic_id, group.name, (queue_id,)).get(queue_id, -1)
-    first, end, limit = asked
+    first, end, limit = offsets
     first = max(committed if first < 0 else first, stored.begin_offset)
     end = min(end or stored.end_offset, stored.end_offset, first + limit)
     if pops and first < end:
-        ranges, more = _fitting(_popped(group, group.line(queue_id), first, end, clock))
+        ranges, more = _fit_answer(_popped_ranges(group, group.get_line(queue_id), first, end, clock))
     else:
-        ranges, more = _fitting(_committed(first, end, committed))
-    return Deliveries(
+        ranges, more = _fit_answer(_committed_ranges(first, end, committed))
+    return QueueDeliveries(
         ranges,
         committed,
         stored.begin_offset,
@@ -73,7 +73,7 @@ def deliveries(store: Store, group: GroupLines, queue_id: int, asked: tuple[int,
     )
 
 
-def _fitting(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...], bool]:
+def _fit_answer(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...], bool]:
     """The ranges that fit in one answer, and whether there are more."""
     left_bytes, found = ANSWER_BYTES_MAX, list[DeliveryRange]()
     for one in ranges:
@@ -84,7 +84,7 @@ def _fitting(ranges: Iterator[DeliveryRange]) -> tuple[tuple[DeliveryRange, ...]
     return tuple(found), False
 
 
-def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
+def _committed_ranges(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
     """Ranges of a group that commits offsets: messages below the committed offset are finished."""
     middle = min(max(first, committed), end)
     if first < middle:
@@ -93,31 +93,31 @@ def _committed(first: int, end: int, committed: int) -> Iterator[DeliveryRange]:
         yield DeliveryRange(middle, end - middle, UNTOUCHED)
 
 
-def _popped(group: GroupLines, line: GroupLine, first: int, end: int, clock: Clock) -> Iterator[DeliveryRange]:
+def _popped_ranges(group: GroupLines, line: GroupLine, first: int, end: int, clock: Clock) -> Iterator[DeliveryRange]:
     """Ranges of a group that pops: the line's unfinished pieces, and finished messages between them."""
     at = first
     for piece in list(line.intervals.unfinished(first, end)):
         if at < piece.first:
             yield DeliveryRange(at, piece.first - at, DONE)
-        yield from _held(group, line, piece, clock)
+        yield from _piece_ranges(group, line, piece, clock)
         at = piece.end
     if at < end:
         yield DeliveryRange(at, end - at, DONE)
 
 
-def _held(group: GroupLines, line: GroupLine, piece: Piece, clock: Clock) -> Iterator[DeliveryRange]:
-    hold = piece.hold
+def _piece_ranges(group: GroupLines, line: GroupLine, piece: Piece, clock: Clock) -> Iterator[DeliveryRange]:
+    hold = piece.state
     if hold is None:
         yield DeliveryRange(piece.first, piece.end - piece.first, UNTOUCHED)
         return
     until_ms = clock.now_ms() + hold.until_ms - group.now_ms()
-    has_it = group.consumers.get(hold.number, "") if hold.phase is Phase.LEASED else ""
+    consumer_of_lease = group.consumers.get(hold.number, "") if hold.phase is Phase.LEASED else ""
     at = piece.first
     for offset in sorted(offset for offset in line.notes if piece.first <= offset < piece.end):
         if at < offset:
-            yield DeliveryRange(at, offset - at, hold.phase, hold.attempt, until_ms, has_it)
+            yield DeliveryRange(at, offset - at, hold.phase, hold.attempt, until_ms, consumer_of_lease)
         consumer, error = line.notes[offset]
-        yield DeliveryRange(offset, 1, hold.phase, hold.attempt, until_ms, has_it or consumer, error)
+        yield DeliveryRange(offset, 1, hold.phase, hold.attempt, until_ms, consumer_of_lease or consumer, error)
         at = offset + 1
     if at < piece.end:
-        yield DeliveryRange(at, piece.end - at, hold.phase, hold.attempt, until_ms, has_it)
+        yield DeliveryRange(at, piece.end - at, hold.phase, hold.attempt, until_ms, consumer_of_lease)

@@ -13,7 +13,7 @@ class KeyOrder:
         """Begin with the message groups from offset `scan` on still unknown."""
         self.scan = scan
         """The next offset whose message group is to be read."""
-        self._group_of: dict[int, str] = {}
+        self._first_of_group: dict[int, str] = {}
         """Offset of the first unfinished message of each group to that group."""
         self._waiting: dict[str, deque[int]] = {}
         """Each group with an unfinished message, to the offsets of the messages behind it."""
@@ -24,7 +24,7 @@ class KeyOrder:
         """How many messages wait."""
         return len(self._blocked)
 
-    def see(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
+    def add(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
         """Take in the message groups from `first_offset` on; return the offsets that are free, in order."""
         free = []
         start = max(self.scan - first_offset, 0)
@@ -38,7 +38,7 @@ class KeyOrder:
                 self._blocked.add(offset)
             else:
                 self._waiting[group] = deque()
-                self._group_of[offset] = group
+                self._first_of_group[offset] = group
                 free.append(offset)
         self.scan = max(self.scan, first_offset + len(message_groups))
         return free
@@ -47,9 +47,9 @@ class KeyOrder:
         """Whether no earlier message of its group blocks this message."""
         return offset < self.scan and offset not in self._blocked
 
-    def behind(self, offset: int) -> Sequence[int]:
+    def waiting_for(self, offset: int) -> Sequence[int]:
         """The messages that wait for this one, the first unfinished of its group, in order."""
-        group = self._group_of.get(offset)
+        group = self._first_of_group.get(offset)
         return tuple(self._waiting[group]) if group is not None else ()
 
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
@@ -57,8 +57,8 @@ class KeyOrder:
         free = []
         # The groups of lost messages are never read, and unfinished messages before these hold the floor back.
         self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)
-        for offset in range(first, end) if end - first <= len(self._group_of) else sorted(self._group_of):
-            group = self._group_of.pop(offset, None) if first <= offset < end else None
+        for offset in range(first, end) if end - first <= len(self._first_of_group) else sorted(self._first_of_group):
+            group = self._first_of_group.pop(offset, None) if first <= offset < end else None
             if group is None:
                 continue
             waiting = self._waiting[group]
@@ -66,7 +66,7 @@ class KeyOrder:
                 following = waiting.popleft()
                 self._blocked.discard(following)
                 if not intervals.is_finished(following):
-                    self._group_of[following] = group
+                    self._first_of_group[following] = group
                     free.append(following)
                     break
             else:

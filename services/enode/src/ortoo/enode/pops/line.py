@@ -13,7 +13,7 @@ from ortoo.common.groups.failure_rule import FailureRule
 from ortoo.common.groups.pop import LeasePart
 from ortoo.enode.changes.pops import Delivered
 from ortoo.enode.pops.key_order import KeyOrder
-from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase, Piece
+from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables.pops import PopQueue
 
 OPENING_SHIFT = 40
@@ -25,7 +25,7 @@ SCANNED_MAX = 10_000
 
 
 @dataclass(slots=True)
-class Taken:
+class TakeResult:
     """The messages that one `take` leased."""
 
     rows: list[Delivered] = field(default_factory=list)
@@ -42,7 +42,7 @@ class Taken:
 
 
 @dataclass(slots=True)
-class Settled:
+class SettleResult:
     """The messages of a request that its lease still held, and those it did not."""
 
     rows: list[Delivered] = field(default_factory=list)
@@ -65,30 +65,30 @@ class PopLine:
         self._due: list[tuple[int, int, int]] = []
         at = self._cursor = queue.intervals.floor
         for piece in queue.intervals.rows(at, len(queue.intervals)):
-            self._reach(piece.first, piece.end)
-            if piece.hold is None:
+            self._mark_delivered(piece.first, piece.end)
+            if piece.state is None:
                 self.intervals.finish(piece.first, piece.end)
             else:
-                left_ms = min(max(piece.hold.until_ms - wall_ms, 0), piece.hold.duration_ms)
-                self._hold(piece._replace(hold=None), piece.hold._replace(until_ms=now_ms + left_ms))
+                left_ms = min(max(piece.state.until_ms - wall_ms, 0), piece.state.duration_ms)
+                self._set_state(piece._replace(hold=None), piece.state._replace(until_ms=now_ms + left_ms))
 
     @property
     def cursor(self) -> int:
         """The first offset that was not considered for delivery yet."""
         return self._cursor if self.keys is None else self.keys.scan
 
-    def due_ms(self) -> int | None:
+    def next_due_ms(self) -> int | None:
         """When the next lease or back-off ends; None without any."""
         return self._due[0][0] if self._due else None
 
-    def may_have(self, now_ms: int, end_offset: int) -> bool:
+    def may_have_messages(self, now_ms: int, end_offset: int) -> bool:
         """Whether `take` may find messages. A wrong True is rare and harmless: `take` then finds none."""
         self._advance(now_ms)
-        return bool(self._ready) or (self.cursor < end_offset and not self._full())
+        return bool(self._ready) or (self.cursor < end_offset and not self._limit_reason())
 
-    def wants_keys(self, end_offset: int) -> bool:
+    def needs_message_groups(self, end_offset: int) -> bool:
         """Whether a `take` that found too few may find more once `see_keys` got the message groups from `cursor` on."""
-        return self.keys is not None and self.keys.scan < end_offset and not self._full()
+        return self.keys is not None and self.keys.scan < end_offset and not self._limit_reason()
 
     def set_order(self, in_order: bool) -> None:
         """Turn ordered delivery within message groups on or off."""
@@ -98,16 +98,16 @@ class PopLine:
         self.keys = KeyOrder(self.intervals.floor) if in_order else None
         if not in_order:
             for piece in list(self.intervals.unfinished(self.intervals.floor, self._cursor)):
-                if piece.hold is None or piece.hold.phase is Phase.EXPIRED:
-                    self._offer(piece.first, piece.end)
+                if piece.state is None or piece.state.phase is Phase.EXPIRED:
+                    self._make_ready(piece.first, piece.end)
                 else:
-                    heapq.heappush(self._due, (piece.hold.until_ms, piece.first, piece.end))
+                    heapq.heappush(self._due, (piece.state.until_ms, piece.first, piece.end))
 
-    def see_keys(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
+    def add_message_groups(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
         """Take in the message groups from `first_offset` on; those seen before are skipped."""
         assert self.keys is not None
-        for offset in self.keys.see(first_offset, message_groups, self.intervals):
-            self._offer_one(offset)
+        for offset in self.keys.add(first_offset, message_groups, self.intervals):
+            self._make_next_ready(offset)
 
     def take(
         self,
@@ -119,75 +119,75 @@ class PopLine:
         duration_ms: int,
         attempts_max: int = 0,
         heads: list[int] | None = None,
-    ) -> Taken:
+    ) -> TakeResult:
         """Lease up to `limit` messages: returned ones first, then new ones, by offset.
 
         With ordered delivery and `heads` (offsets leased under `number` before): also the messages that directly follow
         the first one of a message group.
         """
         self._advance(now_ms)
-        taken = Taken()
+        result = TakeResult()
         rule = FailureRule(attempts_max)
-        room = limit
+        remaining = limit
         until_ms = now_ms + duration_ms
-        while room and self._ready:
+        while remaining and self._ready:
             first, end = heapq.heappop(self._ready)
-            for piece in list(self._deliverable(first, end, now_ms)):
-                if not room:
+            for piece in list(self._deliverable_pieces(first, end, now_ms)):
+                if not remaining:
                     heapq.heappush(self._ready, piece[:2])
                     continue
-                count = min(room, piece.end - piece.first)
-                attempt = piece.hold.attempt if piece.hold is not None else 0
+                count = min(remaining, piece.end - piece.first)
+                attempt = piece.state.attempt if piece.state is not None else 0
                 if piece.first + count < piece.end:
                     heapq.heappush(self._ready, (piece.first + count, piece.end))
                 if rule.is_last(attempt):
-                    taken.exhausted.append((piece.first, count, attempt))
+                    result.exhausted.append((piece.first, count, attempt))
                 else:
                     attempt += 1
-                    taken.rows.append((piece.first, count, attempt))
+                    result.rows.append((piece.first, count, attempt))
                     if heads is not None:
                         heads.append(piece.first)
-                part = Piece(piece.first, piece.first + count, piece.hold)
-                self._hold(part, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
-                room -= count
+                part = Piece(piece.first, piece.first + count, piece.state)
+                self._set_state(part, DeliveryState(Phase.LEASED, attempt, number, until_ms, duration_ms))
+                remaining -= count
         if self.keys is not None and heads is not None:
-            found = (one for head in heads for one in self._behind(self.keys, head, number, now_ms, rule))
-            for piece, attempt in list(islice(found, room)):
-                taken.rows.append((piece.first, 1, attempt))
-                self._hold(piece, Hold(Phase.LEASED, attempt, number, until_ms, duration_ms))
-        if self.keys is None and room and self._cursor < end_offset:
-            count = min(room, end_offset - self._cursor, UNFINISHED_MAX - self.intervals.held_count)
+            found = (one for head in heads for one in self._next_in_groups(self.keys, head, number, now_ms, rule))
+            for piece, attempt in list(islice(found, remaining)):
+                result.rows.append((piece.first, 1, attempt))
+                self._set_state(piece, DeliveryState(Phase.LEASED, attempt, number, until_ms, duration_ms))
+        if self.keys is None and remaining and self._cursor < end_offset:
+            count = min(remaining, end_offset - self._cursor, UNFINISHED_MAX - self.intervals.delivered_count)
             if count > 0:
                 first = self._cursor
-                taken.rows.append((first, count, 1))
-                self._hold(Piece(first, first + count, None), Hold(Phase.LEASED, 1, number, until_ms, duration_ms))
-        if not taken.rows and self.cursor < end_offset:
-            taken.blocked = self._full()
-        return taken
+                result.rows.append((first, count, 1))
+                self._set_state(Piece(first, first + count, None), DeliveryState(Phase.LEASED, 1, number, until_ms, duration_ms))
+        if not result.rows and self.cursor < end_offset:
+            result.blocked = self._limit_reason()
+        return result
 
-    def attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
+    def owned_attempts(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:
         """The messages among these (first offset, count) that lease `number` holds, with their attempts."""
-        settled = Settled()
-        for piece in self._owned(ranges, number, settled):
+        settled = SettleResult()
+        for piece in self._owned_pieces(ranges, number, settled):
             settled.rows.append(_row(piece, number))
         return settled
 
-    def over(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, with_done: bool) -> set[int]:
+    def expired(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool) -> set[int]:
         """Messages whose lease `number` expired and that no other lease holds; `with_done` adds finished ones."""
         found: set[int] = set()
         for first, count in ranges:
             at, end = first, first + count
             for piece in self.intervals.unfinished(first, end):
-                if with_done:
+                if include_finished:
                     found.update(range(at, piece.first))
-                if piece.hold is not None and piece.hold.number == number and piece.hold.until_ms <= now_ms:
+                if piece.state is not None and piece.state.number == number and piece.state.until_ms <= now_ms:
                     found.update(range(piece.first, piece.end))
                 at = piece.end
-            if with_done:
+            if include_finished:
                 found.update(range(at, end))
         return found
 
-    def lease_anew(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
+    def renew_lease_as(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
         """Move the messages that a part's lease still holds to lease `number`, for `duration_ms`, as the same attempt.
 
         Returns their (first offset, count, attempt).
@@ -196,15 +196,15 @@ class PopLine:
         rows: list[Delivered] = []
         for first, count in part.ranges:
             for piece in list(self.intervals.unfinished(first, first + count)):
-                hold = piece.hold
+                hold = piece.state
                 if hold is not None and hold.phase is Phase.LEASED and hold.number == part.number:
                     rows.append((piece.first, piece.end - piece.first, hold.attempt))
-                    self._hold(piece, Hold(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms))
+                    self._set_state(piece, DeliveryState(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms))
         return rows
 
-    def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> Settled:
+    def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:
         """Finish messages of lease `number`; those finished already are skipped."""
-        settled = self.attempts(ranges, number)
+        settled = self.owned_attempts(ranges, number)
         self.drop([row[:2] for row in settled.rows])
         return settled
 
@@ -213,59 +213,59 @@ class PopLine:
         for first, count in ranges:
             end = first + count
             for piece in self.intervals.unfinished(first, end) if self.leased_count else ():
-                if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+                if piece.state is not None and piece.state.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
-            self._reach(first, end)
+            self._mark_delivered(first, end)
             self.intervals.finish(first, end)
             self._cursor = max(self._cursor, self.intervals.floor)
             for offset in [one for one in self.notes if first <= one < end]:
                 del self.notes[offset]
             if self.keys is not None:
                 for offset in self.keys.finish(first, end, self.intervals):
-                    self._offer_one(offset)
+                    self._make_next_ready(offset)
 
-    def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> Settled:
+    def renew(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, duration_ms: int) -> SettleResult:
         """Extend lease `number` of these messages to `duration_ms` from now."""
         self._advance(now_ms)
-        settled = Settled()
-        for piece in self._owned(ranges, number, settled):
+        settled = SettleResult()
+        for piece in self._owned_pieces(ranges, number, settled):
             row = _row(piece, number)
             settled.rows.append(row)
-            self._hold(piece, Hold(Phase.LEASED, row[2], number, now_ms + duration_ms, duration_ms))
+            self._set_state(piece, DeliveryState(Phase.LEASED, row[2], number, now_ms + duration_ms, duration_ms))
         return settled
 
-    def give_back(
+    def redeliver(
         self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, delay_ms: int, *, counts: bool = True
-    ) -> Settled:
+    ) -> SettleResult:
         """Return messages of lease `number` for delivery after `delay_ms`; `counts`: whether the attempt counts."""
         self._advance(now_ms)
-        settled = Settled()
-        for piece in self._owned(ranges, number, settled):
+        settled = SettleResult()
+        for piece in self._owned_pieces(ranges, number, settled):
             first, count, attempt = _row(piece, number)
             attempt -= not counts
             settled.rows.append((first, count, attempt))
-            self._hold(piece, Hold(Phase.RETURNED, attempt, number, now_ms + delay_ms, delay_ms))
+            self._set_state(piece, DeliveryState(Phase.RETURNED, attempt, number, now_ms + delay_ms, delay_ms))
         return settled
 
-    def _owned(self, ranges: Iterable[tuple[int, int]], number: int, settled: Settled) -> list[Piece]:
+    def _owned_pieces(self, ranges: Iterable[tuple[int, int]], number: int, settled: SettleResult) -> list[Piece]:
         owned = []
         for first, count in ranges:
             for piece in self.intervals.unfinished(first, first + count):
-                if self._owns(piece.hold, number):
+                if self._is_owned_by(piece.state, number):
                     owned.append(piece)
                 else:
                     settled.stale.extend(range(piece.first, piece.end))
         return owned
 
-    def _owns(self, hold: Hold | None, number: int) -> bool:
+    def _is_owned_by(self, hold: DeliveryState | None, number: int) -> bool:
         """Whether a lease is the newest of a message. A lease that a crash lost from the log still counts."""
         if hold is not None and number == hold.number:
             return hold.phase is not Phase.RETURNED
         return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
 
-    def _deliverable(self, first: int, end: int, now_ms: int) -> Iterable[Piece]:
+    def _deliverable_pieces(self, first: int, end: int, now_ms: int) -> Iterable[Piece]:
         for piece in self.intervals.unfinished(first, end):
-            hold = piece.hold
+            hold = piece.state
             if hold is not None and (hold.phase is Phase.LEASED or hold.until_ms > now_ms):
                 continue
             if self.keys is None:
@@ -275,13 +275,13 @@ class PopLine:
                     if self.keys.is_free(offset):
                         yield Piece(offset, offset + 1, hold)
 
-    def _behind(
+    def _next_in_groups(
         self, keys: KeyOrder, head: int, number: int, now_ms: int, rule: FailureRule
     ) -> Iterator[tuple[Piece, int]]:
         """Messages of the group of `head` that only messages of lease `number` block, and their attempts."""
-        for offset in keys.behind(head):
+        for offset in keys.waiting_for(head):
             for piece in self.intervals.unfinished(offset, offset + 1):
-                hold = piece.hold
+                hold = piece.state
                 if hold is None:
                     yield piece, 1
                 elif hold.phase is not Phase.LEASED and hold.until_ms <= now_ms and not rule.is_last(hold.attempt):
@@ -289,20 +289,20 @@ class PopLine:
                 elif hold.phase is not Phase.LEASED or hold.number != number:
                     return
 
-    def _reach(self, first: int, end: int) -> None:
+    def _mark_delivered(self, first: int, end: int) -> None:
         """Move the cursor behind these offsets. A crash may have lost the record of their delivery."""
         if end > self._cursor:
             if first > self._cursor:
-                self._offer(self._cursor, first)
+                self._make_ready(self._cursor, first)
             self._cursor = end
 
-    def _hold(self, piece: Piece, hold: Hold) -> None:
-        self._reach(piece.first, piece.end)
-        if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+    def _set_state(self, piece: Piece, hold: DeliveryState) -> None:
+        self._mark_delivered(piece.first, piece.end)
+        if piece.state is not None and piece.state.phase is Phase.LEASED:
             self.leased_count -= piece.end - piece.first
         if hold.phase is Phase.LEASED:
             self.leased_count += piece.end - piece.first
-        self.intervals.hold(piece.first, piece.end, hold)
+        self.intervals.set_state(piece.first, piece.end, hold)
         heapq.heappush(self._due, (hold.until_ms, piece.first, piece.end))
 
     def _advance(self, now_ms: int) -> None:
@@ -311,30 +311,30 @@ class PopLine:
         while due and due[0][0] <= now_ms:
             until_ms, first, end = heapq.heappop(due)
             for piece in list(self.intervals.unfinished(first, end)):
-                hold = piece.hold
+                hold = piece.state
                 if hold is None or hold.until_ms != until_ms or hold.phase is Phase.EXPIRED:
                     continue
                 if hold.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
-                    self.intervals.hold(piece.first, piece.end, hold._replace(phase=Phase.EXPIRED))
-                self._offer(piece.first, piece.end)
+                    self.intervals.set_state(piece.first, piece.end, hold._replace(phase=Phase.EXPIRED))
+                self._make_ready(piece.first, piece.end)
 
-    def _offer(self, first: int, end: int) -> None:
+    def _make_ready(self, first: int, end: int) -> None:
         heapq.heappush(self._ready, (first, end))
 
-    def _offer_one(self, offset: int) -> None:
+    def _make_next_ready(self, offset: int) -> None:
         """Offer the next message of a message group; it may still be leased, or wait for its back-off."""
         for piece in self.intervals.unfinished(offset, offset + 1):
-            hold = piece.hold
+            hold = piece.state
             if hold is None or hold.phase is Phase.EXPIRED:
-                self._offer(offset, offset + 1)
+                self._make_ready(offset, offset + 1)
             else:
                 heapq.heappush(self._due, (hold.until_ms, offset, offset + 1))
 
-    def _full(self) -> str:
+    def _limit_reason(self) -> str:
         """The limit that stops the delivery of new messages; empty if none does."""
-        if self.intervals.held_count >= UNFINISHED_MAX:
-            return f"{self.intervals.held_count} messages are delivered and not finished"
+        if self.intervals.delivered_count >= UNFINISHED_MAX:
+            return f"{self.intervals.delivered_count} messages are delivered and not finished"
         if self.keys is not None and self.keys.blocked_count >= SCANNED_MAX:
             return f"{self.keys.blocked_count} messages wait for earlier ones of their message groups"
         return ""
@@ -342,6 +342,6 @@ class PopLine:
 
 def _row(piece: Piece, number: int) -> Delivered:
     """A piece as (first offset, count, attempt); a delivery whose lease a crash lost counts as well."""
-    hold = piece.hold
+    hold = piece.state
     attempt = 1 if hold is None else hold.attempt + (number > hold.number)
     return piece.first, piece.end - piece.first, attempt

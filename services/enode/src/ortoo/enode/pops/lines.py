@@ -8,12 +8,12 @@ from ortoo.common.groups.pop import PopRules
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import Change, OffsetsCommitted, TopicGone
-from ortoo.enode.changes.groups import GroupGone
-from ortoo.enode.changes.pops import PopIntervals, finished
-from ortoo.enode.pops.attempts import Attempts
+from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted, TopicDeleted
+from ortoo.enode.changes.groups import GroupDropped
+from ortoo.enode.changes.pops import PopIntervals, finished_changes
+from ortoo.enode.pops.attempts import PopAttempts
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
-from ortoo.enode.reading.waiting import Waiters, let_go, wake_first
+from ortoo.enode.reading.waiting import Waiters, wake, wake_first
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import FinishReason, PopQueue
 from ortoo.enode.store.store import Store
@@ -45,7 +45,7 @@ class GroupLines:
         self.topic_id = topic_id
         self.name = name
         self.in_order = False
-        self.attempts = Attempts()
+        self.attempts = PopAttempts()
         self.blocked = ""
         """The limit for which the last pop found nothing; empty without one."""
         self.consumers: OrderedDict[int, str] = OrderedDict()
@@ -57,23 +57,23 @@ class GroupLines:
         self._by_attempt: dict[str, list[asyncio.Future[None]]] = {}
         """Waiting pops by attempt id; the empty id for those without one."""
         self._wake_at_s = 0.0
-        self._wake_up = 0
+        self._wake_up_timer = 0
         """The deadline of the next planned call of `wake`, at `_wake_at_s`; 0 = none was planned."""
         self._lines: dict[int, GroupLine] = {}
-        self._turn = 0
+        self._next_queue = 0
 
     def now_ms(self) -> int:
         """Monotonic milliseconds, the time of lines."""
         return int(self._clock.monotonic_s() * 1000)
 
-    def line(self, queue_id: int) -> GroupLine:
+    def get_line(self, queue_id: int) -> GroupLine:
         """The line of a queue; it begins at 0 if the group has no offset there."""
         line = self._lines.get(queue_id)
         if line is None:
-            line = self._made(queue_id, self._known(queue_id) or PopQueue(0))
+            line = self._make_line(queue_id, self._stored_queue(queue_id) or PopQueue(0))
         return line
 
-    async def ready_line(self, queue_id: int, rules: PopRules) -> GroupLine:
+    async def open_line(self, queue_id: int, rules: PopRules) -> GroupLine:
         """The line of a queue, ready for a pop: it has a start offset, and messages that retention deleted are dropped.
 
         Errors: NotFound, Overloaded, Unavailable.
@@ -81,17 +81,17 @@ class GroupLines:
         stored = self._store.queue_range(self.topic_id, queue_id)
         line = self._lines.get(queue_id)
         if line is None:
-            known = self._known(queue_id)
-            if known is None:
+            stored_queue = self._stored_queue(queue_id)
+            if stored_queue is None:
                 start = stored.end_offset if rules.from_last else stored.begin_offset
-                await self._store.engine.note([PopIntervals(self.topic_id, self.name, queue_id, start, True, ())])
-                known = PopQueue(start)
-            line = self._lines.get(queue_id) or self._made(queue_id, known)
+                await self._store.engine.store_without_waiting([PopIntervals(self.topic_id, self.name, queue_id, start, True, ())])
+                stored_queue = PopQueue(start)
+            line = self._lines.get(queue_id) or self._make_line(queue_id, stored_queue)
         if line.intervals.floor < stored.begin_offset:
             first, count = line.intervals.floor, stored.begin_offset - line.intervals.floor
             _log.emit(log_events.RETENTION_PASSED_GROUP, group=self.name, queue_id=queue_id, up_to=first + count)
             line.drop([(first, count)])
-            await self._store.engine.note(finished(line.place, FinishReason.LOST, first, first + count))
+            await self._store.engine.store_without_waiting(finished_changes(line.place, FinishReason.LOST, first, first + count))
         return line
 
     def intervals(self, queue_id: int) -> IntervalMap | None:
@@ -99,22 +99,22 @@ class GroupLines:
         line = self._lines.get(queue_id)
         if line is not None:
             return line.intervals
-        known = self._known(queue_id)
-        return known.intervals if known is not None else None
+        stored_queue = self._stored_queue(queue_id)
+        return stored_queue.intervals if stored_queue is not None else None
 
-    def use(self, rules: PopRules) -> None:
+    def apply_rules(self, rules: PopRules) -> None:
         """Apply the order of `rules` to all lines."""
         if rules.in_order != self.in_order:
             self.in_order = rules.in_order
             for line in self._lines.values():
                 line.set_order(rules.in_order)
 
-    def order(self, queue_ids: Sequence[int], rules: PopRules) -> Sequence[int]:
+    def queue_order(self, queue_ids: Sequence[int], rules: PopRules) -> Sequence[int]:
         """The order in which a pop reads queues: round-robin, or by priority the largest id first."""
         if rules.by_priority:
             return sorted(queue_ids, reverse=True)
-        self._turn += 1
-        at = self._turn % len(queue_ids) if queue_ids else 0
+        self._next_queue += 1
+        at = self._next_queue % len(queue_ids) if queue_ids else 0
         return [*queue_ids[at:], *queue_ids[:at]]
 
     def leased_count(self) -> int:
@@ -123,7 +123,7 @@ class GroupLines:
 
     async def wait(self, until_s: float, attempt_id: str) -> None:
         """Wait for messages until a monotonic time. Errors: Overloaded when too many pops wait already."""
-        self._plan()
+        self._plan_next_wake_up()
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         siblings = self._by_attempt.setdefault(attempt_id, [])
         siblings.append(waiter)
@@ -137,48 +137,48 @@ class GroupLines:
     def wake_attempt(self, attempt_id: str) -> None:
         """Wake the waiting pops of an attempt, so that they notice a cancellation."""
         for waiter in self._by_attempt.get(attempt_id, ()):
-            let_go(waiter)
+            wake(waiter)
 
-    def wake(self) -> None:
+    def wake_one(self) -> None:
         """Wake the first waiting pop: there may be a message for it."""
         wake_first(self._waiting)
 
-    def plan(self) -> None:
+    def plan_wake_up(self) -> None:
         """If a pop waits, plan a wake-up for the next end of a lease or back-off."""
         if self._waiting:
-            self._plan()
+            self._plan_next_wake_up()
 
-    def _plan(self) -> None:
-        due = [at for line in self._lines.values() if (at := line.due_ms()) is not None]
+    def _plan_next_wake_up(self) -> None:
+        due = [at for line in self._lines.values() if (at := line.next_due_ms()) is not None]
         if not due:
             return
         at_s = min(due) / 1000 + 0.001
         wheel = self._waiters.wheel
-        if self._wake_up in wheel and self._wake_at_s <= at_s:
+        if self._wake_up_timer in wheel and self._wake_at_s <= at_s:
             return
-        wheel.cancel(self._wake_up)
-        self._wake_at_s, self._wake_up = at_s, wheel.add(at_s, self.wake)
+        wheel.cancel(self._wake_up_timer)
+        self._wake_at_s, self._wake_up_timer = at_s, wheel.add(at_s, self.wake_one)
 
-    def leased_to(self, number: int, consumer: str) -> None:
+    def record_lease(self, number: int, consumer: str) -> None:
         """Remember the consumer of a lease."""
         self.consumers[number] = consumer
         if len(self.consumers) > CONSUMERS_REMEMBERED:
             self.consumers.popitem(last=False)
 
-    def forget(self, queue_ids: Collection[int] | None = None) -> None:
+    def reset(self, queue_ids: Collection[int] | None = None) -> None:
         """Drop the lines of all or some queues; the next use makes them again from the folded state."""
         for queue_id in list(self._lines) if queue_ids is None else queue_ids:
             self._lines.pop(queue_id, None)
         while self._waiting:
-            self.wake()
+            self.wake_one()
 
     def is_idle(self) -> bool:
         """Whether memory holds nothing that is not in the folded state too."""
-        self.attempts.forget_old(self._clock.monotonic_s())
+        self.attempts.expire_cancelled(self._clock.monotonic_s())
         is_held = any(len(line.intervals) for line in self._lines.values())
-        return not self._waiting and self.attempts.are_idle and not is_held
+        return not self._waiting and self.attempts.is_idle and not is_held
 
-    def _known(self, queue_id: int) -> PopQueue | None:
+    def _stored_queue(self, queue_id: int) -> PopQueue | None:
         state = self._store.engine.state
         queue = state.pops.get((self.topic_id, self.name, queue_id))
         if queue is None:
@@ -186,27 +186,27 @@ class GroupLines:
             return None if offset is None else PopQueue(offset)
         return queue
 
-    def _made(self, queue_id: int, queue: PopQueue) -> GroupLine:
+    def _make_line(self, queue_id: int, queue: PopQueue) -> GroupLine:
         opening, wall_ms = self._store.engine.appender.store_open, self._clock.now_ms()
         line = self._lines[queue_id] = GroupLine(self, queue_id, queue, opening=opening, wall_ms=wall_ms)
         return line
 
 
-class Lines:
+class PopLines:
     """All groups' lines. It is notified of durable messages, set offsets and deleted topics."""
 
     def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
         """Begin without groups. Lease numbers begin at `first_number` within an opening of the store."""
         self._store = store
         self._clock = clock
-        self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, what="pops")
+        self._waiters = Waiters(clock, waiters_max=WAITERS_MAX, plural="pops")
         self._topics: defaultdict[int, dict[str, GroupLines]] = defaultdict(dict)
         """Topic id to group name to lines."""
         self._count = first_number
-        store.engine.committer.on_stored.append(self.messages_stored)
-        store.engine.committer.on_applied.append(self.change_applied)
+        store.engine.committer.on_stored.append(self.on_messages_stored)
+        store.engine.committer.on_applied.append(self.on_change_applied)
 
-    def of(self, topic_id: int, group: str) -> GroupLines:
+    def group(self, topic_id: int, group: str) -> GroupLines:
         """The lines of a group in a topic. Errors: NotFound when this enode does not have the topic."""
         found = self._topics.get(topic_id, {}).get(group)
         if found is None:
@@ -219,25 +219,25 @@ class Lines:
         self._count += 1
         return (self._store.engine.appender.store_open << OPENING_SHIFT) + self._count
 
-    def messages_stored(self, topic_ids: Collection[int]) -> None:
+    def on_messages_stored(self, topic_ids: Collection[int]) -> None:
         """Wake a waiting pop of each group: messages of these topics became durable."""
         for topic_id in topic_ids:
             for group in self._topics.get(topic_id, {}).values():
-                group.wake()
+                group.wake_one()
 
-    def change_applied(self, change: Change) -> None:
+    def on_change_applied(self, change: StateChange) -> None:
         """Drop the lines that a durable state change makes stale."""
         if isinstance(change, OffsetsCommitted):
             group = self._topics.get(change.topic_id, {}).get(change.group)
             if group is not None:
-                group.forget([queue_id for queue_id, _ in change.offsets])
-        elif isinstance(change, GroupGone):
+                group.reset([queue_id for queue_id, _ in change.offsets])
+        elif isinstance(change, GroupDropped):
             group = self._topics.get(change.topic_id, {}).pop(change.group, None)
             if group is not None:
-                group.forget()
-        elif isinstance(change, TopicGone):
+                group.reset()
+        elif isinstance(change, TopicDeleted):
             for group in self._topics.pop(change.topic_id, {}).values():
-                group.forget()
+                group.reset()
 
     async def forget_idle(self) -> None:
         """Drop the groups that `is_idle` allows to drop; to be called once a minute."""

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch as ArrayBatch
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.pop import PoppedBatch
@@ -17,18 +17,18 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
 from ortoo.enode import log_events
-from ortoo.enode.changes.pops import Delivered, finished
+from ortoo.enode.changes.pops import Delivered, finished_changes
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.state.tables.pops import FinishReason
 from ortoo.enode.store.store import Store
 
-OPENED_BYTES_MAX = 32 << 20
-FACTOR = 4
+CACHE_BYTES = 32 << 20
+DECODED_SIZE_FACTOR = 4
 """About how much larger a batch is when its columns are lists."""
 _log = get_logger("pops")
 
 
-class OpenedBatch:
+class CachedBatch:
     """A stored batch; its columns are read once, at their first use."""
 
     def __init__(self, stored: StoredBatch) -> None:
@@ -51,25 +51,25 @@ class OpenedBatch:
         """Access to its single messages."""
         return open_batch(self.stored.batch)
 
-    def sealed(self, offsets: Sequence[int]) -> SealedBatch:
+    def select(self, offsets: Sequence[int]) -> SealedBatch:
         """A batch of the messages at `offsets` (ascending); for all of them the stored bytes unchanged."""
         if len(offsets) == self.stored.batch.count:
             return self.stored.batch
-        return gathered(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
+        return gather(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
 
 
-class OpenedBatches:
+class BatchCache:
     """Opens batches by offset; a least-recently-used cache of about 32 MiB."""
 
     def __init__(self, store: Store) -> None:
         """Read from `store`."""
         self._store = store
-        self._by_place: OrderedDict[tuple[int, int, int], OpenedBatch] = OrderedDict()
+        self._by_place: OrderedDict[tuple[int, int, int], CachedBatch] = OrderedDict()
         self._by_queue: dict[tuple[int, int], list[int]] = {}
         """(topic id, queue id) to ascending first offsets; thousands for a queue of one-message batches."""
         self._bytes = 0
 
-    async def holding(self, topic_id: int, queue_id: int, offset: int) -> OpenedBatch:
+    async def get(self, topic_id: int, queue_id: int, offset: int) -> CachedBatch:
         """The batch that holds `offset`. Errors: as `Store.fetch`."""
         queue = (topic_id, queue_id)
         firsts = self._by_queue.get(queue, ())
@@ -88,37 +88,37 @@ class OpenedBatches:
                 field="offset",
             )
         stored = fetched.batches[0]
-        opened = OpenedBatch(stored)
-        self._keep((*queue, stored.first_offset), opened)
+        opened = CachedBatch(stored)
+        self._put((*queue, stored.first_offset), opened)
         return opened
 
-    def _keep(self, place: tuple[int, int, int], opened: OpenedBatch) -> None:
+    def _put(self, place: tuple[int, int, int], opened: CachedBatch) -> None:
         if place in self._by_place:
             return
         self._by_place[place] = opened
         insort(self._by_queue.setdefault(place[:2], []), place[2])
-        self._bytes += FACTOR * len(opened.stored.batch.records)
-        while self._bytes > OPENED_BYTES_MAX and len(self._by_place) > 1:
+        self._bytes += DECODED_SIZE_FACTOR * len(opened.stored.batch.records)
+        while self._bytes > CACHE_BYTES and len(self._by_place) > 1:
             self._drop(next(iter(self._by_place)))
 
     def _drop(self, place: tuple[int, int, int]) -> None:
         opened = self._by_place.pop(place)
-        self._bytes -= FACTOR * len(opened.stored.batch.records)
+        self._bytes -= DECODED_SIZE_FACTOR * len(opened.stored.batch.records)
         firsts = self._by_queue[place[:2]]
         del firsts[bisect_left(firsts, place[2])]
         if not firsts:
             del self._by_queue[place[:2]]
 
 
-class PopReading:
+class PopReader:
     """Reads for pops, through a cache of opened batches."""
 
-    def __init__(self, store: Store, opened: OpenedBatches, clock: Clock) -> None:
+    def __init__(self, store: Store, opened: BatchCache, clock: Clock) -> None:
         """Read from `store` through `opened`; messages expire by `clock`."""
         self.lost_messages = 0
         self._clock = clock
         self._store = store
-        self._opened = opened
+        self._batches = opened
 
     async def read(
         self,
@@ -138,9 +138,9 @@ class PopReading:
         while at:
             first, count, attempt = at[0]
             if bytes_left <= 0 and batches:
-                line.give_back([row[:2] for row in at], number, line.group.now_ms(), 0, counts=False)
+                line.redeliver([row[:2] for row in at], number, line.group.now_ms(), 0, counts=False)
                 break
-            opened = await self.holding(line, first)
+            opened = await self.batch_at(line, first)
             if opened is None:
                 at = [(one.first, one.end - one.first, attempt) for first, count, attempt in at
                       for one in line.intervals.unfinished(first, first + count)]  # fmt: skip
@@ -158,7 +158,7 @@ class PopReading:
                 offsets, attempts = self._unexpired(opened.first_offset, times, offsets, attempts, expired)
                 if not offsets:
                     continue
-            batch = opened.sealed(offsets)
+            batch = opened.select(offsets)
             bytes_left -= len(batch.records)
             batches.append(
                 PoppedBatch(line.queue_id, number, opened.stored.stored_at_ms, batch, tuple(offsets), tuple(attempts))
@@ -180,10 +180,10 @@ class PopReading:
             (kept if time_ms is None or time_ms > now_ms else expired).append((offset, attempt))
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
-    async def holding(self, line: GroupLine, offset: int) -> OpenedBatch | None:
+    async def batch_at(self, line: GroupLine, offset: int) -> CachedBatch | None:
         """The opened batch that holds a message; None if the message is lost, which is logged as a state change."""
         try:
-            return await self._opened.holding(line.group.topic_id, line.queue_id, offset)
+            return await self._batches.get(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
             # Reading continues behind the hole, or where the queue begins; all lost messages are one change.
             resume = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
@@ -194,17 +194,17 @@ class PopReading:
             )  # fmt: skip
             self.lost_messages += end - offset
             line.drop([(offset, end - offset)])
-            await self._store.engine.note(finished(line.place, FinishReason.LOST, offset, end))
+            await self._store.engine.store_without_waiting(finished_changes(line.place, FinishReason.LOST, offset, end))
             return None
 
-    async def look(
+    async def peek(
         self, topic_id: int, queue_id: int, first: int, count: int, attempt: int
     ) -> AsyncIterator[PoppedBatch]:
         """Messages as they are stored, without a lease."""
         at, end = first, first + count
         while at < end:
-            opened = await self._opened.holding(topic_id, queue_id, at)
+            opened = await self._batches.get(topic_id, queue_id, at)
             offsets = tuple(range(at, min(end, opened.end_offset)))
-            batch, attempts = opened.sealed(offsets), (attempt,) * len(offsets)
+            batch, attempts = opened.select(offsets), (attempt,) * len(offsets)
             yield PoppedBatch(queue_id, 0, opened.stored.stored_at_ms, batch, offsets, attempts)
             at = offsets[-1] + 1

@@ -6,195 +6,195 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
-from ortoo.common.groups.failure_rule import Again, FailureRule, Park
-from ortoo.common.groups.pop import ReplayWish, SendBackWish, merged
+from ortoo.common.groups.failure_rule import Retry, FailureRule, Park
+from ortoo.common.groups.pop import ReplayRequest, RetryRequest, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import whole_number
-from ortoo.enode.changes.groups import SentBack
+from ortoo.enode.changes.groups import RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.pops.copies import Origin, identified, in_batches, origin_of
-from ortoo.enode.pops.parking import DeadLetter, parked_copies
-from ortoo.enode.pops.reading import OpenedBatch, OpenedBatches
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.pops.copies import Origin, message_with_id, batch_copies, origin_of
+from ortoo.enode.pops.parking import ParkedMessage, make_parked_copies
+from ortoo.enode.pops.reading import CachedBatch, BatchCache
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
-from ortoo.enode.state.tables.sent_back import Mark, Place
-from ortoo.enode.store.batch_write import Write
+from ortoo.enode.state.tables.sent_back import RetryMark, RetryPlace
+from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import Store
 
-DELIVERIES = "RECONSUME_TIMES"
+RECONSUME_TIMES = "RECONSUME_TIMES"
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
 
 
 @dataclass(frozen=True, slots=True)
-class _GivenBack:
+class _FailedMessage:
     """A message that a group nacked."""
 
-    opened: OpenedBatch
+    batch: CachedBatch
     message: Message
-    verdict: Again | Park
-    mark: Mark
+    verdict: Retry | Park
+    mark: RetryMark
 
 
-class SendingBack:
+class RetryCopies:
     """Makes retry copies, dead letters and replayed copies within one store."""
 
     def __init__(
-        self, store: Store, opened: OpenedBatches, intake: Intake, clock: Clock, background: Background
+        self, store: Store, opened: BatchCache, appends: AppendRouter, clock: Clock, background: Background
     ) -> None:
         """Read from `store` through `opened`; write through `intake`, which delays copies with a back-off."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of dead letters."""
         self._background = background
         self._store = store
-        self._intake = intake
+        self._appends = appends
         self._clock = clock
-        self._opened = opened
+        self._batches = opened
         self._replaying = asyncio.Lock()
-        self._copying: dict[tuple[Place, Mark], asyncio.Future[None]] = {}
+        self._in_flight: dict[tuple[RetryPlace, RetryMark], asyncio.Future[None]] = {}
         """Copies that are not durable yet."""
 
-    async def send_back(self, wish: SendBackWish) -> list[str]:
+    async def retry(self, request: RetryRequest) -> list[str]:
         """Store a retry copy, due after its back-off, or a dead letter of each message; returns the ids when durable.
 
         All or none: a refused request stores no copy. The copy and the mark that it was made are one write. Therefore a
         repeated request stores nothing for a message that the group has not passed yet.
         Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large).
         """
-        place = (wish.topic_id, wish.group, wish.queue_id)
-        given = {offset: await self._given_back(wish, offset) for offset in wish.offsets}
-        while copying := [self._copying[key] for one in given.values() if (key := (place, one.mark)) in self._copying]:
+        place = (request.topic_id, request.group, request.queue_id)
+        failed = {offset: await self._failed_message(request, offset) for offset in request.offsets}
+        while copying := [self._in_flight[key] for one in failed.values() if (key := (place, one.mark)) in self._in_flight]:
             await asyncio.wait(copying)
         sent_back = self._store.engine.state.sent_back
-        new = [one for one in given.values() if not sent_back.has(place, one.mark)]
+        new = [one for one in failed.values() if not sent_back.has(place, one.mark)]
         if new and sent_back.count(place) + len(new) > MARKS_MAX:
             raise Overloaded(
-                f"group {wish.group} nacked {MARKS_MAX} messages of queue {wish.queue_id} and committed no offset "
+                f"group {request.group} nacked {MARKS_MAX} messages of queue {request.queue_id} and committed no offset "
                 "behind them: commit one",
                 field="offsets",
             )
         if new:
             done = asyncio.get_running_loop().create_future()
-            self._copying.update(((place, one.mark), done) for one in new)
+            self._in_flight.update(((place, one.mark), done) for one in new)
             # It continues when the caller is cancelled, so that a repeated request finds its result.
-            await self._background.kept("send back", self._copy(wish, new, done))
-        return [given[offset].message.message_id or "" for offset in wish.offsets]
+            await self._background.run_shielded("send back", self._store_copies(request, new, done))
+        return [failed[offset].message.message_id or "" for offset in request.offsets]
 
-    async def _given_back(self, wish: SendBackWish, offset: int) -> _GivenBack:
-        opened = await self._opened.holding(wish.topic_id, wish.queue_id, offset)
-        message = identified(opened, self._store, (wish.topic_id, wish.group, wish.queue_id), offset)
+    async def _failed_message(self, request: RetryRequest, offset: int) -> _FailedMessage:
+        opened = await self._batches.get(request.topic_id, request.queue_id, offset)
+        message = message_with_id(opened, self._store, (request.topic_id, request.group, request.queue_id), offset)
         # In another topic the property may come from a forwarded message, which has other consumers' attempts.
-        times = message.properties.get(DELIVERIES, "") if wish.topic_id == wish.retry_topic_id else ""
-        attempt = max(wish.attempt, (whole_number(times) or 0) + 1)
-        rule = FailureRule(wish.rules.attempts_max, wish.delays_ms)
-        verdict = rule.after(attempt, counts=wish.counts, park=wish.park)
+        times = message.properties.get(RECONSUME_TIMES, "") if request.topic_id == request.retry_topic_id else ""
+        attempt = max(request.attempt, (whole_number(times) or 0) + 1)
+        rule = FailureRule(request.rules.attempts_max, request.delays_ms)
+        verdict = rule.after_attempt(attempt, counts=request.counts, park=request.park)
         mark = (offset, int(isinstance(verdict, Park)))
-        return _GivenBack(opened, message, verdict, mark)
+        return _FailedMessage(opened, message, verdict, mark)
 
-    async def _copy(self, wish: SendBackWish, given: Sequence[_GivenBack], done: asyncio.Future[None]) -> None:
-        place = (wish.topic_id, wish.group, wish.queue_id)
+    async def _store_copies(self, request: RetryRequest, failed: Sequence[_FailedMessage], done: asyncio.Future[None]) -> None:
+        place = (request.topic_id, request.group, request.queue_id)
         try:
-            writes = [*self._parked(wish, given), *self._sent_again(wish, given)]
-            await self._store.append_together(writes)
-            if parked := sum(one.mark[1] for one in given):
-                self.parked_totals[wish.topic_id, wish.group] += parked
+            writes = [*self._park_writes(request, failed), *self._retry_writes(request, failed)]
+            await self._store.append_all(writes)
+            if parked := sum(one.mark[1] for one in failed):
+                self.parked_totals[request.topic_id, request.group] += parked
         finally:
-            for one in given:
-                self._copying.pop((place, one.mark))
+            for one in failed:
+                self._in_flight.pop((place, one.mark))
             done.set_result(None)
 
-    def _sent_again(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
+    def _retry_writes(self, request: RetryRequest, failed: Sequence[_FailedMessage]) -> Iterator[BatchWrite]:
         """The batches of copies for the retry topic: those due at once, and delayed ones."""
         now_ms = self._clock.now_ms()
-        by_sort: dict[bool, list[tuple[Mark, Message]]] = {}
-        for one in given:
-            if isinstance(one.verdict, Again):
-                copy, delay_ms = self._again(wish, one, one.verdict.attempt), one.verdict.delay_ms
+        by_delay: dict[bool, list[tuple[RetryMark, Message]]] = {}
+        for one in failed:
+            if isinstance(one.verdict, Retry):
+                copy, delay_ms = self._make_retry_copy(request, one, one.verdict.attempt), one.verdict.delay_ms
                 if delay_ms > 0:
                     copy = copy.replace(deliver_at_ms=now_ms + delay_ms)
-                by_sort.setdefault(delay_ms > 0, []).append((one.mark, copy))
-        for is_delayed, copies in by_sort.items():
-            for batch, marks in in_batches(copies, now_ms):
-                marked = SentBack(wish.topic_id, wish.group, wish.queue_id, tuple(marks))
+                by_delay.setdefault(delay_ms > 0, []).append((one.mark, copy))
+        for is_delayed, copies in by_delay.items():
+            for batch, marks in batch_copies(copies, now_ms):
+                marked = RetryCopiesStored(request.topic_id, request.group, request.queue_id, tuple(marks))
                 if is_delayed:
-                    yield self._intake.delays.write(wish.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
+                    yield self._appends.delays.make_write(request.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
                 else:
-                    yield Write(wish.retry_topic_id, 0, batch, (marked,))
+                    yield BatchWrite(request.retry_topic_id, 0, batch, (marked,))
 
-    def _parked(self, wish: SendBackWish, given: Sequence[_GivenBack]) -> Iterator[Write]:
+    def _park_writes(self, request: RetryRequest, failed: Sequence[_FailedMessage]) -> Iterator[BatchWrite]:
         """The batches of copies for the dead-letter topic."""
-        place = (wish.topic_id, wish.group, wish.queue_id)
-        for one in given:
+        place = (request.topic_id, request.group, request.queue_id)
+        for one in failed:
             if isinstance(one.verdict, Park):
                 verdict = one.verdict
-                letter = DeadLetter(one.mark[0], verdict.attempt, verdict.reason, wish.consumer, wish.error)
-                for batch, _ in parked_copies(one.opened, self._store, place, [letter], self._clock.now_ms()):
-                    yield Write(wish.rules.dead_letter_topic_id, 0, batch, (SentBack(*place, (one.mark,)),))
+                letter = ParkedMessage(one.mark[0], verdict.attempt, verdict.reason, request.consumer, request.error)
+                for batch, _ in make_parked_copies(one.batch, self._store, place, [letter], self._clock.now_ms()):
+                    yield BatchWrite(request.rules.dead_letter_topic_id, 0, batch, (RetryCopiesStored(*place, (one.mark,)),))
 
-    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+    async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
         """Replay dead letters, each once: the copy and the mark that it was sent are one write. All or none.
 
         Returns the ranges that were sent now, or with `dry_run` would be. Errors: NotFound, Overloaded, Unavailable,
         Invalid (the copies together are too large).
         """
-        name = self._store.topic_name(wish.target_topic_id)
-        if self._store.queue_range(wish.target_topic_id, 0).end_offset < 0:
+        name = self._store.topic_name(request.target_topic_id)
+        if self._store.queue_range(request.target_topic_id, 0).end_offset < 0:
             raise NotFound(f"topic {name} has no queue here", field="to_topic")
         async with self._replaying:
-            intervals = self._sent(wish)
-            open_ones = [
+            intervals = self._replayed_intervals(request)
+            unsent = [
                 (piece.first, piece.end - piece.first)
-                for first, count in wish.ranges
+                for first, count in request.ranges
                 for piece in intervals.unfinished(first, first + count)
             ]
-            if not wish.dry_run:
-                writes = [one for first, count in open_ones async for one in self._range(wish, first, first + count)]
-                await self._store.append_together(writes)
-        return open_ones
+            if not request.dry_run:
+                writes = [one for first, count in unsent async for one in self._replay_writes(request, first, first + count)]
+                await self._store.append_all(writes)
+        return unsent
 
-    async def _range(self, wish: ReplayWish, first: int, end: int) -> AsyncIterator[Write]:
+    async def _replay_writes(self, request: ReplayRequest, first: int, end: int) -> AsyncIterator[BatchWrite]:
         """The batches of one range of dead letters."""
         at = first
         while at < end:
             try:
-                opened = await self._opened.holding(wish.dead_letter_topic_id, 0, at)
+                opened = await self._batches.get(request.dead_letter_topic_id, 0, at)
             except OutOfRange as error:
                 at = max(at + 1, error.begin_offset)  # retention took it
                 continue
             stop = min(end, opened.end_offset)
             by_queue: dict[int, list[tuple[int, Message]]] = {}
             for offset in range(at, stop):
-                copy = _replayed(opened.view.message(offset - opened.first_offset))
-                by_queue.setdefault(self._queue(wish.target_topic_id, copy, offset), []).append((offset, copy))
-            place = (wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0)
+                copy = _make_replay_copy(opened.view.message(offset - opened.first_offset))
+                by_queue.setdefault(self._target_queue(request.target_topic_id, copy, offset), []).append((offset, copy))
+            place = (request.dead_letter_topic_id, REPLAY_PREFIX + request.group, 0)
             for queue_id, letters in by_queue.items():
-                for batch, offsets in in_batches(letters, self._clock.now_ms()):
-                    sent = tuple(merged((offset, 1) for offset in offsets))
+                for batch, offsets in batch_copies(letters, self._clock.now_ms()):
+                    sent = tuple(merge_ranges((offset, 1) for offset in offsets))
                     marked = PopFinished(*place, FinishReason.REPLAYED, sent)
-                    yield Write(wish.target_topic_id, queue_id, batch, (marked,))
+                    yield BatchWrite(request.target_topic_id, queue_id, batch, (marked,))
             at = stop
 
-    def _sent(self, wish: ReplayWish) -> IntervalMap:
-        known = self._store.engine.state.pops.get((wish.dead_letter_topic_id, REPLAY_PREFIX + wish.group, 0))
-        return known.intervals if known is not None else IntervalMap(0)
+    def _replayed_intervals(self, request: ReplayRequest) -> IntervalMap:
+        stored_queue = self._store.engine.state.pops.get((request.dead_letter_topic_id, REPLAY_PREFIX + request.group, 0))
+        return stored_queue.intervals if stored_queue is not None else IntervalMap(0)
 
-    def _queue(self, topic_id: int, message: Message, offset: int) -> int:
+    def _target_queue(self, topic_id: int, message: Message, offset: int) -> int:
         count = len(self._store.describe_queues(topic_id))
         group = message.message_group
         return (sum(group.encode()) if group else offset) % count
 
-    def _again(self, wish: SendBackWish, given: _GivenBack, attempts: int) -> Message:
-        message, place = given.message, (wish.topic_id, wish.group, wish.queue_id)
-        origin = origin_of(message, given.opened, self._store, place, given.mark[0])
-        properties = {**message.properties, **origin.properties(), DELIVERIES: str(attempts)}
+    def _make_retry_copy(self, request: RetryRequest, failed: _FailedMessage, attempts: int) -> Message:
+        message, place = failed.message, (request.topic_id, request.group, request.queue_id)
+        origin = origin_of(message, failed.batch, self._store, place, failed.mark[0])
+        properties = {**message.properties, **origin.properties(), RECONSUME_TIMES: str(attempts)}
         return message.replace(properties=properties, deliver_at_ms=None, priority=None)
 
 
-def _replayed(letter: Message) -> Message:
+def _make_replay_copy(letter: Message) -> Message:
     """The original message, with the properties of its origin."""
-    said = letter.properties.items()
-    properties = {name: value for name, value in said if not name.startswith("DLQ_") and name != DELIVERIES}
+    properties_items = letter.properties.items()
+    properties = {name: value for name, value in properties_items if not name.startswith("DLQ_") and name != RECONSUME_TIMES}
     return letter.replace(properties={**properties, **Origin.of_dead_letter(letter).properties()})

@@ -9,16 +9,16 @@ from typing import NamedTuple
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.atomic_files import Damaged
-from ortoo.enode.index.catalog import Catalog, QueueLog, Run
+from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.index.catalog import LogCatalog, QueueLog, SealedRun
 from ortoo.enode.index.index_files import load_rows, make_index
-from ortoo.enode.log.results import Damage, DamagedQueue, Fetched
+from ortoo.enode.log.results import Damage, DamagedQueue, FetchResult
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, Kind, decode_header, frame_bytes
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameKind, decode_header, frame_bytes
+from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.scan import Read, read_body
-from ortoo.enode.log.segment import Segment, holding, segment_name
-from ortoo.enode.reading.recent import Recent
+from ortoo.enode.log.segment import Segment, segment_at, segment_name
+from ortoo.enode.reading.recent import RecentBatches
 
 GAP_BYTES_MAX = 4096
 """Maximum gap between frames that are read together."""
@@ -27,7 +27,7 @@ SMALL_BYTES = 16 << 10
 """Up to this length a frame is read with its body in one read. A larger body is read separately, and not copied."""
 
 
-class Place(NamedTuple):
+class BatchLocation(NamedTuple):
     """The place of a batch, and the expected fields of its frame."""
 
     segment: Segment
@@ -45,28 +45,28 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class BadPlace:
+class DamagedBatch:
     """A place whose frame is damaged or does not match the index."""
 
-    place: Place
+    location: BatchLocation
     reason: str
     is_other: bool = False
     """Whether another whole frame lies there."""
 
 
-Look = Callable[[StoredBatch], None]
+OnBatch = Callable[[StoredBatch], None]
 """Called with each batch that was read, outside the event loop."""
-Seeing = Callable[..., Awaitable[BadPlace | None]]
+RunScan = Callable[..., Awaitable[DamagedBatch | None]]
 
 
 @dataclass(eq=False)
 class Reader:
     """Finds and reads batches. It belongs to the event loop; only disk work runs outside it."""
 
-    catalog: Catalog
+    catalog: LogCatalog
     disk: Disk
     work: DiskWork
-    recent: Recent
+    recent: RecentBatches
     """Batches in memory."""
     index_bytes: int
     """Approximate maximum memory for rows of earlier segments."""
@@ -77,30 +77,30 @@ class Reader:
     """
     hits: int = 0
     misses: int = 0
-    _loaded: OrderedDict[Run, Rows] = field(default_factory=OrderedDict)
+    _loaded: OrderedDict[SealedRun, IndexRows] = field(default_factory=OrderedDict)
     _loaded_bytes: int = 0
 
-    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, look: Look | None = None) -> Fetched:
+    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None) -> FetchResult:
         """Whole batches from the one with `from_offset` on that fit `bytes_max`, at least one.
 
         With `look` the answer has no batches; each is passed to it when it is read, outside the event loop.
         `from_offset` lies in the queue's range. Errors: those of `look`. DataLoss when that batch is damaged.
         Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
         """
-        run = queue.run_with(from_offset)
+        run = queue.run_containing(from_offset)
         segment = run.segment if run is not None else self.catalog.active
         try:
             rows = queue.rows if run is None else run.rows
             if rows is None:
-                rows = await self._rows_of(run) if run is not None else Rows()
+                rows = await self._rows_of(run) if run is not None else IndexRows()
             row = rows.find(from_offset)
             if row >= 0:
-                return await self._read_rows(queue, segment, rows, row, bytes_max, look)
-            if not await self._filled(queue, from_offset):
-                raise self._hole(queue, from_offset, rows, -1 - row)
+                return await self._read_rows(queue, segment, rows, row, bytes_max, on_batch)
+            if not await self._repair_holes(queue, from_offset):
+                raise self._hole_error(queue, from_offset, rows, -1 - row)
         except OSError as error:
-            raise _unreadable(error) from error
-        return await self.read(queue, from_offset, bytes_max, look)
+            raise _unreadable_error(error) from error
+        return await self.read(queue, from_offset, bytes_max, on_batch)
 
     async def find_time(self, queue: QueueLog, stored_at_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
@@ -109,7 +109,7 @@ class Reader:
                 try:
                     rows = run.rows or await self._rows_of(run)
                 except OSError as error:
-                    raise _unreadable(error) from error
+                    raise _unreadable_error(error) from error
                 row = rows.find_time(stored_at_ms)
                 if row < len(rows):  # the last ones may be damaged
                     return rows.first_offsets[row]
@@ -120,11 +120,11 @@ class Reader:
         return queue.end_offset
 
     async def _read_rows(
-        self, queue: QueueLog, segment: Segment, rows: Rows, row: int, bytes_max: int, look: Look | None
-    ) -> Fetched:
-        end = rows.fitting(row, bytes_max)
-        soon = end if look is None else rows.fitting(end, bytes_max)
-        places = [Place(segment, *queue.key, *rows.row(at)) for at in range(row, soon)]
+        self, queue: QueueLog, segment: Segment, rows: IndexRows, row: int, bytes_max: int, on_batch: OnBatch | None
+    ) -> FetchResult:
+        end = rows.end_fitting(row, bytes_max)
+        read_ahead_end = end if on_batch is None else rows.end_fitting(end, bytes_max)
+        places = [BatchLocation(segment, *queue.key, *rows.row(at)) for at in range(row, read_ahead_end)]
         places, ahead = places[: end - row], places[end - row :]
         found = list[StoredBatch]()
         for place in places:
@@ -135,41 +135,41 @@ class Reader:
         missing = places[len(found) :]
         self.hits += len(found)
         self.misses += len(missing)
-        bad: BadPlace | None = None
-        if look is not None:
-            run: Seeing = self.work.scan if missing else self.work.run  # batches in memory need no disk
-            bad = await self._see(run, look, found, missing, ahead)
+        damaged: DamagedBatch | None = None
+        if on_batch is not None:
+            run: RunScan = self.work.scan if missing else self.work.run  # batches in memory need no disk
+            damaged = await self._scan_with_repair(run, on_batch, found, missing, ahead)
             found = []
         elif missing:
-            bad = await self._see(self.work.run, found.append, (), missing, ahead)
-        if bad is None:
-            return Fetched(tuple(found), places[-1].end_offset, queue.end_offset)
-        damage, first_offset = self._remember(bad), bad.place.first_offset
-        if bad.place == places[0]:
-            raise _damaged(damage, first_offset, bad.place.end_offset)
-        return Fetched(tuple(found), first_offset, queue.end_offset)
+            damaged = await self._scan_with_repair(self.work.run, found.append, (), missing, ahead)
+        if damaged is None:
+            return FetchResult(tuple(found), places[-1].end_offset, queue.end_offset)
+        damage, first_offset = self._record_damage(damaged), damaged.location.first_offset
+        if damaged.location == places[0]:
+            raise _damage_error(damage, first_offset, damaged.location.end_offset)
+        return FetchResult(tuple(found), first_offset, queue.end_offset)
 
-    async def _see(
-        self, run: Seeing, look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]
-    ) -> BadPlace | None:
+    async def _scan_with_repair(
+        self, run: RunScan, on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
+    ) -> DamagedBatch | None:
         """Pass batches to `look` until one cannot be repaired; a repaired one is read again.
 
         Errors: Unavailable, OSError, and those of `look`.
         """
-        bad, position = await run(see, look, found, places, ahead), -1
-        while bad is not None and self.repair is not None and bad.place.position != position:
-            position = bad.place.position
-            if not await self.repair(position, position + frame_bytes(bad.place.length), bad.is_other):
+        damaged, position = await run(scan_batches, on_batch, found, places, ahead), -1
+        while damaged is not None and self.repair is not None and damaged.location.position != position:
+            position = damaged.location.position
+            if not await self.repair(position, position + frame_bytes(damaged.location.length), damaged.is_other):
                 break
-            bad = await run(see, look, (), places[places.index(bad.place) :], [])
-        return bad
+            damaged = await run(scan_batches, on_batch, (), places[places.index(damaged.location) :], [])
+        return damaged
 
-    async def _filled(self, queue: QueueLog, offset: int) -> bool:
+    async def _repair_holes(self, queue: QueueLog, offset: int) -> bool:
         """Repair the damaged places of closed segments that may hold an offset; whether any was repaired."""
         if self.repair is None:
             return False
-        is_filled = False
-        damaged = [self._sealed_at(damage.position) for damage in self._damages_at(queue, offset)]
+        is_repaired = False
+        damaged = [self._sealed_segment_at(damage.position) for damage in self._damages_at(queue, offset)]
         for segment in dict.fromkeys(one for one in damaged if one is not None):
             known = self.catalog.contents.get(segment.base)
             holes, repaired = known.holes if known else (), 0
@@ -178,20 +178,20 @@ class Reader:
                 while position <= at < position + length:
                     at = await self.repair(at, position + length, False)
                     repaired += at > 0
-            if repaired and not segment.retired:
+            if repaired and not segment.is_retired:
                 contents = await self.work.run(make_index, self.disk, segment, segment.end or segment.base)
-                if contents.holes != holes and not segment.retired:
+                if contents.holes != holes and not segment.is_retired:
                     self.forget(segment)
-                    self.catalog.reindexed(segment, contents)
-                    is_filled = True
-        return is_filled
+                    self.catalog.replace_index(segment, contents)
+                    is_repaired = True
+        return is_repaired
 
-    def _sealed_at(self, position: int) -> Segment | None:
+    def _sealed_segment_at(self, position: int) -> Segment | None:
         """The closed segment with a position; None when its file is missing, or the log ends in it."""
-        segment = holding(self.catalog.segments, position)
+        segment = segment_at(self.catalog.segments, position)
         return segment if segment is not None and segment.base in self.catalog.contents else None
 
-    async def _rows_of(self, run: Run) -> Rows:
+    async def _rows_of(self, run: SealedRun) -> IndexRows:
         """The rows of a sealed run: from memory, from the index file, or from the segment if the file is damaged."""
         rows = self._loaded.get(run)
         if rows is not None:
@@ -199,7 +199,7 @@ class Reader:
             return rows
         try:
             rows = await self.work.run(load_rows, self.disk, run)
-        except (Damaged, FileNotFoundError):
+        except (DamagedFile, FileNotFoundError):
             end = run.segment.end or run.segment.base
             contents = await self.work.run(make_index, self.disk, run.segment, end)
             for entry in contents.queues:
@@ -209,8 +209,8 @@ class Reader:
                         one.entry = entry
             try:
                 rows = await self.work.run(load_rows, self.disk, run)
-            except Damaged as error:
-                raise _lost(f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset) from error
+            except DamagedFile as error:
+                raise _loss_error(f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset) from error
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
@@ -224,29 +224,29 @@ class Reader:
         for run in [run for run in self._loaded if run.segment is segment]:
             self._loaded_bytes -= self._loaded.pop(run).bytes
 
-    def _remember(self, bad: BadPlace) -> Damage:
-        place = bad.place
+    def _record_damage(self, damaged: DamagedBatch) -> Damage:
+        place = damaged.location
         lost = DamagedQueue(place.topic_id, place.queue_id, place.first_offset, place.end_offset)
         damage = Damage(
-            segment_name(place.segment.base), place.position, frame_bytes(place.length), bad.reason, (lost,)
+            segment_name(place.segment.base), place.position, frame_bytes(place.length), damaged.reason, (lost,)
         )
         if all(one.position != damage.position for one in self.catalog.damages):
             self.catalog.damages.append(damage)
         return damage
 
-    def _hole(self, queue: QueueLog, offset: int, rows: Rows, next_row: int) -> DataLoss:
+    def _hole_error(self, queue: QueueLog, offset: int, rows: IndexRows, next_row: int) -> DataLoss:
         """The error for an offset without a batch, with the next readable offset."""
         if next_row < len(rows):
             resume = rows.first_offsets[next_row]
         else:
-            later = queue.run_with(rows.end_offset if rows else offset)
+            later = queue.run_containing(rows.end_offset if rows else offset)
             if later is not None and later.entry.begin_offset > offset:
                 resume = later.entry.begin_offset
             else:
                 resume = queue.rows.begin_offset if queue.rows and queue.rows is not rows else queue.end_offset
         if damages := self._damages_at(queue, offset):
-            return _damaged(damages[0], offset, resume)
-        return _lost(f"no batch holds offset {offset}, because its place in the log is damaged", offset, resume)
+            return _damage_error(damages[0], offset, resume)
+        return _loss_error(f"no batch holds offset {offset}, because its place in the log is damaged", offset, resume)
 
     def _damages_at(self, queue: QueueLog, offset: int) -> list[Damage]:
         return [
@@ -259,12 +259,12 @@ class Reader:
         ]
 
 
-def _unreadable(error: OSError) -> Unavailable:
+def _unreadable_error(error: OSError) -> Unavailable:
     return Unavailable(f"the log cannot be read now: {error}", retry_after_ms=100)
 
 
-def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
-    return _lost(
+def _damage_error(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
+    return _loss_error(
         f"offsets {begin_offset} to {end_offset} are damaged: {damage.file}, log position {damage.position}, "
         f"{damage.length_bytes} bytes, {damage.reason}",
         begin_offset,
@@ -272,7 +272,7 @@ def _damaged(damage: Damage, begin_offset: int, end_offset: int) -> DataLoss:
     )
 
 
-def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
+def _loss_error(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
     """The error for unreadable offsets, with the next readable offset."""
     return DataLoss(
         f"{reason}; continue to read at offset {end_offset}",
@@ -282,7 +282,7 @@ def _lost(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
     )
 
 
-def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: list[Place]) -> BadPlace | None:
+def scan_batches(on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]) -> DamagedBatch | None:
     """Pass `found` batches to `look`, then read `places` one by one and pass them, until one is bad.
 
     It runs outside the event loop, and accesses only the segments' files. Small frames that lie close together are read
@@ -291,18 +291,18 @@ def see(look: Look, found: Sequence[StoredBatch], places: list[Place], ahead: li
     for place in ahead:
         place.segment.read_ahead(place.position, HEADER_BYTES + place.length)
     for batch in found:
-        look(batch)
-    for start, end in _neighbours(places):
+        on_batch(batch)
+    for start, end in _adjacent_runs(places):
         first, last = places[start], places[end - 1]
         read: Read = first.segment.read
         if end - start > 1 or first.length <= SMALL_BYTES:
             together = read(first.position, last.position + HEADER_BYTES + last.length - first.position)
-            read = partial(_cut, together, first.position)
+            read = partial(_slice_of, together, first.position)
         for place in places[start:end]:
             try:
-                look(_batch_at(place, read))  # not kept during the next read, which reuses the memory
+                on_batch(_batch_at(place, read))  # not kept during the next read, which reuses the memory
             except BadFrame as error:
-                return BadPlace(place, str(error), isinstance(error, OtherFrame))
+                return DamagedBatch(place, str(error), isinstance(error, OtherFrame))
     return None
 
 
@@ -310,12 +310,12 @@ class OtherFrame(BadFrame):
     """A whole frame at a place, but not the one in the index."""
 
 
-def _cut(data: bytes, begin_position: int, position: int, length: int) -> bytes:
+def _slice_of(data: bytes, begin_position: int, position: int, length: int) -> bytes:
     """Bytes of the log from `position`, out of `data`, which lies at `begin_position`."""
     return data[position - begin_position : position - begin_position + length]
 
 
-def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
+def _adjacent_runs(places: list[BatchLocation]) -> Iterator[tuple[int, int]]:
     """Ranges of places, by number, that one read gets with small gaps."""
     start = 0
     for number in range(1, len(places) + 1):
@@ -329,11 +329,11 @@ def _neighbours(places: list[Place]) -> Iterator[tuple[int, int]]:
         start = number
 
 
-def _batch_at(place: Place, read: Read) -> StoredBatch:
+def _batch_at(place: BatchLocation, read: Read) -> StoredBatch:
     """Read a batch. Errors: BadFrame unless it is whole and its frame matches the index."""
     header = decode_header(read(place.position, HEADER_BYTES), place.position)
     if (
-        header.kind != Kind.MESSAGES
+        header.kind != FrameKind.MESSAGES
         or header.topic_id != place.topic_id
         or header.queue_id != place.queue_id
         or header.first_offset != place.first_offset

@@ -4,11 +4,11 @@ from collections import deque
 
 from ortoo.common.records.stored_batch import StoredBatch
 
-ROOM_PER_BATCH_BYTES = 400
+OVERHEAD_PER_BATCH_BYTES = 400
 """Approximate memory of a batch beside its bytes."""
 
 
-class Recent:
+class RecentBatches:
     """The newest batches by position that fit; the oldest are dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
@@ -26,7 +26,7 @@ class Recent:
         """Remember a batch that became durable."""
         if not batch.batch.records:
             return  # it was found in the log at a start, and is read from there
-        size = len(batch.batch.records) + ROOM_PER_BATCH_BYTES
+        size = len(batch.batch.records) + OVERHEAD_PER_BATCH_BYTES
         self._batches[position] = batch
         self._order.append((position, size))
         self.bytes += size

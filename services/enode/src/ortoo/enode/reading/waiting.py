@@ -8,19 +8,19 @@ from ortoo.common.errors import Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.deadlines import DeadlineWheel
 
-Line = MutableSequence[asyncio.Future[None]]
+WaitLine = MutableSequence[asyncio.Future[None]]
 """The waiters for one event, in the order of their arrival."""
 
 
 class Waiters:
     """All waiters of one sort in a store, each in a line."""
 
-    def __init__(self, clock: Clock, *, waiters_max: int, what: str) -> None:
+    def __init__(self, clock: Clock, *, waiters_max: int, plural: str) -> None:
         """Allow at most `waiters_max` at once; `what` is their name in the plural, for errors."""
-        self.wheel = DeadlineWheel(clock, f"store:waiting {what}")
+        self.wheel = DeadlineWheel(clock, f"store:waiting {plural}")
         self.is_closed = False
         self._waiters_max = waiters_max
-        self._what = what
+        self._what = plural
         self._all: set[asyncio.Future[None]] = set()
 
     @property
@@ -28,7 +28,7 @@ class Waiters:
         """The number of waiters."""
         return len(self._all)
 
-    async def wait_in(self, line: Line, until_s: float, waiter: asyncio.Future[None] | None = None) -> None:
+    async def wait_in(self, wait_line: WaitLine, until_s: float, waiter: asyncio.Future[None] | None = None) -> None:
         """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
 
         A caller that wakes this waiter directly passes its own `waiter`.
@@ -40,47 +40,47 @@ class Waiters:
             raise Overloaded(f"{len(self._all)} {self._what} wait already on this enode", retry_after_ms=1000)
         if waiter is None:
             waiter = asyncio.get_running_loop().create_future()
-        line.append(waiter)
+        wait_line.append(waiter)
         self._all.add(waiter)
-        deadline = self.wheel.add(until_s, partial(let_go, waiter))
+        deadline = self.wheel.add(until_s, partial(wake, waiter))
         try:
             await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                wake_first(line)
+                wake_first(wait_line)
             raise
         finally:
             self._all.discard(waiter)
             self.wheel.cancel(deadline)
-            if waiter in line:
-                line.remove(waiter)
+            if waiter in wait_line:
+                wait_line.remove(waiter)
 
     async def close(self) -> None:
         """Wake all waiters; later ones return at once."""
         self.is_closed = True
         for waiter in self._all:
-            let_go(waiter)
+            wake(waiter)
         await self.wheel.close()
 
 
-def wake_first(line: Line) -> None:
+def wake_first(wait_line: WaitLine) -> None:
     """Wake the first waiter of a line."""
-    while line:
-        waiter = line[0]
-        del line[0]
-        if let_go(waiter):
+    while wait_line:
+        waiter = wait_line[0]
+        del wait_line[0]
+        if wake(waiter):
             return
 
 
-def wake_all(line: Line) -> None:
+def wake_all(wait_line: WaitLine) -> None:
     """Wake all waiters of a line."""
-    waiters = list(line)
-    line.clear()
+    waiters = list(wait_line)
+    wait_line.clear()
     for waiter in waiters:
-        let_go(waiter)
+        wake(waiter)
 
 
-def let_go(waiter: asyncio.Future[None]) -> bool:
+def wake(waiter: asyncio.Future[None]) -> bool:
     """Wake a waiter; False if it was already woken or cancelled."""
     if waiter.done():
         return False

@@ -10,33 +10,33 @@ from pathlib import Path
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.disk.identity import Identity, is_of_log, read_identity
+from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity
 from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
-from ortoo.enode.disk.log_summary_file import read_outline
+from ortoo.enode.disk.log_summary_file import read_log_summary
 from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.hard_state_file import REJOIN, KeptReign, read_reign, read_serial
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, read_serial
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.log.copies.truncated_frames import PREFIX as CUT_PREFIX
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
-from ortoo.enode.log.segment import SUFFIX, Segment, bases
+from ortoo.enode.log.segment import SUFFIX, Segment, segment_bases
 from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.strays import frame_at
 
 
-def check_alone(disk: Disk, folder: Path, advice: str) -> None:
+def check_not_replicated(disk: Disk, folder: Path, advice: str) -> None:
     """Refuse the disk of a replica set to code that does not replicate.
 
     The acknowledgements of the disk count in a majority, and data written only there would differ from the other
     replicas. Before its first epoch the disk has acknowledged nothing.
     Errors: as `read_reign`. Conflict with `advice`. DataLoss when its hard state is missing.
     """
-    kept = read_reign(disk, folder)
-    if kept is None:
+    stored = read_hard_state(disk, folder)
+    if stored is None:
         check_never_of_a_set(disk, folder)
-    elif kept.reign.epoch:
-        raise Conflict(f"{folder} is the disk of replica {kept.member.number} of set {kept.set_id}: {advice}")
+    elif stored.hard_state.epoch:
+        raise Conflict(f"{folder} is the disk of replica {stored.replica.number} of set {stored.set_id}: {advice}")
 
 
 def check_never_of_a_set(disk: Disk, folder: Path) -> None:
@@ -53,7 +53,7 @@ def check_never_led(folder: Path, epoch: int) -> None:
 
 def _missing(folder: Path, trace: str) -> DataLoss:
     return DataLoss(
-        f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: {REJOIN}"
+        f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: {REJOIN_ADVICE}"
     )
 
 
@@ -69,7 +69,7 @@ def trace_of_set(disk: Disk, folder: Path) -> str:
             return f"it has the file {name}"
     if any(read_serial(disk, folder)):
         return f"its file {SERIALS_NAME} counts writes of {REIGN_NAME}"
-    for base in bases(names)[-1:]:
+    for base in segment_bases(names)[-1:]:
         if epoch := epoch_at(disk, folder, base):
             return f"a leader started its last segment in epoch {epoch}"
     return ""
@@ -80,7 +80,7 @@ def check_last_frames(disk: Disk, folder: Path) -> None:
 
     An enode without replicas makes the same check when it opens its log.
     """
-    for base in bases(disk.list(folder))[-1:]:
+    for base in segment_bases(disk.list(folder))[-1:]:
         with SegmentFiles(disk) as files:
             segment = Segment(files, folder, base, base)
             frames = walk(segment.read, base, base + segment.size_bytes())
@@ -96,7 +96,7 @@ def epoch_at(disk: Disk, folder: Path, base: int) -> int:
     return frame.leader_epoch if frame is not None else 0
 
 
-def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
+def check_files(disk: Disk, folder: Path, stored: StoredHardState) -> StoreIdentity | None:
     """Compare a replica's files with its hard state; the identity, if there is one.
 
     Errors: Unsupported, OSError. DataLoss when a file is missing, of another store, or an older copy.
@@ -104,21 +104,21 @@ def check_files(disk: Disk, folder: Path, kept: KeptReign) -> Identity | None:
     identity, names = read_identity(disk, folder), disk.list(folder)
     if identity is None:
         if left := [name for name in names if is_of_log(name)]:
-            raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN}")
-        if kept.reign.epoch:  # a vote is written only when there is an identity
-            raise DataLoss(f"{folder} has voted in epoch {kept.reign.epoch}, but has no file {IDENTITY_NAME}: {REJOIN}")
+            raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN_ADVICE}")
+        if stored.hard_state.epoch:  # a vote is written only when there is an identity
+            raise DataLoss(f"{folder} has voted in epoch {stored.hard_state.epoch}, but has no file {IDENTITY_NAME}: {REJOIN_ADVICE}")
         return None
-    if not identity.has_hard_state and identity.store_id == kept.made_from:
+    if not identity.has_hard_state and identity.store_id == stored.made_from:
         return identity  # the store without replicas that the set is being made of
-    if identity.disk not in ("", kept.member.disk) or identity.store_id != kept.set_id:
+    if identity.disk not in ("", stored.replica.disk) or identity.store_id != stored.set_id:
         raise DataLoss(
             f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'unknown'}), "
-            f"but {REIGN_NAME} is of set {kept.set_id or '(none)'} (disk {kept.member.disk}). One of the two is an "
-            f"older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise {REJOIN}"
+            f"but {REIGN_NAME} is of set {stored.set_id or '(none)'} (disk {stored.replica.disk}). One of the two is an "
+            f"older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise {REJOIN_ADVICE}"
         )
-    if any(name.endswith(SUFFIX) for name in names) and read_outline(disk, folder) is None:
-        raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN}")
-    for base in bases(names)[-1:]:
+    if any(name.endswith(SUFFIX) for name in names) and read_log_summary(disk, folder) is None:
+        raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN_ADVICE}")
+    for base in segment_bases(names)[-1:]:
         _check_segment(disk, folder, base, identity.log_mark)
     return identity
 

@@ -3,20 +3,20 @@
 from collections.abc import Iterable, Iterator
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.atomic_files import Damaged
-from ortoo.enode.index.catalog import Catalog, QueueLog
+from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.index.catalog import LogCatalog, QueueLog
 from ortoo.enode.index.index_files import load_rows
 from ortoo.enode.log.results import Damage, DamagedQueue
-from ortoo.enode.log.rows import Rows
+from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.scan import Hole
-from ortoo.enode.log.segment import holding, segment_name
+from ortoo.enode.log.segment import segment_at, segment_name
 
-Gap = tuple[int, int, int, int]
+OffsetGap = tuple[int, int, int, int]
 """(first missing offset, next stored offset, log position before, log position behind)."""
 _END = 1 << 62
 
 
-def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Damage]:
+def find_damages(catalog: LogCatalog, holes: Iterable[Hole], disk: Disk) -> list[Damage]:
     """Name each hole: file, position, and the offsets that are missing between the frames around it.
 
     The frames of a hole are unknown, so a gap is listed for every hole that may have held it. Rows of sealed segments
@@ -26,7 +26,7 @@ def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Dama
     if not holes:
         return []
     holed = {_segment_base(catalog, hole.position) for hole in holes}
-    gaps = [(queue, *gap) for queue in catalog.queues.values() for gap in _gaps(queue, holed, disk)]
+    gaps = [(queue, *gap) for queue in catalog.queues.values() for gap in _queue_gaps(queue, holed, disk)]
     return [
         Damage(
             segment_name(_segment_base(catalog, hole.position)),
@@ -43,20 +43,20 @@ def damages_of(catalog: Catalog, holes: Iterable[Hole], disk: Disk) -> list[Dama
     ]
 
 
-def _segment_base(catalog: Catalog, position: int) -> int:
+def _segment_base(catalog: LogCatalog, position: int) -> int:
     """The base of the segment that contains `position`."""
-    segment = holding(catalog.segments, position)
+    segment = segment_at(catalog.segments, position)
     return position if segment is None else segment.base
 
 
-def _gaps(queue: QueueLog, holed: set[int], disk: Disk) -> Iterator[Gap]:
+def _queue_gaps(queue: QueueLog, damaged_bases: set[int], disk: Disk) -> Iterator[OffsetGap]:
     expected, low = queue.begin_offset, 0
     for run in queue.runs:
-        if run.segment.base in holed:
+        if run.segment.base in damaged_bases:
             try:
                 rows = load_rows(disk, run)
-            except (Damaged, OSError):
-                rows = Rows()
+            except (DamagedFile, OSError):
+                rows = IndexRows()
             yield from _row_gaps(rows, expected, low)
         elif run.entry.begin_offset > expected:
             yield expected, run.entry.begin_offset, low, run.segment.end or _END
@@ -68,7 +68,7 @@ def _gaps(queue: QueueLog, holed: set[int], disk: Disk) -> Iterator[Gap]:
         yield expected, queue.end_offset, low, _END
 
 
-def _row_gaps(rows: Rows, expected: int, low: int) -> Iterator[Gap]:
+def _row_gaps(rows: IndexRows, expected: int, low: int) -> Iterator[OffsetGap]:
     for row, first_offset in enumerate(rows.first_offsets):
         if first_offset > expected:
             yield expected, first_offset, low, rows.positions[row]

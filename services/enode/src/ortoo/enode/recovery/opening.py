@@ -14,32 +14,32 @@ from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes, encode_changes
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.identity import Identity, read_identity
+from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import read_tide_mark
-from ortoo.enode.disk.atomic_files import Damaged
-from ortoo.enode.index.catalog import Catalog
+from ortoo.enode.disk.durable_mark import read_durable_mark
+from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.index.index_files import make_index, read_contents
-from ortoo.enode.index.survey import Survey, find_cut, survey
+from ortoo.enode.index.survey import SegmentSurvey, find_log_end, survey
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
-from ortoo.enode.log.queue_index import Contents, IndexParts, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import SegmentContents, IndexParts, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
     KEYS_SUFFIX,
     SPARE_SUFFIX,
     Segment,
-    bases,
+    segment_bases,
     remove_below,
     segment_name,
 )
 from ortoo.enode.recovery.hard_state import check_never_led
-from ortoo.enode.recovery.losses import damages_of
+from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.owners import check_frame_owner
-from ortoo.enode.recovery.refold import Refold
-from ortoo.enode.recovery.restored import begin_anew, begin_under_another_id, read_apart
-from ortoo.enode.recovery.strays import frame_at, has_frame, strays_among
+from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.recovery.restored import invalidation_changes, begin_under_another_id, read_openings_gap
+from ortoo.enode.recovery.strays import frame_at, has_frame, find_strays
 from ortoo.enode.state.fold import State
 
 CHUNK_BYTES = 1 << 20
@@ -50,7 +50,7 @@ _log = get_logger("store")
 class Recovered:
     """The contents of an opened and repaired store."""
 
-    catalog: Catalog
+    catalog: LogCatalog
     state: State
     end_position: int
     """The position of the next frame."""
@@ -64,7 +64,7 @@ class Recovered:
     """Changes to store before requests are served."""
     holes: list[Hole] = field(default_factory=list)
     """Damaged places."""
-    cut_bytes: int = 0
+    truncated_bytes: int = 0
     """Bytes of the torn tail that were truncated."""
     begin: LogBegin | None = None
     """The recorded begin of the log; None in a store of an older version."""
@@ -85,8 +85,8 @@ def recover(
     repairs: bool = True,
     without_checkpoint: bool = False,
     is_alone: bool = False,
-    renewed: Callable[[Identity], Identity] = lambda identity: identity,
-    identity: Identity | None = None,
+    renewed: Callable[[StoreIdentity], StoreIdentity] = lambda identity: identity,
+    identity: StoreIdentity | None = None,
 ) -> Recovered:
     """Read the log and the state of a folder.
 
@@ -101,18 +101,18 @@ def recover(
     begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
     if repairs:
-        sweep(disk, folder, begin_position)
-    starts = [base for base in bases(disk.list(folder)) if base >= begin_position]
-    strays = strays_among(files, folder, starts)
+        remove_leftovers(disk, folder, begin_position)
+    starts = [base for base in segment_bases(disk.list(folder)) if base >= begin_position]
+    strays = find_strays(files, folder, starts)
     starts = [base for base in starts if base not in strays]
     ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
     recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
     if recovered.missing_bytes and repairs:
         begin_under_another_id(disk, folder, renewed)
-    if apart := read_apart(disk, folder):
-        recovered.state.apply_all(begin_anew(recovered.state, apart, recovered.stored_at_ms))
-        settle_ranges(recovered)
+    if apart := read_openings_gap(disk, folder):
+        recovered.state.apply_all(invalidation_changes(recovered.state, apart, recovered.stored_at_ms))
+        set_queue_ranges(recovered)
         recovered.store_open += apart
         recovered.is_restored = True
     return recovered
@@ -123,7 +123,7 @@ def _recover(
     folder: Path,
     starts: list[int],
     begin: LogBegin | None,
-    identity: Identity | None,
+    identity: StoreIdentity | None,
     *,
     repairs: bool,
     without_checkpoint: bool,
@@ -131,9 +131,9 @@ def _recover(
 ) -> Recovered:
     disk = files.disk
     clean = read_clean_stop(disk, folder)
-    durable = max(read_tide_mark(disk, folder), clean.end_position if clean else 0)
+    durable = max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
     tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
-    catalog = Catalog(files, tag)
+    catalog = LogCatalog(files, tag)
     if not starts:
         if durable:
             raise DataLoss(
@@ -145,34 +145,34 @@ def _recover(
         load_sealed(catalog, disk, Segment(files, folder, base, next_base), next_base, repairs=repairs)
     last = Segment(files, folder, starts[-1], starts[-1])
     last.limit = last.base + last.size_bytes()
-    if clean is not None and is_end_of_log(clean, last, log_mark):
+    if clean is not None and is_at_log_end(clean, last, log_mark):
         if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
             check_never_led(folder, closing.leader_epoch)
         catalog.segments.append(last)
-        return after_clean_stop(disk, catalog, last, clean, begin)
+        return recover_clean_stop(disk, catalog, last, clean, begin)
 
-    cut_bytes = 0
-    cut_at: int | None = None
+    truncated_bytes = 0
+    truncated_at: int | None = None
     if durable > last.limit:
         # If the segment was ended, later files are missing. If it was not, the end of this file is missing.
         headers = survey(last.read, last.base, last.limit, log_mark)
         check_frame_owner(last.path, headers.foreign_at)
-        cut_at = None if headers.is_ended else headers.end_position
+        truncated_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
-        found, end = Survey(end_position=durable, is_ended=True), durable
+        found, end = SegmentSurvey(end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
         found = survey(last.read, last.base, last.limit, log_mark)
         found.durable_below = max(found.durable_below, durable)
-        end = find_cut(found, last.read, last.base, last.limit)
+        end = find_log_end(found, last.read, last.base, last.limit)
         if found.foreign_at < end:
             check_frame_owner(last.path, found.foreign_at)
         if is_alone:
             check_never_led(folder, found.leader_epoch)
-        found.cut(end)
+        found.truncate(end)
         if repairs:
-            rewrite(last, max(last.base, min(found.durable_below, end)), end)
-            cut_bytes = zero(last, end)
+            rewrite_unsynced(last, max(last.base, min(found.durable_below, end)), end)
+            truncated_bytes = zero_behind(last, end)
             last.writer.sync_data()
         catalog.load_active(found.parts)
         if found.is_ended and end == found.end_position:
@@ -181,23 +181,23 @@ def _recover(
                 last.writer.truncate(end - last.base)
                 last.limit = end
         last.stop_writing()
-    recovered = _folded(catalog, found, end, cut_at, log_mark, without_checkpoint=without_checkpoint)
-    recovered.cut_bytes, recovered.begin = cut_bytes, begin
+    recovered = _fold_state(catalog, found, end, truncated_at, log_mark, without_checkpoint=without_checkpoint)
+    recovered.truncated_bytes, recovered.begin = truncated_bytes, begin
     recovered.holes += _missing_beginning(catalog, begin)
-    settle_ranges(recovered)
-    catalog.damages = damages_of(catalog, recovered.holes, disk)
+    set_queue_ranges(recovered)
+    catalog.damages = find_damages(catalog, recovered.holes, disk)
     return recovered
 
 
-def _folded(
-    catalog: Catalog, found: Survey, end: int, cut_at: int | None, log_mark: int, *, without_checkpoint: bool
+def _fold_state(
+    catalog: LogCatalog, found: SegmentSurvey, end: int, truncated_at: int | None, log_mark: int, *, without_checkpoint: bool
 ) -> Recovered:
     """The state at the log's end, and all holes."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes
     slices = [part for one in catalog.contents.values() for part in one.slices] + found.slices
-    as_of = end if cut_at is None else cut_at
-    fold = Refold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
-    fold.forget_producers(is_cut=cut_at is not None)
+    as_of = end if truncated_at is None else truncated_at
+    fold = StateRefold(catalog.segments, slices, as_of, without_checkpoint=without_checkpoint, log_mark=log_mark)
+    fold.forget_producers(is_cut=truncated_at is not None)
     known = {hole.position for hole in holes}
     holes += [hole for hole in fold.holes if hole.position not in known]
     return Recovered(
@@ -208,14 +208,14 @@ def _folded(
         max([found.stored_at_ms, *(one.last_stored_at_ms for one in catalog.segments)]),
         None if catalog.segments[-1].end is not None else catalog.segments[-1],
         was_clean=False,
-        skips=fold.skips(is_cut=cut_at is not None),
+        skips=fold.offsets_to_skip(is_cut=truncated_at is not None),
         holes=holes,
-        missing_bytes=0 if cut_at is None else end - cut_at,
+        missing_bytes=0 if truncated_at is None else end - truncated_at,
         state_bytes=fold.checkpoint_bytes,
     )
 
 
-def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
+def _known_holes(catalog: LogCatalog, contents: Iterable[SegmentContents]) -> list[Hole]:
     """The damaged places that index files list."""
     by_base = {segment.base: segment for segment in catalog.segments}
     holes = []
@@ -227,25 +227,25 @@ def _known_holes(catalog: Catalog, contents: Iterable[Contents]) -> list[Hole]:
     return holes
 
 
-def _missing_beginning(catalog: Catalog, begin: LogBegin | None) -> list[Hole]:
+def _missing_beginning(catalog: LogCatalog, begin: LogBegin | None) -> list[Hole]:
     """A hole for first segments that are missing although retention did not delete them."""
     if begin is None or catalog.begin_position <= begin.position:
         return []
     return [Hole(begin.position, catalog.begin_position - begin.position, "the first segment files are missing")]
 
 
-def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
+def remove_leftovers(disk: Disk, folder: Path, begin_position: int) -> None:
     """Remove leftovers of interrupted work."""
     try:
         remove_below(disk, folder, begin_position)
     except OSError as error:
         _log.emit(log_events.SEGMENT_DELETE_FAILED, reason=str(error))
     names = disk.list(folder)
-    segments = {segment_name(base) for base in bases(names)}
+    segments = {segment_name(base) for base in segment_bases(names)}
     orphans = {
         segment_name(base, suffix)
         for suffix in (INDEX_SUFFIX, KEYS_SUFFIX)
-        for base in bases(names, suffix)
+        for base in segment_bases(names, suffix)
         if segment_name(base) not in segments
     }
     left = [name for name in names if name in orphans or name.endswith((SPARE_SUFFIX, ".tmp"))]
@@ -255,7 +255,7 @@ def sweep(disk: Disk, folder: Path, begin_position: int) -> None:
         disk.sync_directory(folder)
 
 
-def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
+def is_at_log_end(clean: CleanStop, last: Segment, log_mark: int) -> bool:
     """Whether the log ends at the marker's position: in this segment, and without a frame there.
 
     The last batch of the marker's index must lie at its position, because the file may be another one.
@@ -268,14 +268,14 @@ def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         position, *queue = max(places, default=(-1, 0, 0))
         frame = decode_header(last.read(position, HEADER_BYTES), position) if position >= 0 else None
         mark = frame_at(last, clean.end_position - HEADER_BYTES)
-    except (Damaged, BadFrame):
+    except (DamagedFile, BadFrame):
         return False
     is_same = frame is None or [frame.topic_id, frame.queue_id] == queue
     return is_same and contents.end == clean.end_position and (mark is None or mark.is_of(log_mark))
 
 
-def after_clean_stop(
-    disk: Disk, catalog: Catalog, last: Segment, clean: CleanStop, begin: LogBegin | None
+def recover_clean_stop(
+    disk: Disk, catalog: LogCatalog, last: Segment, clean: CleanStop, begin: LogBegin | None
 ) -> Recovered:
     """Load everything from the marker; no frame is read."""
     state = State()
@@ -295,13 +295,13 @@ def after_clean_stop(
     if clean.end_position >= last.limit:
         last.end, last.last_stored_at_ms = clean.end_position, clean.stored_at_ms
         recovered.active = None
-    settle_ranges(recovered)
+    set_queue_ranges(recovered)
     holes = _known_holes(catalog, (*catalog.contents.values(), contents)) + _missing_beginning(catalog, begin)
-    catalog.damages = damages_of(catalog, holes, disk)
+    catalog.damages = find_damages(catalog, holes, disk)
     return recovered
 
 
-def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
+def load_sealed(catalog: LogCatalog, disk: Disk, segment: Segment, next_base: int, *, repairs: bool) -> None:
     """Load a sealed segment from its index file, or from its frames if there is no whole index file."""
     contents = read_contents(disk, segment, catalog.tag)
     if contents is None or contents.end != next_base:
@@ -309,13 +309,13 @@ def load_sealed(catalog: Catalog, disk: Disk, segment: Segment, next_base: int, 
     catalog.load_sealed(segment, contents)
 
 
-def marker_of(catalog: Catalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
+def make_clean_stop(catalog: LogCatalog, state: State, end: int, store_open: int, stored_at_ms: int) -> CleanStop:
     """The marker of a clean stop at log position `end`, from which the next start loads the state and the index."""
     _, index = encode_index(catalog.active.base, end, stored_at_ms, catalog.active_parts)
     return CleanStop(end, store_open, stored_at_ms, encode_changes(tuple(state.checkpoint())), index)
 
 
-def rewrite(segment: Segment, position: int, end: int) -> None:
+def rewrite_unsynced(segment: Segment, position: int, end: int) -> None:
     """Write the bytes from `position` on again, because they are not known to be durable.
 
     After a failed fdatasync the page cache may show bytes that the disk never got. Only a new write stores them; later
@@ -325,7 +325,7 @@ def rewrite(segment: Segment, position: int, end: int) -> None:
         segment.writer.write(at - segment.base, [chunk])
 
 
-def zero(segment: Segment, position: int) -> int:
+def zero_behind(segment: Segment, position: int) -> int:
     """Overwrite the bytes behind the log's end with zeros, so that they never return; the number of these bytes."""
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
@@ -342,12 +342,12 @@ def _chunks(segment: Segment, position: int, end: int) -> Iterator[tuple[int, by
         position += len(chunk)
 
 
-def settle_ranges(recovered: Recovered) -> None:
+def set_queue_ranges(recovered: Recovered) -> None:
     """Set the first and the next offset of every queue."""
     catalog, state = recovered.catalog, recovered.state
     for segment_contents in catalog.contents.values():
         for entry in segment_contents.queues:
-            state.ends.see((entry.topic_id, entry.queue_id), entry.end_offset)
+            state.ends.extend((entry.topic_id, entry.queue_id), entry.end_offset)
     catalog.floor = state.ends.floor
     log_begin = recovered.begin or LogBegin(catalog.begin_position, None)
     recorded = log_begin.queues

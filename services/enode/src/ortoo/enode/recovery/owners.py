@@ -6,12 +6,12 @@ from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
-from ortoo.enode.disk.identity import Identity
+from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.slots import SERIALS_NAME, SLOT_BYTES
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.atomic_files import TAG_AT, TAG_BYTES, read_part
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment
 
@@ -25,7 +25,7 @@ _PLACES = {
 _MAGIC = b"ORT"
 
 
-def check_owner(disk: Disk, folder: Path, identity: Identity) -> None:
+def check_owner(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
     """Refuse an identity of another store: no other file has its tag. Errors: DataLoss, OSError.
 
     A single file of another store is not refused. It is ignored and written again.
@@ -49,7 +49,7 @@ def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
 def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
     """Whether the first frame with a fingerprint from `position` on is of another log. Errors: Unsupported, OSError."""
     frames = walk(segment.read, position, segment.base + segment.size_bytes())
-    named = (one for one in frames if isinstance(one, FrameHeader) and one.kind != Kind.MESSAGES)
+    named = (one for one in frames if isinstance(one, FrameHeader) and one.kind != FrameKind.MESSAGES)
     first = next(named, None)
     return first is not None and not first.is_of(log_mark)
 

@@ -6,11 +6,11 @@ from itertools import zip_longest
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes
-from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, decode_slice
-from ortoo.enode.log.frame import BadFrame, Flag, FrameHeader, Kind, frame_bytes
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, CheckpointSlice, complete_checkpoints, decode_slice
+from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameHeader, FrameKind, frame_bytes
+from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.scan import Hole, read_body, read_frame, walk
-from ortoo.enode.log.segment import Segment, holding
+from ortoo.enode.log.segment import Segment, segment_at
 from ortoo.enode.recovery.owners import is_foreign
 from ortoo.enode.state.fold import State
 
@@ -19,11 +19,11 @@ MESSAGES_PER_HOLE_BYTE = 4096 / 192
 
 
 @dataclass(eq=False)
-class Refold:
+class StateRefold:
     """The state at the end of a log, and the damaged places on the way."""
 
     segments: Sequence[Segment]
-    slices: InitVar[Iterable[SliceAt]]
+    slices: InitVar[Iterable[SliceLocation]]
     end_position: int
     without_checkpoint: bool = False
     log_mark: int = 0
@@ -31,7 +31,7 @@ class Refold:
     store_open: int = 0
     """The number of the last opening in the folded frames."""
 
-    def __post_init__(self, slices: Iterable[SliceAt]) -> None:
+    def __post_init__(self, slices: Iterable[SliceLocation]) -> None:
         """Fold the log.
 
         Errors: DataLoss when the log's begin is missing and no whole checkpoint is left, unless `without_checkpoint`.
@@ -40,7 +40,7 @@ class Refold:
         while (base := self._fold_all(slices, foreign)) is not None:
             foreign.add(base)  # its messages may have been folded before the frame with the other fingerprint
 
-    def _fold_all(self, slices: Iterable[SliceAt], foreign: Collection[int]) -> int | None:
+    def _fold_all(self, slices: Iterable[SliceLocation], foreign: Collection[int]) -> int | None:
         """Fold without the segments that begin at `foreign`.
 
         Returns the base of one more segment of another log; None if there is none.
@@ -51,7 +51,7 @@ class Refold:
         self.checkpoint_bytes = 0
         """Bytes in the log of the checkpoint from which the state was loaded; 0 without one."""
         self._lost_bytes = 0
-        self._seen_behind_hole: set[tuple[int, int]] = set()
+        self._queues_behind_hole: set[tuple[int, int]] = set()
         self._producers_behind_hole: set[tuple[int, int, int]] = set()
         start = self._load_checkpoint(slices)
         if self.segments and start < self.segments[0].base:
@@ -63,12 +63,12 @@ class Refold:
             begin = max(segment.base, start)
             if segment.base in foreign:
                 end = min(end, following.base) if following is not None else end
-                self._lose(Hole(begin, end - begin, "the segment is of another store"))
+                self._record_hole(Hole(begin, end - begin, "the segment is of another store"))
             elif not self._fold(segment, begin, end):
                 return segment.base
         return None
 
-    def skips(self, *, is_cut: bool) -> list[OffsetsSkipped]:
+    def offsets_to_skip(self, *, is_cut: bool) -> list[OffsetsSkipped]:
         """Offsets to leave out, because a lost frame may have held them.
 
         A queue with a whole frame behind the last hole needs none, because that frame's first offset is proof.
@@ -82,12 +82,12 @@ class Refold:
         keys = set(ends)
         keys.update((copy.topic_id, queue) for copy in self.state.topics.all() for queue in range(copy.queue_count))
         skips = []
-        for key in sorted(keys if is_cut else keys - self._seen_behind_hole):
+        for key in sorted(keys if is_cut else keys - self._queues_behind_hole):
             end = ends.get(key, self.state.ends.floor)
-            left_out = 0 if key in self._seen_behind_hole else margin
+            left_out = 0 if key in self._queues_behind_hole else margin
             skips.append(OffsetsSkipped(*key, end, end + left_out))
-        if is_cut or (0, 0) not in self._seen_behind_hole:
-            left_out = 0 if (0, 0) in self._seen_behind_hole else margin
+        if is_cut or (0, 0) not in self._queues_behind_hole:
+            left_out = 0 if (0, 0) in self._queues_behind_hole else margin
             skips.append(OffsetsSkipped(0, 0, 0, max(self.state.ends.floor, left_out)))
         return skips
 
@@ -101,7 +101,7 @@ class Refold:
         elif self._lost_bytes:
             self.state.windows.keep_only(self._producers_behind_hole)
 
-    def _load_checkpoint(self, slices: Iterable[SliceAt]) -> int:
+    def _load_checkpoint(self, slices: Iterable[SliceLocation]) -> int:
         """Load the newest checkpoint whose frames are whole; the position to fold from."""
         for parts in complete_checkpoints(slices):
             state, size_bytes = State(), 0
@@ -125,7 +125,7 @@ class Refold:
             )
         return begin
 
-    def _body(self, segment: Segment, header: FrameHeader) -> bytes | None:
+    def _read_body(self, segment: Segment, header: FrameHeader) -> bytes | None:
         """Prefix and payload of a frame; None, and recorded as a hole, when they are damaged."""
         try:
             return read_body(segment.read, header)
@@ -138,52 +138,52 @@ class Refold:
         is_named = False
         for one in walk(segment.read, start, end):
             if isinstance(one, Hole):
-                self._lose(one)
+                self._record_hole(one)
                 continue
             if not one.is_of(self.log_mark):
                 return False
-            is_named = is_named or one.kind != Kind.MESSAGES
+            is_named = is_named or one.kind != FrameKind.MESSAGES
             self.store_open = max(self.store_open, one.store_open)
-            if one.kind == Kind.MESSAGES:
+            if one.kind == FrameKind.MESSAGES:
                 self._fold_messages(segment, one)
-            elif one.kind == Kind.STATE:
-                self._fold_changes(self._body(segment, one), one.stored_at_ms)
-            if one.flags & Flag.SEGMENT_END:
+            elif one.kind == FrameKind.STATE:
+                self._fold_changes(self._read_body(segment, one), one.stored_at_ms)
+            if one.flags & FrameFlag.SEGMENT_END:
                 if one.end_position < end:
-                    self._lose(Hole(one.end_position, end - one.end_position, "segments are missing"))
+                    self._record_hole(Hole(one.end_position, end - one.end_position, "segments are missing"))
                 break
         return is_named or not is_foreign(segment, end, self.log_mark)
 
-    def _lose(self, hole: Hole) -> None:
+    def _record_hole(self, hole: Hole) -> None:
         """Record a hole with unknown frames."""
         self.holes.append(hole)
         self._lost_bytes += hole.length
-        self._seen_behind_hole.clear()
+        self._queues_behind_hole.clear()
         self._producers_behind_hole.clear()
 
     def _fold_messages(self, segment: Segment, header: FrameHeader) -> None:
         if header.prefix_length:
-            body = self._body(segment, header)
+            body = self._read_body(segment, header)
             if body is not None:
                 self.state.apply_all(decode_changes(body[: header.prefix_length]), header.stored_at_ms)
         self.state.apply_messages(header)
         if self._lost_bytes:
-            self._seen_behind_hole.add((header.topic_id, header.queue_id))
+            self._queues_behind_hole.add((header.topic_id, header.queue_id))
             self._producers_behind_hole.add((header.topic_id, header.queue_id, header.producer_id))
 
     def _fold_changes(self, body: bytes | None, stored_at_ms: int) -> None:
         for change in decode_changes(body) if body is not None else ():
             self.state.apply(change, stored_at_ms)
             if isinstance(change, OffsetsSkipped):
-                self._seen_behind_hole.add((change.topic_id, change.queue_id))
+                self._queues_behind_hole.add((change.topic_id, change.queue_id))
 
 
-def read_slice(segments: Sequence[Segment], at: SliceAt, log_mark: int) -> Slice:
+def read_slice(segments: Sequence[Segment], at: SliceLocation, log_mark: int) -> CheckpointSlice:
     """A slice of a checkpoint from one of the segments.
 
     Errors: Unsupported. BadFrame, also for a frame of a log with another fingerprint.
     """
-    segment = holding(segments, at.position)
+    segment = segment_at(segments, at.position)
     assert segment is not None
     header, body = read_frame(segment.read, at.position)
     if not header.is_of(log_mark):

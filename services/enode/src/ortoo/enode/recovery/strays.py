@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.log.frame import ALIGNMENT_BYTES, HEADER_BYTES, BadFrame, Flag, FrameHeader, decode_header
+from ortoo.enode.log.frame import ALIGNMENT_BYTES, HEADER_BYTES, BadFrame, FrameFlag, FrameHeader, decode_header
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment
 
 
-def strays_among(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
+def find_strays(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
     """Those of `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
     A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name only
@@ -24,7 +24,7 @@ def strays_among(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> li
             continue
         segment = Segment(files, folder, base, base)
         segment.limit = base + segment.size_bytes()
-        if not has_frame(segment, base) and not _follows(before, segment):
+        if not has_frame(segment, base) and not _may_follow(before, segment):
             strays.append(base)
             segment.retire()
             continue
@@ -51,7 +51,7 @@ def frame_at(segment: Segment, position: int) -> FrameHeader | None:
         return None
 
 
-def _follows(before: Segment | None, segment: Segment) -> bool:
+def _may_follow(before: Segment | None, segment: Segment) -> bool:
     """Whether a segment without a first frame can be the successor of `before`."""
     is_empty = segment.limit == segment.base
     if before is None:
@@ -64,6 +64,6 @@ def _follows(before: Segment | None, segment: Segment) -> bool:
             last = one
     if last is None:
         return not is_empty
-    if last.flags & Flag.SEGMENT_END:
+    if last.flags & FrameFlag.SEGMENT_END:
         return last.end_position == segment.base
     return not is_empty and last.end_position <= segment.base

@@ -8,29 +8,29 @@ from ortoo.common.errors import DataLoss, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.replication.log_bytes import LogBytes
-from ortoo.enode.log.copies.frame_copies import Frame, frames_in
+from ortoo.enode.log.copies.frame_copies import FrameCopy, frames_in
 from ortoo.enode.log.frame import BadFrame, FrameHeader
-from ortoo.enode.replication.protocol.identity import MemberId
-from ortoo.enode.replication.protocol.replica import Member
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.replication.protocol.replica import Replica
 
-Ask = Callable[[MemberId, int], Awaitable[bytes]]
+AskForFrame = Callable[[ReplicaId, int], Awaitable[bytes]]
 """Requests a replica's frame at a position. Errors: Unavailable. DataLoss when it lacks that frame, too."""
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
-class Repair:
+class FrameRepair:
     """Fetches damaged frames of this disk from other replicas, and only committed ones."""
 
     log: LogBytes
-    member: Callable[[], Member]
+    replica: Callable[[], Replica]
     """Returns the current state of the protocol."""
-    ask: Ask
+    ask: AskForFrame
     on_repaired: Callable[[], object] = lambda: None
     """Called after each repaired frame."""
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def frame(self, position: int, most: int, is_other: bool = False) -> int:
+    async def repair(self, position: int, limit: int, is_other: bool = False) -> int:
         """Ensure a whole frame at a position; its end is at most at `most`, where the next frame begins.
 
         With `is_other` the frame there is whole, but does not match an index; it may be of another log.
@@ -38,22 +38,22 @@ class Repair:
         have it did not answer.
         """
         async with self._turn:
-            found, member = await self.log.whole_frame(position), self.member()
-            is_good = found is not None and found.end_position <= most and self._is_of_its_epoch(found)
+            found, member = await self.log.find_frame(position), self.replica()
+            is_good = found is not None and found.end_position <= limit and self._is_of_its_epoch(found)
             if found is not None and is_good and not is_other:
                 return found.end_position  # another caller has had it repaired meanwhile
             reasons: list[str] = []
-            for voter in member.log.members.voters:
-                if voter == member.me.member:
+            for voter in member.log.configuration.voters:
+                if voter == member.identity.member:
                     continue
                 try:
-                    frame = self._checked(await self.ask(voter, position), position, most)
+                    frame = self._check_copy(await self.ask(voter, position), position, limit)
                 except (BadFrame, DataLoss) as error:
                     _log.emit(log_events.DAMAGED_FRAME_COPY_MISSING, member=voter.number, reason=str(error))
                 except OrtooError as error:
                     reasons.append(f"member {voter.number}: {error.message}")
                 else:
-                    await self.log.write_again(position, bytes(frame.data))
+                    await self.log.rewrite_frame(position, bytes(frame.data))
                     _log.emit(log_events.DAMAGED_FRAME_REPAIRED, position=position, member=voter.number)
                     self.on_repaired()
                     return frame.header.end_position
@@ -66,16 +66,16 @@ class Repair:
 
     def _is_of_its_epoch(self, header: FrameHeader) -> bool:
         """Whether it is not a left-over of an older leader whose replacement the disk lost."""
-        return header.leader_epoch == self.member().log.history.epoch_below(header.end_position)
+        return header.leader_epoch == self.replica().log.history.epoch_before(header.end_position)
 
-    def _checked(self, content: bytes, position: int, most: int) -> Frame:
+    def _check_copy(self, content: bytes, position: int, limit: int) -> FrameCopy:
         """The frame, if it is the committed one at that position. Errors: BadFrame."""
         frame = next(frames_in(content, position), None)
         if frame is None or len(frame.data) != len(content):
             raise BadFrame(f"{len(content)} bytes were received, which are not a single frame")
-        header, member = frame.header, self.member()
-        if header.end_position > most:
-            raise BadFrame(f"it would end at {header.end_position}, but the next frame begins at {most}")
-        if not member.rules.may_take_copy(member.log, header.leader_epoch, header.end_position):
+        header, member = frame.header, self.replica()
+        if header.end_position > limit:
+            raise BadFrame(f"it would end at {header.end_position}, but the next frame begins at {limit}")
+        if not member.rules.may_repair_from(member.log, header.leader_epoch, header.end_position):
             raise BadFrame(f"it is of epoch {header.leader_epoch}, or not committed")
         return frame

@@ -8,21 +8,21 @@ from itertools import chain
 from ortoo.common.errors import Unavailable
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.copies.frame_copies import frames_in, whole_frames
-from ortoo.enode.log.copies.protocol_frames import WORDS, mark_of
-from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.copies.protocol_frames import PROTOCOL_KINDS, decode_protocol_frame
+from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
-from ortoo.enode.log.segment import Segment, holding
-from ortoo.enode.replication.protocol.events import Ship
-from ortoo.enode.replication.protocol.log_summary import Mark
+from ortoo.enode.log.segment import Segment, segment_at
+from ortoo.enode.replication.protocol.events import SendFrames
+from ortoo.enode.replication.protocol.log_summary import ProtocolFrame
 from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.store.engine import Engine
 
 PART_BYTES = 1 << 20
 """Approximate size of one message with frames."""
-KEPT_BYTES = 32 << 20
+CACHE_BYTES = 32 << 20
 """Size of the log's end that is kept in memory for followers."""
-Repairing = Callable[[int, int, bool], Awaitable[int]]
+RepairFrame = Callable[[int, int, bool], Awaitable[int]]
 """Ensures a whole frame at a position that ends at most at another one; its end, or 0 if no replica has it."""
 
 
@@ -31,45 +31,45 @@ class LogBytes:
     """The bytes of an open log, by position."""
 
     engine: Engine
-    repair: Repairing | None = None
+    repair: RepairFrame | None = None
     """Repairs a damaged frame from another replica's copy."""
-    _newest: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
+    _cached: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
     """The newest frames as they went to the disk: the position of each part to its end and its bytes."""
-    _newest_bytes: int = 0
+    _cached_bytes: int = 0
     _owned: set[int] = field(default_factory=set)
     """The full segments that were verified to be of this log, by their first positions."""
 
-    def add_newest(self, group: Group) -> tuple[Mark, ...]:
+    def cache_group(self, group: FlushGroup) -> tuple[ProtocolFrame, ...]:
         """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol."""
         buffers = chain.from_iterable(part.buffers for part in group.parts)
         begin = at = group.parts[0].position
-        some: list[Buffer] = []
-        marks: list[Mark] = []
+        buffered: list[Buffer] = []
+        protocol_frames: list[ProtocolFrame] = []
         for entry in group.entries:
             header, end = entry.header, entry.header.end_position
             while at < end:
-                some.append(next(buffers))
-                at += len(some[-1])
-            if header.kind in WORDS:
-                marks.append(mark_of(header, b"".join(some)[header.position - begin + HEADER_BYTES :][: header.length]))
+                buffered.append(next(buffers))
+                at += len(buffered[-1])
+            if header.kind in PROTOCOL_KINDS:
+                protocol_frames.append(decode_protocol_frame(header, b"".join(buffered)[header.position - begin + HEADER_BYTES :][: header.length]))
             if end - begin >= PART_BYTES or end == group.end_position:
-                self._newest[begin] = end, some
-                self._newest_bytes += end - begin
-                begin, some = end, []
-        while self._newest_bytes > KEPT_BYTES:
-            oldest = next(iter(self._newest))
-            self._newest_bytes -= self._newest.pop(oldest)[0] - oldest
-        return tuple(marks)
+                self._cached[begin] = end, buffered
+                self._cached_bytes += end - begin
+                begin, buffered = end, []
+        while self._cached_bytes > CACHE_BYTES:
+            oldest = next(iter(self._cached))
+            self._cached_bytes -= self._cached.pop(oldest)[0] - oldest
+        return tuple(protocol_frames)
 
-    def forget_newest(self) -> None:
+    def clear_cache(self) -> None:
         """Drop the frames in memory, because the log's end is truncated."""
-        self._newest.clear()
-        self._newest_bytes = 0
+        self._cached.clear()
+        self._cached_bytes = 0
 
-    def newest(self, ship: Ship) -> list[Buffer]:
+    def cached_frames(self, request: SendFrames) -> list[Buffer]:
         """The whole frames to send, or the first of them, in pieces; empty if they are not in memory."""
-        end, content = ship.begin, list[Buffer]()
-        while end < ship.limit and end - ship.begin < PART_BYTES and (some := self._newest.get(end)):
+        end, content = request.begin, list[Buffer]()
+        while end < request.limit and end - request.begin < PART_BYTES and (some := self._cached.get(end)):
             end = some[0]
             content += some[1]
         return content
@@ -90,10 +90,10 @@ class LogBytes:
 
     async def read_copy(self, begin: int, limit: int) -> bytes:
         """As `read`, but without repairs. Errors: OSError, Unavailable, BadFrame."""
-        await self._check_owner(self._holding(begin))
+        await self._check_owner(self._segment_at(begin))
         length = max(PART_BYTES, HEADER_BYTES)
         while True:
-            data = await self.from_disk(begin, length)
+            data = await self.read_disk(begin, length)
             whole = whole_frames(data, begin, limit)
             if whole or len(data) < length:
                 break
@@ -114,36 +114,36 @@ class LogBytes:
             raise BadFrame(f"{segment.path} is of another store: restore the right file, or empty the folder")
         self._owned.add(segment.base)
 
-    async def whole_frame(self, position: int) -> FrameHeader | None:
+    async def find_frame(self, position: int) -> FrameHeader | None:
         """The frame at a position; None if there is no whole frame. Errors: OSError, Unavailable."""
-        segment = self._holding(position)
+        segment = self._segment_at(position)
         try:
             header, _ = await self.engine.work.run(read_frame, segment.read, position)
         except BadFrame:
             return None
         return header
 
-    async def write_again(self, position: int, frame: bytes) -> None:
+    async def rewrite_frame(self, position: int, frame: bytes) -> None:
         """Overwrite a damaged frame on this disk. Errors: OSError.
 
         A place that an index lists as damaged stays listed until the index is rebuilt.
         """
-        segment, catalog = self._holding(position), self.engine.catalog
-        await self.engine.work.run(_write_again, segment, position, frame)
+        segment, catalog = self._segment_at(position), self.engine.catalog
+        await self.engine.work.run(_rewrite_frame, segment, position, frame)
         holes = set(catalog.holes())
         catalog.damages = [
             one for one in catalog.damages if one.position != position or (position, one.length_bytes) in holes
         ]
 
     def _first_hole(self, begin: int) -> Hole | None:
-        segment = self._holding(begin)
-        found = walk(segment.read, begin, self._end_of(segment), bodies_from=begin)
-        return next((one for one in found if isinstance(one, Hole)), None)
+        segment = self._segment_at(begin)
+        walked = walk(segment.read, begin, self._end_of(segment), bodies_from=begin)
+        return next((one for one in walked if isinstance(one, Hole)), None)
 
-    def _holding(self, position: int) -> Segment:
+    def _segment_at(self, position: int) -> Segment:
         """The segment of a position. Errors: Unavailable when it was deleted."""
         segments = [*self.engine.catalog.segments, *self.engine.appender.next_segments]
-        segment = holding(segments, position)
+        segment = segment_at(segments, position)
         if segment is None:
             raise Unavailable(f"the log at {position} was deleted")
         return segment
@@ -151,14 +151,14 @@ class LogBytes:
     def _end_of(self, segment: Segment) -> int:
         return self.engine.appender.durable_position if segment.end is None else segment.end
 
-    async def from_disk(self, position: int, length: int) -> bytes:
+    async def read_disk(self, position: int, length: int) -> bytes:
         """Bytes of this disk from a position on; fewer at the log's end. Errors: OSError, Unavailable."""
-        segment = self._holding(position)
+        segment = self._segment_at(position)
         end = self._end_of(segment)
         return await self.engine.work.run(segment.read, position, min(length, max(0, end - position)))
 
 
-def _write_again(segment: Segment, position: int, frame: bytes) -> None:
+def _rewrite_frame(segment: Segment, position: int, frame: bytes) -> None:
     # A failed sync is reported once to each descriptor. On the log's own one a concurrent flush would not notice it.
     with closing(segment.files.disk.open(segment.path)) as file:
         file.write(position - segment.base, [frame])

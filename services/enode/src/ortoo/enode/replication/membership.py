@@ -20,25 +20,25 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
-from ortoo.enode.disk.identity import Identity, is_of_log, read_identity, write_identity
+from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
-from ortoo.enode.disk.log_summary_file import KeptOutline, read_outline, write_outline
-from ortoo.enode.disk.hard_state_file import REJOIN, KeptReign, read_reign, write_reign
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.segment import bases
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Reign
-from ortoo.enode.replication.protocol.log_summary import LogOutline, MembersFrame
+from ortoo.enode.log.segment import segment_bases
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, HardState
+from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
 from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
-from ortoo.enode.recovery.restored import read_apart
+from ortoo.enode.recovery.restored import read_openings_gap
 
-ASK_INTERVAL_S = 0.5
+JOIN_RETRY_S = 0.5
 NO_DESCRIPTOR_S = 0.5
 """The pause before a hard state is written again, when no file could be opened for it."""
 RANDOM_PARTS = 1 << 32
 _log = get_logger("members")
 
 
-Ask = Callable[[str, str, int, bool], Awaitable[MemberId]]
+AskToJoin = Callable[[str, str, int, bool], Awaitable[ReplicaId]]
 """Requests the replica at an address to join (set id, made at), or only asks whether it would; the replica's id.
 
 Errors: Conflict when it belongs to another set.
@@ -46,7 +46,7 @@ Errors: Conflict when it belongs to another set.
 
 
 @dataclass(eq=False)
-class Joining:
+class ReplicaMembership:
     """The identity of this replica and its set. No other process uses its folder."""
 
     disk: Disk
@@ -55,49 +55,49 @@ class Joining:
     randomness: Randomness
     number: int = 1
     """The number of this replica, 1 or more."""
-    members: int = 1
+    initial_voters: int = 1
     """The number of voters of the first configuration."""
     addresses: tuple[str, ...] = ()
     """The replicas' addresses, by number; only the founder needs them."""
-    kept: KeptReign = field(init=False)
+    stored: StoredHardState = field(init=False)
     """The hard state on disk."""
 
     def __post_init__(self) -> None:
         """Read the hard state; an empty folder gets a new one. Errors: Conflict, DataLoss, OSError."""
-        kept = read_reign(self.disk, self.folder)
+        kept = read_hard_state(self.disk, self.folder)
         if kept is None:
-            kept = self._claimed()
-        elif kept.member.number != self.number:
+            kept = self._claim_folder()
+        elif kept.replica.number != self.number:
             raise Conflict(
-                f"{self.folder} belongs to replica {kept.member.number}, but this is replica {self.number}: "
+                f"{self.folder} belongs to replica {kept.replica.number}, but this is replica {self.number}: "
                 "choose another folder or correct the settings",
                 field="member",
             )
         else:
             self._finish(kept, check_files(self.disk, self.folder, kept))
-        self.kept = kept
+        self.stored = kept
         self.opened = OpenFolder.taken(self.disk, self.folder)
         """The open folder; no hard state is written when it is no longer at its path."""
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
 
-    async def keep_reign(self, reign: Reign, work: DiskWork) -> bool:
+    async def keep_reign(self, reign: HardState, work: DiskWork) -> bool:
         """Make a new vote durable; False, after a pause, when no file can be opened for it.
 
         Errors: as `write`.
         """
-        kept = replace(self.kept, reign=reign)
+        kept = replace(self.stored, reign=reign)
         try:
             await work.run(self.write, kept)
         except NoDescriptor as error:
             _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
             await self.clock.sleep(NO_DESCRIPTOR_S)
             return False
-        self.kept = kept
+        self.stored = kept
         return True
 
-    def _claimed(self) -> KeptReign:
+    def _claim_folder(self) -> StoredHardState:
         """The first hard state of a folder, which is empty or of an enode without replicas.
 
         Errors: DataLoss for a folder that once had hard state.
@@ -107,15 +107,15 @@ class Joining:
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
-                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN}")
-            kept = KeptReign(MemberId(self.number, self.randomness.id_text()))
+                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN_ADVICE}")
+            stored = StoredHardState(ReplicaId(self.number, self.randomness.id_text()))
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
                 f"{self.folder} holds the log of an enode without replicas: start it as member 1, or empty it",
                 field="member",
             )
-        elif read_apart(self.disk, self.folder):
+        elif read_openings_gap(self.disk, self.folder):
             # The changes of its first start must be in the log before there are other replicas.
             raise Conflict(
                 f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
@@ -124,104 +124,104 @@ class Joining:
             )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
-            member, set_id = MemberId(1, identity.folder_id), self.randomness.id_text()
-            kept = KeptReign(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
-        write_reign(self.disk, self.folder, kept)
-        self._finish(kept, identity)
-        return kept
+            member, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
+            stored = StoredHardState(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
+        write_hard_state(self.disk, self.folder, stored)
+        self._finish(stored, identity)
+        return stored
 
-    def _finish(self, kept: KeptReign, identity: Identity | None) -> None:
+    def _finish(self, kept: StoredHardState, identity: StoreIdentity | None) -> None:
         """Record in the identity of a store without replicas that it has hard state from now on."""
         if identity is None or identity.has_hard_state:
             return
         if identity.store_id != kept.made_from:  # an older version wrote it
-            write_identity(self.disk, self.folder, replace(identity, disk=kept.member.disk))
+            write_identity(self.disk, self.folder, replace(identity, disk=kept.replica.disk))
             return
-        if read_outline(self.disk, self.folder) is None:
+        if read_log_summary(self.disk, self.folder) is None:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
-            alone = MembersFrame(position, Configuration((kept.member,)))
-            outline = LogOutline(position, position, position, position, placed=(alone,))
-            write_outline(self.disk, self.folder, KeptOutline(outline))
-        renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.member.disk)
+            alone = ConfigurationFrame(position, Configuration((kept.replica,)))
+            outline = LogSummary(position, position, position, position, configurations=(alone,))
+            write_log_summary(self.disk, self.folder, StoredLogSummary(outline))
+        renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.replica.disk)
         write_identity(self.disk, self.folder, renewed)
 
-    async def join(self, set_id: str, created_at_ms: int, *, asks_only: bool = False) -> MemberId:
+    async def join(self, set_id: str, created_at_ms: int, *, dry_run: bool = False) -> ReplicaId:
         """Join a set, or with `asks_only` only check whether this is possible.
 
         Errors: Conflict when this disk belongs to another set. Unavailable when the disk fails.
         """
-        if self.kept.set_id and self.kept.set_id != set_id and not self._may_leave():
+        if self.stored.set_id and self.stored.set_id != set_id and not self._may_leave():
             raise Conflict(
-                f"replica {self.kept.member.number} belongs to set {self.kept.set_id}: empty its folder {self.folder} "
+                f"replica {self.stored.replica.number} belongs to set {self.stored.set_id}: empty its folder {self.folder} "
                 "first",
                 field="set_id",
             )
-        if self.kept.set_id != set_id and not asks_only:
+        if self.stored.set_id != set_id and not dry_run:
             try:
-                self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
+                self.store(replace(self.stored, set_id=set_id, created_at_ms=created_at_ms, is_founder=False))
             except OSError as error:
                 raise Unavailable(f"the disk failed: {error}") from error
             self._joined.set()
-        return self.kept.member
+        return self.stored.replica
 
     def _may_leave(self) -> bool:
         """Whether this is a founder whose set is not initialized yet."""
-        return self.kept.is_founder and read_outline(self.disk, self.folder) is None
+        return self.stored.is_founder and read_log_summary(self.disk, self.folder) is None
 
-    def write(self, kept: KeptReign) -> None:
+    def write(self, kept: StoredHardState) -> None:
         """Make a hard state durable. Errors: OSError. FolderGone, because in another folder it would be lost."""
         self.opened.check_folder()
-        write_reign(self.disk, self.folder, kept)
+        write_hard_state(self.disk, self.folder, kept)
 
-    def keep(self, kept: KeptReign) -> None:
+    def store(self, stored: StoredHardState) -> None:
         """Store a new hard state. Errors: as `write`."""
-        self.write(kept)
-        self.kept = kept
+        self.write(stored)
+        self.stored = stored
 
-    async def begin(self, ask: Ask) -> None:
+    async def join_or_found(self, ask: AskToJoin) -> None:
         """Return when this replica belongs to an initialized set."""
-        if not self.kept.set_id and self.number == 1:
+        if not self.stored.set_id and self.number == 1:
             set_id, created_at_ms = self.randomness.id_text(), self.clock.now_ms()
-            self.keep(replace(self.kept, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
-        while self.kept.is_founder and read_outline(self.disk, self.folder) is None:
-            if bases(self.disk.list(self.folder)):
+            self.store(replace(self.stored, set_id=set_id, created_at_ms=created_at_ms, is_founder=True))
+        while self.stored.is_founder and read_log_summary(self.disk, self.folder) is None:
+            if segment_bases(self.disk.list(self.folder)):
                 raise DataLoss(f"{self.folder} holds a log of unknown replicas: empty it, and add its disk again")
-            await self._found(ask)
+            await self._found_set(ask)
         await self._joined.wait()
 
-    async def _found(self, ask: Ask) -> None:
+    async def _found_set(self, ask: AskToJoin) -> None:
         """Ask all others whether they would join, then request it; when all have joined, initialize the set.
 
         Without the first question some would join this set although another one already belongs to an older set.
         """
-        kept = self.kept
-        others: list[MemberId] = []
-        addresses = enumerate(self.addresses[: self.members], 1)
-        asked = [(number, address) for number, address in addresses if number != self.number]
-        for asks_only, (number, address) in product((True, False), asked):
+        stored = self.stored
+        others: list[ReplicaId] = []
+        addresses = enumerate(self.addresses[: self.initial_voters], 1)
+        other_addresses = [(number, address) for number, address in addresses if number != self.number]
+        for asks_only, (number, address) in product((True, False), other_addresses):
             try:
-                other = await ask(address, kept.set_id, kept.created_at_ms, asks_only)
+                other = await ask(address, stored.set_id, stored.created_at_ms, asks_only)
                 if other.number != number:
                     raise Conflict(f"at {address} is replica {other.number}, not {number}", field="member_addresses")
                 others += [] if asks_only else [other]
             except OrtooError as error:
                 _log.emit(log_events.REPLICA_SET_WAITING, member=number, address=address, reason=str(error))
-                await self.clock.sleep(ASK_INTERVAL_S)
+                await self.clock.sleep(JOIN_RETRY_S)
                 return
-        if self.kept != kept:
+        if self.stored != stored:
             return  # it was added to another set meanwhile
-        voters = tuple(sorted([kept.member, *others]))
-        first = LogOutline(placed=(MembersFrame(0, Configuration(voters)),))
-        write_outline(self.disk, self.folder, KeptOutline(first))
+        voters = tuple(sorted([stored.replica, *others]))
+        first = LogSummary(configurations=(ConfigurationFrame(0, Configuration(voters)),))
+        write_log_summary(self.disk, self.folder, StoredLogSummary(first))
         self._joined.set()
-        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=kept.set_id, members=len(voters))
+        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, members=len(voters))
 
-    def started(self) -> tuple[KeptReign, KeptOutline]:
+    def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
         """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""
-        incarnation = next_incarnation(self.kept.incarnation, self.randomness)
-        self.keep(replace(self.kept, incarnation=incarnation))
-        return self.kept, read_outline(self.disk, self.folder) or KeptOutline()
+        incarnation = next_incarnation(self.stored.incarnation, self.randomness)
+        self.store(replace(self.stored, incarnation=incarnation))
+        return self.stored, read_log_summary(self.disk, self.folder) or StoredLogSummary()
 
 
 def next_incarnation(before: int, randomness: Randomness) -> int:

@@ -7,49 +7,49 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.common.process.containment import Scope
-from ortoo.enode.changes.halves import HalfOpen, Source, Verdict
+from ortoo.enode.changes.halves import HalfOpen, VerdictOrigin, HalfVerdict
 from ortoo.enode.transactions.checks import DueCheck
-from ortoo.enode.transactions.coordinator import Transactions
-from ortoo.enode.rpc.handlers import Handlers, checked_batch_of, limit_of, unnumbered
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.rpc.handlers import EnodeHandlers, read_checked_batch, limit_of, without_sequence
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 
-ASKED_MAX, ASKED_BYTES_MAX = 1_000, 16 << 20
+UNTAKEN_CHECKS_MAX, UNTAKEN_CHECK_BYTES_MAX = 1_000, 16 << 20
 """Limits of unread checks of one snode, in number and bytes; beyond them checks are dropped and come again."""
-_VERDICTS = {pb.VERDICT_COMMIT: Verdict.COMMITTED, pb.VERDICT_ROLL_BACK: Verdict.ROLLED_BACK}
+_VERDICTS = {pb.VERDICT_COMMIT: HalfVerdict.COMMITTED, pb.VERDICT_ROLL_BACK: HalfVerdict.ROLLED_BACK}
 
 
-class DeferredHandlers(Handlers):
+class DeferredHandlers(EnodeHandlers):
     """Messages that are not visible yet, and deduplicated messages."""
 
     async def RecallDelayed(self, request: pb.RecallDelayedRequest, context: Context) -> pb.RecallDelayedResponse:
         """Cancel a delayed message."""
-        await self.intake.delays.recall(request.topic_id, request.timer_id, request.deliver_at_ms)
+        await self.appends.delays.recall(request.topic_id, request.timer_id, request.deliver_at_ms)
         return pb.RecallDelayedResponse()
 
     async def ListDelayed(self, request: pb.ListDelayedRequest, context: Context) -> pb.ListDelayedResponse:
         """List the delayed messages of a topic."""
-        await self.topics.arrival(request.topic_id)
-        listed = self.store.timers.listed(request.topic_id, request.from_ms, limit_of(request))
+        await self.topics.wait_for(request.topic_id)
+        listed = self.store.timers.select(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
 
     async def AppendIdentified(
         self, request: lives_pb.AppendIdentifiedRequest, context: Context
     ) -> lives_pb.AppendIdentifiedResponse:
         """Store messages with application ids."""
-        await self.topics.arrival(request.topic_id, request.queue_id)
-        batch = checked_batch_of(request)
-        places = await self.identified.append(request.topic_id, request.queue_id, batch, request.ids)
+        await self.topics.wait_for(request.topic_id, request.queue_id)
+        batch = read_checked_batch(request)
+        places = await self.deduplicated.append(request.topic_id, request.queue_id, batch, request.ids)
         return lives_pb.AppendIdentifiedResponse(places=[write(lives_pb.IdentifiedPlace, one) for one in places])
 
     async def StoreHalf(self, request: pb.StoreHalfRequest, context: Context) -> pb.StoreHalfResponse:
         """Begin a transaction."""
-        await self.topics.arrival(request.topic_id, request.queue_id)
-        half = await self.intake.transactions.begin(
+        await self.topics.wait_for(request.topic_id, request.queue_id)
+        half = await self.appends.transactions.begin(
             request.topic_id,
             request.queue_id,
-            checked_batch_of(request),
+            read_checked_batch(request),
             producer_group=request.producer_group,
             check_after_ms=request.check_after_ms,
             key=request.key,
@@ -61,13 +61,13 @@ class DeferredHandlers(Handlers):
         verdict = _VERDICTS.get(request.verdict)
         if verdict is None:
             raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
-        source = Source(request.source) if request.source in (1, 2, 3) else Source.PRODUCER
-        await self.intake.transactions.end(request.topic_id, request.number, verdict, source)
+        source = VerdictOrigin(request.source) if request.source in (1, 2, 3) else VerdictOrigin.PRODUCER
+        await self.appends.transactions.end(request.topic_id, request.number, verdict, source)
         return pb.SettleHalfResponse()
 
     async def ListHalves(self, request: pb.ListHalvesRequest, context: Context) -> pb.ListHalvesResponse:
         """List open transactions."""
-        listed = self.store.halves.listed(
+        listed = self.store.halves.select(
             topic_id=request.topic_id,
             producer_group=request.producer_group,
             parked_only=request.parked_only,
@@ -77,7 +77,7 @@ class DeferredHandlers(Handlers):
 
     async def ResumeHalf(self, request: pb.ResumeHalfRequest, context: Context) -> pb.ResumeHalfResponse:
         """Restart the checks of a parked transaction."""
-        await self.intake.transactions.resume(request.topic_id, request.number)
+        await self.appends.transactions.resume(request.topic_id, request.number)
         return pb.ResumeHalfResponse()
 
 
@@ -86,23 +86,23 @@ class CheckStream:
 
     waits_at_stop = False
 
-    def __init__(self, transactions: Transactions, groups: Iterable[str]) -> None:
-        self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=ASKED_BYTES_MAX)
+    def __init__(self, transactions: TransactionCoordinator, groups: Iterable[str]) -> None:
+        self.outbox = Outbox[pb.WatchHalvesResponse](bytes_max=UNTAKEN_CHECK_BYTES_MAX)
         self._transactions = transactions
         self._groups = frozenset(groups)
 
     async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], scope: Scope) -> None:
         """Be registered as a watcher until the call ends."""
-        self._transactions.watchers.add(self._groups, self._ask)
+        self._transactions.listeners.add(self._groups, self._send_check)
         try:
             await asyncio.get_running_loop().create_future()
         finally:
-            self._transactions.watchers.remove(self._groups, self._ask)
+            self._transactions.listeners.remove(self._groups, self._send_check)
 
-    def _ask(self, check: DueCheck) -> None:
-        if self.outbox.open_requests < ASKED_MAX:
-            asked = pb.WatchHalvesResponse(half=_half(check.half), batch=unnumbered(check.batch))
-            self.outbox.offer(asked, len(check.batch.records))
+    def _send_check(self, check: DueCheck) -> None:
+        if self.outbox.open_requests < UNTAKEN_CHECKS_MAX:
+            response = pb.WatchHalvesResponse(half=_half(check.half), batch=without_sequence(check.batch))
+            self.outbox.try_push(response, len(check.batch.records))
 
 
 def _half(half: HalfOpen) -> pb.Half:

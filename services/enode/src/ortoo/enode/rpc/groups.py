@@ -3,8 +3,8 @@
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
-from ortoo.enode.changes.groups import Mode
-from ortoo.enode.rpc.handlers import Handlers
+from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 
@@ -12,19 +12,19 @@ OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
 
 
-class GroupHandlers(Handlers):
+class GroupHandlers(EnodeHandlers):
     """Committed offsets and delivery modes of groups."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
         """Commit offsets of a group; all or none unless offsets have generations of their own."""
         topic_id, group, store = request.topic_id, request.group, self.store
-        await self.topics.arrival(topic_id, max((item.queue_id for item in request.offsets), default=0))
+        await self.topics.wait_for(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
         fenced: list[int] = []
-        with store.modes.decided([(topic_id, group)], Mode.OFFSETS) as (decided, refused):
+        with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
                 raise error
             if any(item.generation for item in request.offsets):
@@ -36,7 +36,7 @@ class GroupHandlers(Handlers):
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
         """Get the committed offsets of a group."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         offsets = self.store.offsets.of(request.topic_id, request.group, request.queue_ids)
         return pb.QueryOffsetsResponse(
@@ -51,7 +51,7 @@ class GroupHandlers(Handlers):
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""
-        await self.topics.arrival(request.topic_id, request.queue_id)
+        await self.topics.wait_for(request.topic_id, request.queue_id)
         offset = await self.store.find_offset(request.topic_id, request.queue_id, request.stored_at_ms)
         return pb.FindOffsetResponse(offset=offset)
 
@@ -59,10 +59,10 @@ class GroupHandlers(Handlers):
         self, request: lives_pb.UseDeliveryModeRequest, context: Context
     ) -> lives_pb.UseDeliveryModeResponse:
         """Set a group's delivery mode for a topic unless it has another one."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         mode = _mode(request.mode)
-        if mode is Mode.UNDECIDED:
+        if mode is GroupMode.UNDECIDED:
             raise Invalid("missing delivery mode; give the mode in which the group consumes the topic", field="mode")
         await self.store.modes.use(request.topic_id, request.group, mode)
         return lives_pb.UseDeliveryModeResponse()
@@ -71,7 +71,7 @@ class GroupHandlers(Handlers):
         self, request: lives_pb.SetStoredModeRequest, context: Context
     ) -> lives_pb.SetStoredModeResponse:
         """Change a group's delivery mode for a topic, for an operator."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         mode = _mode(request.mode)
         before = await self.pops.change_mode(request.topic_id, request.group, mode, force=request.force)
@@ -96,9 +96,9 @@ def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
     return offsets
 
 
-def _mode(number: int) -> Mode:
+def _mode(number: int) -> GroupMode:
     """Decode a mode. Errors: Invalid for one that this version does not know."""
     try:
-        return Mode(number)
+        return GroupMode(number)
     except ValueError:
         raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None

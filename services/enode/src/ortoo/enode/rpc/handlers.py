@@ -8,11 +8,11 @@ from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import write
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.appends.deduplicated import IdentifiedIntake
-from ortoo.enode.appends.router import Intake
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.pops.retry_copies import SendingBack
-from ortoo.enode.rpc.streams.runner import Streams
+from ortoo.enode.appends.deduplicated import DeduplicatedAppends
+from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.pops.leasing import PopLeasing
+from ortoo.enode.pops.retry_copies import RetryCopies
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.store.store import Store
 from ortoo.v1 import record_pb2
@@ -23,36 +23,36 @@ LISTED_MAX = 10_000
 
 
 @dataclass(eq=False)
-class Handlers(EnodeServiceServicer):
+class EnodeHandlers(EnodeServiceServicer):
     """Base of EnodeService's methods. They wait a moment for an unknown topic before they refuse the request."""
 
     store: Store
     topics: TopicCopies
-    intake: Intake
-    identified: IdentifiedIntake
-    pops: Leasing
-    sending: SendingBack
+    appends: AppendRouter
+    deduplicated: DeduplicatedAppends
+    pops: PopLeasing
+    retry_copies: RetryCopies
     attached: AttachedSnodes
-    streams: Streams = field(init=False)
+    streams: StreamRunner = field(init=False)
     """Set by the server, which ends them when it stops."""
 
 
-def checked_batch_of(request: Any) -> SealedBatch:
+def read_checked_batch(request: Any) -> SealedBatch:
     """The batch of a request, after a check of its bytes. Errors: Invalid, Corrupt, as `SealedBatch.check`."""
     batch = batch_of(request.batch)
     batch.check()
     return batch
 
 
-def unnumbered(batch: SealedBatch) -> record_pb2.SealedBatch:
+def without_sequence(batch: SealedBatch) -> record_pb2.SealedBatch:
     """A batch without its producer's id and sequence."""
     return write(record_pb2.SealedBatch, batch, producer_id=0, first_sequence=0, delayed=False)
 
 
-def check_number(field: str, number: int, most: int) -> None:
+def check_number(field: str, number: int, maximum: int) -> None:
     """Refuse a number below 1 or above `most`. Errors: Invalid, naming the field."""
-    if not 1 <= number <= most:
-        raise Invalid(f"{number}; expected 1 to {most}", field=field)
+    if not 1 <= number <= maximum:
+        raise Invalid(f"{number}; expected 1 to {maximum}", field=field)
 
 
 def limit_of(request: Any) -> int:

@@ -8,34 +8,34 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
-from ortoo.enode.changes.groups import Mode
-from ortoo.enode.rpc.handlers import Handlers
-from ortoo.enode.store.lock_table import LIFETIME_S, Granted, Key, LockRequest, Refused
+from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.rpc.handlers import EnodeHandlers
+from ortoo.enode.store.lock_table import LIFETIME_S, LockGranted, LockKey, LockRequest, LockDenied
 from ortoo.v1 import enode_pb2 as pb
 
-WISHES_MAX = 10_000
+LOCKS_MAX = 10_000
 """The number of locks in one request."""
 TEXT_LENGTH_MAX = 1024
 
 
-class LockHandlers(Handlers):
+class LockHandlers(EnodeHandlers):
     """The locks of queues."""
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
         """Take or renew locks; granted locks are durable. A queue that is not here fails on its own."""
-        wishes = _checked(request.wishes)
-        missing = await self._missing(wishes)
-        pairs = {(one.topic_id, one.group) for one in wishes if (one.topic_id, one.queue_id) not in missing}
-        with self.store.modes.decided(pairs, Mode.OFFSETS) as (decided, refused):
+        lock_requests = _checked_requests(request.wishes)
+        missing = await self._missing(lock_requests)
+        pairs = {(one.topic_id, one.group) for one in lock_requests if (one.topic_id, one.queue_id) not in missing}
+        with self.store.modes.decide(pairs, GroupMode.OFFSETS) as (decided, refused):
             failures = [
-                refused.get((one.topic_id, one.group)) or missing.get((one.topic_id, one.queue_id)) for one in wishes
+                refused.get((one.topic_id, one.group)) or missing.get((one.topic_id, one.queue_id)) for one in lock_requests
             ]
-            wanted = [
+            requested = [
                 LockRequest(_key(one), one.owner or one.session_id, one.session_id, request.incarnation, one.resume)
-                for one, failure in zip(wishes, failures, strict=True)
+                for one, failure in zip(lock_requests, failures, strict=True)
                 if failure is None
             ]
-            granted = iter(await self.store.locks.take(wanted, decided))
+            granted = iter(await self.store.locks.take(requested, decided))
         return pb.TakeLocksResponse(
             answers=[
                 _answer(next(granted)) if failure is None else pb.LockAnswer(failure=failure_of(failure))
@@ -46,9 +46,9 @@ class LockHandlers(Handlers):
 
     async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
         """Release locks that are held by the given sessions."""
-        keys = [(_key(wish), wish.session_id) for wish in _checked(request.wishes)]
+        keys = [(_key(wish), wish.session_id) for wish in _checked_requests(request.wishes)]
         released = await self.store.locks.release(keys)
-        self.attached.tell_freed()
+        self.attached.notify_freed()
         return pb.ReleaseLocksResponse(released=released)
 
     async def QueryLocks(self, request: pb.QueryLocksRequest, context: Context) -> pb.QueryLocksResponse:
@@ -61,13 +61,13 @@ class LockHandlers(Handlers):
             ]
         )
 
-    async def _missing(self, wishes: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
+    async def _missing(self, lock_requests: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
         """The errors of queues that are not here, by (topic id, queue id), after one common wait for their topics."""
         topics = self.topics
-        lacking = sorted({(one.topic_id, one.queue_id) for one in wishes if topics.lacks(one.topic_id, one.queue_id)})
-        answers = await asyncio.gather(*(topics.arrival(*one) for one in lacking), return_exceptions=True)
+        missing = sorted({(one.topic_id, one.queue_id) for one in lock_requests if topics.is_missing(one.topic_id, one.queue_id)})
+        answers = await asyncio.gather(*(topics.wait_for(*one) for one in missing), return_exceptions=True)
         found: dict[tuple[int, int], OrtooError] = {}
-        for one, answer in zip(lacking, answers, strict=True):
+        for one, answer in zip(missing, answers, strict=True):
             if isinstance(answer, OrtooError):
                 found[one] = answer
             elif answer is not None:
@@ -75,11 +75,11 @@ class LockHandlers(Handlers):
         return found
 
 
-def _checked(wishes: Iterable[pb.LockWish]) -> list[pb.LockWish]:
+def _checked_requests(lock_requests: Iterable[pb.LockWish]) -> list[pb.LockWish]:
     """Check the limits of requested locks. Errors: Invalid."""
-    checked = list(wishes)
-    if not 1 <= len(checked) <= WISHES_MAX:
-        raise Invalid(f"{len(checked)} locks; give 1 to {WISHES_MAX}", field="wishes")
+    checked = list(lock_requests)
+    if not 1 <= len(checked) <= LOCKS_MAX:
+        raise Invalid(f"{len(checked)} locks; give 1 to {LOCKS_MAX}", field="wishes")
     for wish in checked:
         check_group_name(wish.group, "wishes.group")
         if not 1 <= len(wish.session_id) <= TEXT_LENGTH_MAX or len(wish.owner) > TEXT_LENGTH_MAX:
@@ -87,11 +87,11 @@ def _checked(wishes: Iterable[pb.LockWish]) -> list[pb.LockWish]:
     return checked
 
 
-def _key(wish: pb.LockWish) -> Key:
-    return wish.topic_id, wish.group, wish.queue_id
+def _key(lock_request: pb.LockWish) -> LockKey:
+    return lock_request.topic_id, lock_request.group, lock_request.queue_id
 
 
-def _answer(answer: Granted | Refused) -> pb.LockAnswer:
-    if isinstance(answer, Granted):
+def _answer(answer: LockGranted | LockDenied) -> pb.LockAnswer:
+    if isinstance(answer, LockGranted):
         return pb.LockAnswer(generation=answer.generation)
     return pb.LockAnswer(owner=answer.owner, remaining_ms=max(1, int(answer.remaining_s * 1000)))

@@ -7,19 +7,19 @@ from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.pop import (
     Finish,
-    GiveBack,
+    Redeliver,
     LeasePart,
     PoppedBatch,
     PopRules,
-    PopWish,
+    PopRequest,
     Renew,
-    ReplayWish,
-    SendBackWish,
-    Verdict,
+    ReplayRequest,
+    RetryRequest,
+    LeaseVerdict,
 )
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.enode.rpc.handlers import Handlers, check_number, unnumbered
+from ortoo.enode.rpc.handlers import EnodeHandlers, check_number, without_sequence
 from ortoo.v1 import enode_pop_pb2 as pb
 
 MESSAGES_MAX = 4_096
@@ -32,12 +32,12 @@ MESSAGES_SETTLED_MAX = 65_536
 """The number of messages in one settling request."""
 
 
-class PopHandlers(Handlers):
+class PopHandlers(EnodeHandlers):
     """Leased messages, nacks by offset, and replays."""
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Context) -> pb.PopQueuesResponse:
         """Lease messages to a consumer, waiting for the first if asked to; or peek."""
-        await self.topics.arrival(request.topic_id, max(request.queue_ids, default=0))
+        await self.topics.wait_for(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))
         return write(pb.PopQueuesResponse, popped, batches=map(_batch, popped.batches))
@@ -46,7 +46,7 @@ class PopHandlers(Handlers):
         self, request: pb.DescribeDeliveriesRequest, context: Context
     ) -> pb.DescribeDeliveriesResponse:
         """Describe the delivery state of one queue's messages in a group."""
-        await self.topics.arrival(request.topic_id, request.queue_id)
+        await self.topics.wait_for(request.topic_id, request.queue_id)
         check_group_name(request.group)
         check_number("limit", request.limit, DELIVERIES_MAX)
         first = request.from_offset if request.HasField("from_offset") else -1
@@ -57,9 +57,9 @@ class PopHandlers(Handlers):
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
         """Apply a verdict to leased messages."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         if letters_id := request.give_back.rules.dead_letter_topic_id:
-            await self.topics.arrival(letters_id)
+            await self.topics.wait_for(letters_id)
         check_group_name(request.group)
         parts = [_part(part) for part in request.parts]
         check_number("parts", sum(count for part in parts for _, count in part.ranges), MESSAGES_SETTLED_MAX)
@@ -80,31 +80,31 @@ class PopHandlers(Handlers):
         self, request: pb.SendBackMessagesRequest, context: Context
     ) -> pb.SendBackMessagesResponse:
         """Nack messages by offset: copy them to the group's retry topic."""
-        await self.topics.arrival(request.topic_id, request.queue_id)
-        await self.topics.arrival(request.retry_topic_id)
-        await self.topics.arrival(request.rules.dead_letter_topic_id)
+        await self.topics.wait_for(request.topic_id, request.queue_id)
+        await self.topics.wait_for(request.retry_topic_id)
+        await self.topics.wait_for(request.rules.dead_letter_topic_id)
         check_group_name(request.group)
         check_number("offsets", len(request.offsets), MESSAGES_MAX)
-        wish = read(
-            SendBackWish,
+        retry_request = read(
+            RetryRequest,
             request,
             rules=read(PopRules, request.rules),
             counts=not request.uncounted,
             consumer=request.client_id,
         )
-        return pb.SendBackMessagesResponse(message_ids=await self.sending.send_back(wish))
+        return pb.SendBackMessagesResponse(message_ids=await self.retry_copies.retry(retry_request))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
         """Replay dead letters."""
-        await self.topics.arrival(request.target_topic_id)
+        await self.topics.wait_for(request.target_topic_id)
         check_group_name(request.group)
         ranges = tuple((one.first_offset, one.count) for one in request.ranges)
         check_number("ranges", sum(count for _, count in ranges), MESSAGES_SETTLED_MAX)
-        sent = await self.sending.replay(read(ReplayWish, request, ranges=ranges))
+        sent = await self.retry_copies.replay(read(ReplayRequest, request, ranges=ranges))
         return pb.ReplayStoredResponse(ranges=[pb.OffsetRange(first_offset=one, count=count) for one, count in sent])
 
 
-def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
+def _pop_request(request: pb.PopQueuesRequest) -> PopRequest:
     """Errors: Invalid."""
     check_number("messages_max", request.messages_max, MESSAGES_MAX)
     if not request.peek:
@@ -113,7 +113,7 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopWish:
     if not request.queue_ids:
         raise Invalid("no queue is named; give at least one queue id", field="queue_ids")
     return read(
-        PopWish,
+        PopRequest,
         request,
         bytes_max=min(request.bytes_max or BYTES_MAX, BYTES_MAX),
         wait_ms=min(request.wait_ms, WAIT_MS_MAX),
@@ -127,7 +127,7 @@ def _part(part: pb.LeasePart) -> LeasePart:
     return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient, in_time=part.in_time)
 
 
-def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
+def _verdict(request: pb.SettlePoppedRequest) -> LeaseVerdict:
     kind = request.WhichOneof("verdict")
     if kind == "finish":
         return Finish(request.finish.filtered)
@@ -135,10 +135,10 @@ def _verdict(request: pb.SettlePoppedRequest) -> Verdict:
         check_number("renew_invisible_ms", request.renew_invisible_ms, INVISIBLE_MS_MAX)
         return Renew(request.renew_invisible_ms)
     if kind == "give_back":
-        how = request.give_back
-        delays_ms = tuple(how.delays_ms) or (0,)
-        rules = read(PopRules, how.rules)
-        return GiveBack(delays_ms, not how.uncounted, how.client_id, how.error, how.park, rules, how.attempt)
+        nack = request.give_back
+        delays_ms = tuple(nack.delays_ms) or (0,)
+        rules = read(PopRules, nack.rules)
+        return Redeliver(delays_ms, not nack.uncounted, nack.client_id, nack.error, nack.park, rules, nack.attempt)
     raise Invalid("missing verdict; give finish, renew_invisible_ms or give_back", field="verdict")
 
 
@@ -147,7 +147,7 @@ def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
         queue_id=popped.queue_id,
         lease_number=popped.number,
         stored_at_ms=popped.stored_at_ms,
-        batch=unnumbered(popped.batch),
+        batch=without_sequence(popped.batch),
         offsets=popped.offsets,
         attempts=_attempts(popped.attempts),
     )

@@ -3,10 +3,10 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from ortoo.common.cluster.addresses import reached_at
+from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.layers.layer import Layer
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.cluster_token import ClusterToken
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.inner.guard import inner_guards
@@ -15,7 +15,7 @@ from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.enode.rpc.deferred import CheckStream, DeferredHandlers
 from ortoo.enode.rpc.groups import GroupHandlers
-from ortoo.enode.rpc.leader_only import LeaderOnly
+from ortoo.enode.rpc.leader_only import LeaderOnlyService
 from ortoo.enode.rpc.locks import LockHandlers
 from ortoo.enode.rpc.pop import PopHandlers
 from ortoo.enode.rpc.storage import StorageHandlers
@@ -23,14 +23,14 @@ from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.attach import AttachStream
 from ortoo.enode.rpc.streams.fetch import FetchStream
 from ortoo.enode.rpc.streams.lease import LeaseStream
-from ortoo.enode.settings import Settings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
-HOT = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf"))
+QUEUE_FRONT_METHODS = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf"))
 """Methods that snodes call about once for each client call: served by the queue front."""
 
 
@@ -38,17 +38,17 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     """The storage of one enode, for snodes."""
 
     async def Append(  # type: ignore[override]  # see bulk_calls
-        self, request_iterator: AsyncIterator[Bulky], context: Context
+        self, request_iterator: AsyncIterator[BulkMessage], context: Context
     ) -> AsyncIterator[pb.AppendResponse]:
         """Store batches."""
-        stream = AppendStream(self.intake, self.topics)
+        stream = AppendStream(self.appends, self.topics)
         async for answer in self.streams.run("append", stream, request_iterator):
             yield answer
             del answer
 
     async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
-    ) -> AsyncIterator[Bulky]:
+    ) -> AsyncIterator[BulkMessage]:
         """Read batches, waiting for new ones if asked to."""
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
@@ -68,8 +68,8 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
         self, request: deferred_pb.WatchHalvesRequest, context: Context
     ) -> AsyncIterator[deferred_pb.WatchHalvesResponse]:
         """Send the transactions whose check is due."""
-        stream = CheckStream(self.intake.transactions, request.producer_groups)
-        async for answer in self.streams.run("checks", stream, _no_more()):
+        stream = CheckStream(self.appends.transactions, request.producer_groups)
+        async for answer in self.streams.run("checks", stream, _no_requests()):
             yield answer
             del answer
 
@@ -82,16 +82,16 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
             del answer
 
 
-def reachable_address(settings: Settings, server: GrpcServer) -> str:
+def reachable_address(settings: EnodeSettings, server: GrpcServer) -> str:
     """The address of `server` for other processes: with TLS the cluster port on the advertised host."""
     if server.cluster_address:
-        return reached_at(server.cluster_address, settings.advertised_address)
+        return advertised_address_of(server.cluster_address, settings.advertised_address)
     return settings.advertised_address or server.address
 
 
 def enode_server(
-    service: EnodeService | LeaderOnly,
-    settings: Settings,
+    service: EnodeService | LeaderOnlyService,
+    settings: EnodeSettings,
     calls: Layer,
     token: ClusterToken | None,
     memory: MemoryBudget,
@@ -116,11 +116,11 @@ def enode_server(
         descriptors_max=descriptors_max,
         memory=memory,
         is_ready=False,
-        hot=HOT,
+        hot=QUEUE_FRONT_METHODS,
     )
 
 
-def _servicer(service: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
+def _servicer(service: EnodeService | LeaderOnlyService) -> tuple[str, AddServicer]:
     def add(server: Any) -> None:
         add_EnodeServiceServicer_to_server(service, server)  # type: ignore[arg-type]  # the other one stands for it
         bulk_calls.serve(server, {"Append": service.Append, "FetchBatches": service.FetchBatches})
@@ -128,6 +128,6 @@ def _servicer(service: EnodeService | LeaderOnly) -> tuple[str, AddServicer]:
     return NAME, add
 
 
-async def _no_more() -> AsyncIterator[Any]:
+async def _no_requests() -> AsyncIterator[Any]:
     return
     yield

@@ -2,22 +2,22 @@
 
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
-from ortoo.enode.rpc.handlers import Handlers
+from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_pb2 as pb
 
 
-class StorageHandlers(Handlers):
+class StorageHandlers(EnodeHandlers):
     """Descriptions of queues and of the store, and message searches."""
 
     async def DescribeQueues(self, request: pb.DescribeQueuesRequest, context: Context) -> pb.DescribeQueuesResponse:
         """Get the first and the next offset of each queue of a topic."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         queues = self.store.describe_queues(request.topic_id)
         return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Find the places of messages with a key or an id."""
-        await self.topics.arrival(request.topic_id)
+        await self.topics.wait_for(request.topic_id)
         found = await self.store.find_messages(
             request.topic_id,
             key=request.key,

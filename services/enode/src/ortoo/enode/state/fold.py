@@ -4,22 +4,22 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.enode.changes.kinds import Change, TopicGone, WindowBatch
-from ortoo.enode.changes.groups import GroupGone, GroupUse
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch
+from ortoo.enode.changes.groups import GroupDropped, GroupUse
 from ortoo.enode.log.frame import FrameHeader
-from ortoo.enode.state.table import Table
-from ortoo.enode.state.tables.dedup import Windows
-from ortoo.enode.state.tables.ends import Ends
-from ortoo.enode.state.tables.groups import Groups
-from ortoo.enode.state.tables.halves import Halves
-from ortoo.enode.state.tables.locks import Locks
-from ortoo.enode.state.tables.message_ids import MessageIds
-from ortoo.enode.state.tables.modes import Modes
-from ortoo.enode.state.tables.offsets import Offsets
-from ortoo.enode.state.tables.pops import Pops
-from ortoo.enode.state.tables.sent_back import SentBackMarks
-from ortoo.enode.state.tables.timers import Timers
-from ortoo.enode.state.tables.topics import Topics
+from ortoo.enode.state.table import StateTable
+from ortoo.enode.state.tables.dedup import SequenceWindowTable
+from ortoo.enode.state.tables.ends import QueueEndTable
+from ortoo.enode.state.tables.groups import GroupUseTable
+from ortoo.enode.state.tables.halves import HalfMessageTable
+from ortoo.enode.state.tables.locks import StoredLockTable
+from ortoo.enode.state.tables.message_ids import MessageIdTable
+from ortoo.enode.state.tables.modes import ModeTable
+from ortoo.enode.state.tables.offsets import GroupOffsetTable
+from ortoo.enode.state.tables.pops import PopTable
+from ortoo.enode.state.tables.sent_back import RetryMarkTable
+from ortoo.enode.state.tables.timers import TimerTable
+from ortoo.enode.state.tables.topics import TopicTable
 
 DIGEST_ROWS_MAX = 5_000
 """Larger tables are not compared with other replicas, because computing a digest blocks the event loop."""
@@ -34,22 +34,22 @@ class State:
 
     def __init__(self) -> None:
         """The state of an empty log."""
-        self.topics = Topics()
-        self.offsets = Offsets()
-        self.locks = Locks()
-        self.windows = Windows()
-        self.pops = Pops(self.offsets)
-        self.timers = Timers()
-        self.halves = Halves()
-        self.sent_back = SentBackMarks()
-        self.modes = Modes()
-        self.ids = MessageIds()
-        self.ends = Ends()
-        self.groups = Groups()
-        self.tables: Mapping[str, Table[Any]] = dict(vars(self))
+        self.topics = TopicTable()
+        self.offsets = GroupOffsetTable()
+        self.locks = StoredLockTable()
+        self.windows = SequenceWindowTable()
+        self.pops = PopTable(self.offsets)
+        self.timers = TimerTable()
+        self.halves = HalfMessageTable()
+        self.sent_back = RetryMarkTable()
+        self.modes = ModeTable()
+        self.ids = MessageIdTable()
+        self.ends = QueueEndTable()
+        self.groups = GroupUseTable()
+        self.tables: Mapping[str, StateTable[Any]] = dict(vars(self))
         """Tables by name; new tables must be appended at the end."""
         self._tables = tuple(self.tables.values())
-        self._folds: dict[type[Change], list[Callable[[Any], None]]] = {}
+        self._folds: dict[type[StateChange], list[Callable[[Any], None]]] = {}
         """Class of a change to the fold methods of the tables that it concerns."""
         for table in self._tables:
             for kind, fold in table.FOLDS.items():
@@ -58,27 +58,27 @@ class State:
     def apply_messages(self, header: FrameHeader) -> None:
         """Fold the header of one messages frame."""
         key = (header.topic_id, header.queue_id)
-        self.ends.see(key, header.first_offset + header.item_count, header.stored_at_ms)
+        self.ends.extend(key, header.first_offset + header.item_count, header.stored_at_ms)
         if header.producer_id:
             batch = WindowBatch(
                 header.first_sequence, header.item_count, header.first_offset, header.stored_at_ms, header.payload_crc
             )
             self.windows.add((*key, header.producer_id), batch)
 
-    def apply(self, change: Change, stored_at_ms: int = 0) -> None:
+    def apply(self, change: StateChange, stored_at_ms: int = 0) -> None:
         """Fold one state change of a frame stored at `stored_at_ms`; 0 = from a checkpoint."""
         if isinstance(change, GroupUse):
-            self.groups.use(change.topic_id, change.group, stored_at_ms)
-        elif isinstance(change, TopicGone):
+            self.groups.record_use(change.topic_id, change.group, stored_at_ms)
+        elif isinstance(change, TopicDeleted):
             for table in self._tables:
                 table.drop_topic(change.topic_id)
-        elif isinstance(change, GroupGone):
+        elif isinstance(change, GroupDropped):
             for table in self._tables:
                 table.drop_group(change.topic_id, change.group)
         for fold in self._folds.get(type(change), ()):
             fold(change)
 
-    def apply_all(self, changes: Iterable[Change], stored_at_ms: int = 0) -> None:
+    def apply_all(self, changes: Iterable[StateChange], stored_at_ms: int = 0) -> None:
         """Fold several state changes, one after another."""
         for change in changes:
             self.apply(change, stored_at_ms)
@@ -88,7 +88,7 @@ class State:
         for table in self._tables:
             yield from table.checkpoint()
 
-    def comparable(self) -> int:
+    def comparable_tables(self) -> int:
         """A bit mask of the tables that are small enough for a digest."""
         return sum(1 << number for number, table in enumerate(self._tables) if table.rows <= DIGEST_ROWS_MAX)
 
@@ -96,6 +96,6 @@ class State:
         """The digests of the tables in a bit mask; 0 for the others."""
         return tuple(table.digest() if tables >> number & 1 else 0 for number, table in enumerate(self._tables))
 
-    def differing(self, digests: Sequence[int], others: Sequence[int]) -> list[str]:
+    def differing_tables(self, digests: Sequence[int], other_digests: Sequence[int]) -> list[str]:
         """The names of the tables whose digests differ between two replicas."""
-        return [name for name, one, other in zip(self.tables, digests, others, strict=False) if one != other]
+        return [name for name, one, other in zip(self.tables, digests, other_digests, strict=False) if one != other]

@@ -17,7 +17,7 @@ class Phase(IntEnum):
     """Its lease expired. Only in memory of a pop line; never in the folded state, which has no clock."""
 
 
-class Hold(NamedTuple):
+class DeliveryState(NamedTuple):
     """The state of some unfinished messages."""
 
     phase: Phase
@@ -36,7 +36,7 @@ class Piece(NamedTuple):
 
     first: int
     end: int
-    hold: Hold | None
+    state: DeliveryState | None
 
 
 class IntervalMap:
@@ -46,16 +46,16 @@ class IntervalMap:
     the end, leaves the same map.
     """
 
-    __slots__ = ("_ends", "_firsts", "_holds", "floor", "held_count")
+    __slots__ = ("_ends", "_firsts", "_holds", "floor", "delivered_count")
 
     def __init__(self, floor: int) -> None:
         """Begin with everything below `floor` finished and the rest untouched."""
         self.floor = floor
-        self.held_count = 0
+        self.delivered_count = 0
         """The number of messages with a hold."""
         self._firsts: list[int] = []
         self._ends: list[int] = []
-        self._holds: list[Hold | None] = []
+        self._states: list[DeliveryState | None] = []
         """None = finished."""
 
     def __len__(self) -> int:
@@ -66,7 +66,7 @@ class IntervalMap:
         if offset < self.floor:
             return True
         at = bisect_right(self._firsts, offset) - 1
-        return at >= 0 and offset < self._ends[at] and self._holds[at] is None
+        return at >= 0 and offset < self._ends[at] and self._states[at] is None
 
     def unfinished(self, first: int, end: int) -> Iterator[Piece]:
         """The unfinished parts of a range in order, untouched and held ones."""
@@ -82,12 +82,12 @@ class IntervalMap:
             if at < self._firsts[index]:
                 yield Piece(at, self._firsts[index], None)
                 at = self._firsts[index]
-            stop, hold = min(end, self._ends[index]), self._holds[index]
+            stop, hold = min(end, self._ends[index]), self._states[index]
             if hold is not None:
                 yield Piece(at, stop, hold)
             at = stop
 
-    def hold(self, first: int, end: int, hold: Hold) -> None:
+    def set_state(self, first: int, end: int, state: DeliveryState) -> None:
         """Set the hold of the unfinished offsets of a range."""
         first = max(first, self.floor)
         if first >= end:
@@ -95,25 +95,25 @@ class IntervalMap:
         if not self._ends or first >= self._ends[-1]:
             self._firsts.append(first)
             self._ends.append(end)
-            self._holds.append(hold)
-            self.held_count += end - first
+            self._states.append(state)
+            self.delivered_count += end - first
             return
-        first, end = self._outside_finished(first, end)
+        first, end = self._shrink_to_unfinished(first, end)
         if first >= end:
             return
-        low, high = self._cut_out(first, end)
+        low, high = self._split_around(first, end)
         firsts: list[int] = []
         ends: list[int] = []
-        holds: list[Hold | None] = []
+        holds: list[DeliveryState | None] = []
         at, held, free = first, 0, end - first
         for index in range(low, high):
-            if self._holds[index] is not None:
+            if self._states[index] is not None:
                 held += self._ends[index] - self._firsts[index]
                 continue
             if at < self._firsts[index]:
                 firsts.append(at)
                 ends.append(self._firsts[index])
-                holds.append(hold)
+                holds.append(state)
             firsts.append(self._firsts[index])
             ends.append(self._ends[index])
             holds.append(None)
@@ -122,63 +122,63 @@ class IntervalMap:
         if at < end:
             firsts.append(at)
             ends.append(end)
-            holds.append(hold)
-        self._firsts[low:high], self._ends[low:high], self._holds[low:high] = firsts, ends, holds
-        self.held_count += free - held
+            holds.append(state)
+        self._firsts[low:high], self._ends[low:high], self._states[low:high] = firsts, ends, holds
+        self.delivered_count += free - held
 
     def finish(self, first: int, end: int) -> None:
         """Finish a range; the floor rises to the first unfinished offset."""
         first = max(first, self.floor)
         if first >= end:
             return
-        low, high = self._cut_out(first, end)
+        low, high = self._split_around(first, end)
         for index in range(low, high):
-            if self._holds[index] is not None:
-                self.held_count -= self._ends[index] - self._firsts[index]
+            if self._states[index] is not None:
+                self.delivered_count -= self._ends[index] - self._firsts[index]
         if first == self.floor:
-            del self._firsts[low:high], self._ends[low:high], self._holds[low:high]
+            del self._firsts[low:high], self._ends[low:high], self._states[low:high]
             self.floor = end
-            if self._firsts and self._firsts[0] == end and self._holds[0] is None:
+            if self._firsts and self._firsts[0] == end and self._states[0] is None:
                 self.floor = self._ends[0]
-                del self._firsts[0], self._ends[0], self._holds[0]
+                del self._firsts[0], self._ends[0], self._states[0]
             return
-        if low and self._ends[low - 1] == first and self._holds[low - 1] is None:
+        if low and self._ends[low - 1] == first and self._states[low - 1] is None:
             low -= 1
             first = self._firsts[low]
-        if high < len(self._firsts) and self._firsts[high] == end and self._holds[high] is None:
+        if high < len(self._firsts) and self._firsts[high] == end and self._states[high] is None:
             end = self._ends[high]
             high += 1
-        self._firsts[low:high], self._ends[low:high], self._holds[low:high] = [first], [end], [None]
+        self._firsts[low:high], self._ends[low:high], self._states[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
         """The stored intervals from the one that holds `from_offset` on; here a hold of None means finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
-        return [Piece(self._firsts[at], self._ends[at], self._holds[at]) for at in range(start, stop)]
+        return [Piece(self._firsts[at], self._ends[at], self._states[at]) for at in range(start, stop)]
 
-    def _outside_finished(self, first: int, end: int) -> tuple[int, int]:
+    def _shrink_to_unfinished(self, first: int, end: int) -> tuple[int, int]:
         """Shrink a range so that its borders are not inside finished intervals, which are never split."""
         at = bisect_right(self._firsts, first) - 1
-        if at >= 0 and self._holds[at] is None:
+        if at >= 0 and self._states[at] is None:
             first = max(first, self._ends[at])
         at = bisect_left(self._firsts, end) - 1
-        if at >= 0 and self._holds[at] is None and end < self._ends[at]:
+        if at >= 0 and self._states[at] is None and end < self._ends[at]:
             end = self._firsts[at]
         return first, end
 
-    def _cut_out(self, first: int, end: int) -> tuple[int, int]:
+    def _split_around(self, first: int, end: int) -> tuple[int, int]:
         """Split intervals at the range's borders; return the index range of those inside."""
-        low = self._cut(first)
+        low = self._split_at(first)
         if low < len(self._firsts) and self._ends[low] == end and self._firsts[low] == first:
             return low, low + 1
-        return low, self._cut(end)
+        return low, self._split_at(end)
 
-    def _cut(self, offset: int) -> int:
+    def _split_at(self, offset: int) -> int:
         """Split the interval that holds `offset`; return the index of the first one that begins at or after it."""
         index = bisect_left(self._firsts, offset)
         if index and self._ends[index - 1] > offset:
             self._firsts.insert(index, offset)
             self._ends.insert(index, self._ends[index - 1])
-            self._holds.insert(index, self._holds[index - 1])
+            self._states.insert(index, self._states[index - 1])
             self._ends[index - 1] = offset
         return index

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ortoo.enode.changes.kinds import Change
+from ortoo.enode.changes.kinds import StateChange
 
 ROWS_PER_CHANGE = 1_024
 """The number of checkpoint rows in one change."""
@@ -14,10 +14,10 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Table(ABC, Generic[V]):
+class StateTable(ABC, Generic[V]):
     """One table. Folding a part of the log again, up to its end, leaves the same contents."""
 
-    FOLDS: ClassVar[Mapping[type[Change], Callable[[Any, Any], None]]]
+    FOLDS: ClassVar[Mapping[type[StateChange], Callable[[Any, Any], None]]]
     """Class of a change to the method that folds it into the table."""
 
     def __init__(self) -> None:
@@ -43,19 +43,19 @@ class Table(ABC, Generic[V]):
 
     def digest(self) -> int:
         """A 64-bit digest of the rows that does not depend on their order."""
-        return sum_of(self.checkpoint())
+        return digest_of(self.checkpoint())
 
 
-class KeyedTable(Table[dict[K, V]], Generic[K, V]):
+class KeyedTable(StateTable[dict[K, V]], Generic[K, V]):
     """A table of values by (topic id, key)."""
 
     def entries(self) -> Iterator[tuple[int, K, V]]:
         """All (topic id, key, value); the table must not change meanwhile."""
         return ((topic_id, *one) for topic_id, known in self._topics.items() for one in known.items())
 
-    def drawn(self) -> Iterator[tuple[int, K, V]]:
+    def iterate_live(self) -> Iterator[tuple[int, K, V]]:
         """The same for a checkpoint; the table may change meanwhile."""
-        return ((topic_id, *one) for topic_id, known in live(self._topics) for one in live(known))
+        return ((topic_id, *one) for topic_id, known in iterate_live(self._topics) for one in iterate_live(known))
 
 
 class GroupTable(KeyedTable[str, V]):
@@ -81,18 +81,18 @@ class PlaceTable(KeyedTable[tuple[str, int], V]):
             del places[place]
 
 
-def sum_of(rows: Iterable[bytes]) -> int:
+def digest_of(rows: Iterable[bytes]) -> int:
     """A digest of rows that does not depend on their order."""
     hashes = (hashlib.blake2b(row, digest_size=8).digest() for row in rows)
     return sum(int.from_bytes(one, "little") for one in hashes) % (1 << 64)
 
 
-def parts(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:
+def split_rows(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:
     """Split rows into the changes of a checkpoint."""
     return (tuple(rows[start : start + ROWS_PER_CHANGE]) for start in range(0, len(rows), ROWS_PER_CHANGE))
 
 
-def live(entries: Mapping[K, V]) -> Iterator[tuple[K, V]]:
+def iterate_live(entries: Mapping[K, V]) -> Iterator[tuple[K, V]]:
     """The entries of a mapping that may change during the iteration; deleted ones are skipped."""
     for key in list(entries):
         value = entries.get(key)

@@ -21,7 +21,7 @@ NEVER_MS = (1 << 63) - 1
 _COMPACT_MIN = 64
 
 
-class Hold(enum.IntEnum):
+class TimerStatus(enum.IntEnum):
     """The operation in progress on a timer. Only in memory: a new leader finds every timer free."""
 
     FREE = 0
@@ -45,14 +45,14 @@ class TimerBucket:
     Ids are a separate sorted column, so that a timer is found by binary search.
     """
 
-    __slots__ = ("_data", "_ids", "_last_id", "live")
+    __slots__ = ("_data", "_ids", "_last_id", "live_count")
 
     def __init__(self) -> None:
         """Begin empty."""
         self._ids = bytearray()
         self._data = bytearray()
         self._last_id = -1
-        self.live = 0
+        self.live_count = 0
         """The number of timers."""
 
     @property
@@ -62,7 +62,7 @@ class TimerBucket:
 
     def live_rows(self, start: int = 0, stop: int | None = None) -> TimerArray:
         """A copy of the existing timers, of all rows or of those from `start` to `stop`."""
-        table, ids = self._table[start:stop], self._known[start:stop]
+        table, ids = self._table[start:stop], self._known_ids[start:stop]
         return _joined(table, ids, np.flatnonzero(table["deliver_at_ms"] != NEVER_MS))
 
     def drawn(self, count: int) -> Iterator[TimerArray]:
@@ -71,9 +71,9 @@ class TimerBucket:
         Copying a bucket of millions at once would block the event loop for a second.
         """
         last_id = -1
-        while (start := int(np.searchsorted(self._known, last_id, side="right"))) < self.rows:
+        while (start := int(np.searchsorted(self._known_ids, last_id, side="right"))) < self.rows:
             stop = min(start + count, self.rows)
-            last_id = int(self._known[stop - 1])
+            last_id = int(self._known_ids[stop - 1])
             yield self.live_rows(start, stop)
 
     def put(self, rows: TimerArray) -> None:
@@ -86,12 +86,12 @@ class TimerBucket:
             rows = rows[~found]
             if not len(rows):
                 return
-            all_rows = _joined(self._table, self._known, np.arange(self.rows))
+            all_rows = _joined(self._table, self._known_ids, np.arange(self.rows))
             merged = np.concatenate([all_rows, rows])
             self._ids, self._data = bytearray(), bytearray()
-            live, self.live = self.live, 0
+            live, self.live_count = self.live_count, 0
             self._append(merged[np.argsort(merged["timer_id"], kind="stable")])
-            self.live = live + len(rows)
+            self.live_count = live + len(rows)
         self._last_id = max(self._last_id, int(rows["timer_id"][-1]))
 
     def end(self, ids: Int64s) -> int:
@@ -100,15 +100,15 @@ class TimerBucket:
         table = self._table
         at = at[table["deliver_at_ms"][at] != NEVER_MS]
         table["deliver_at_ms"][at] = NEVER_MS
-        self.live -= len(at)
+        self.live_count -= len(at)
         del table
-        if self.rows > _COMPACT_MIN and self.live < self.rows // 2:
+        if self.rows > _COMPACT_MIN and self.live_count < self.rows // 2:
             rows = self.live_rows()
-            self._ids, self._data, self.live = bytearray(), bytearray(), 0
+            self._ids, self._data, self.live_count = bytearray(), bytearray(), 0
             self._append(rows)
         return len(at)
 
-    def holds(self, ids: Int64s) -> NDArray[np.uint8]:
+    def statuses(self, ids: Int64s) -> NDArray[np.uint8]:
         """The hold of each of these timers; 255 = it does not exist."""
         return self._column("hold", ids, 255)
 
@@ -121,20 +121,20 @@ class TimerBucket:
         at, _ = self._find(np.array([timer_id], "<i8"))
         return int(self._table["destination"][at[0]]) if len(at) else None
 
-    def hold(self, ids: Int64s, hold: Hold) -> None:
+    def set_status(self, ids: Int64s, status: TimerStatus) -> None:
         """Set the hold of timers."""
         at, _ = self._find(ids)
-        self._table["hold"][at] = hold
+        self._table["hold"][at] = status
 
-    def free(self) -> None:
+    def reset_statuses(self) -> None:
         """Set every timer free."""
-        self._table["hold"] = Hold.FREE
+        self._table["hold"] = TimerStatus.FREE
 
     def due(self, until_ms: int, limit: int) -> TimerArray:
         """A copy of up to `limit` free timers due at or before a time."""
         table = self._table
-        at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == Hold.FREE))
-        return _joined(table, self._known, at[:limit])
+        at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == TimerStatus.FREE))
+        return _joined(table, self._known_ids, at[:limit])
 
     @property
     def _table(self) -> TimerArray:
@@ -142,7 +142,7 @@ class TimerBucket:
         return np.frombuffer(self._data, _TABLE)
 
     @property
-    def _known(self) -> Int64s:
+    def _known_ids(self) -> Int64s:
         """All ids, ascending, including deleted ones; a view that must not outlive the next change."""
         return np.frombuffer(self._ids, "<i8")
 
@@ -152,7 +152,7 @@ class TimerBucket:
             table[name] = rows[name]
         self._ids += rows["timer_id"].tobytes()
         self._data += table.tobytes()
-        self.live += len(rows)
+        self.live_count += len(rows)
 
     def _column(self, name: str, ids: Int64s, missing: int) -> NDArray[Any]:
         result = np.full(len(ids), missing, _TABLE[name])
@@ -164,7 +164,7 @@ class TimerBucket:
 
     def _find(self, ids: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
         """The row indexes of the known ones among `ids`, and a mask of `ids` that are known."""
-        known = self._known
+        known = self._known_ids
         at = np.searchsorted(known, ids)
         found = at < len(known)
         found[found] = known[at[found]] == ids[found]

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.kinds import Change, encode_changes
+from ortoo.enode.changes.kinds import StateChange, encode_changes
 
-ChangesAt = Callable[[int, int], tuple[Change, ...]]
+ChangesAt = Callable[[int, int], tuple[StateChange, ...]]
 """Makes state changes from the first message's offset and the time of storing; their size depends on neither."""
 
 
@@ -22,22 +22,22 @@ class Deferral:
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class BatchWrite:
     """One of several batches that are stored together, all or none. The fields are the parameters of `Store.append`."""
 
     topic_id: int
     queue_id: int
     batch: SealedBatch
-    consumes: tuple[Change, ...] = ()
+    consumes: tuple[StateChange, ...] = ()
     deferral: Deferral | None = None
     consumes_at: ChangesAt | None = None
 
-    def changes_at(self, first_offset: int, stored_at_ms: int) -> tuple[Change, ...]:
+    def changes_at(self, first_offset: int, stored_at_ms: int) -> tuple[StateChange, ...]:
         """The state changes in the same frame, for this first offset and time."""
-        told = self.deferral.changes if self.deferral is not None else self.consumes_at
-        return told(first_offset, stored_at_ms) if told is not None else self.consumes
+        make_changes = self.deferral.changes if self.deferral is not None else self.consumes_at
+        return make_changes(first_offset, stored_at_ms) if make_changes is not None else self.consumes
 
-    def length(self) -> int:
+    def length_bytes(self) -> int:
         """Bytes of the batch and the changes before it; they do not depend on its offset."""
         changes = self.changes_at(0, 0)
         before = len(encode_changes([change.encoded() for change in changes])) if changes else 0

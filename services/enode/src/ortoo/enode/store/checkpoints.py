@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from ortoo.common.errors import Moved, Overloaded
-from ortoo.enode.index.catalog import Catalog
+from ortoo.common.errors import NotLeader, Overloaded
+from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, Slice, complete_checkpoints, cut_slices
+from ortoo.enode.log.checkpoint import SLICE_HEAD_BYTES, CheckpointSlice, complete_checkpoints, split_slices
 from ortoo.enode.log.frame import frame_bytes
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.state.fold import State
 
@@ -57,7 +57,7 @@ class Checkpoints:
     """Tracks the complete checkpoints, counts later content and changes, and writes the next checkpoint."""
 
     appender: Appender
-    catalog: Catalog
+    catalog: LogCatalog
     state: State
     size_bytes: int
     """Bytes of the newest complete checkpoint in the log; after a clean stop the length of the encoded state."""
@@ -68,7 +68,7 @@ class Checkpoints:
         self._settings, self._clock = appender.settings, appender.clock
         self.due = asyncio.Event()
         """Set when a checkpoint is due."""
-        self.compare: Callable[[], Awaitable[None]] | None = None
+        self.compare_states: Callable[[], Awaitable[None]] | None = None
         """Makes all replicas compare their states; None without other replicas."""
         self.begins: deque[int] = deque(maxlen=CHECKPOINTS_KEPT)
         """The positions from which the newest complete checkpoints fold, the older first."""
@@ -103,7 +103,7 @@ class Checkpoints:
         """Count the state changes of a committed frame."""
         self._changes += count
 
-    def count_slice(self, at: SliceAt, frame_bytes: int) -> None:
+    def count_slice(self, at: SliceLocation, frame_bytes: int) -> None:
         """Count a committed slice; the last one completes its checkpoint."""
         if at.number == 0:
             self._progress = _Progress(at.checkpoint_id, at.fold_from - self._slice_bytes, self._changes)
@@ -118,7 +118,7 @@ class Checkpoints:
             self._begin_content, self._begin_changes = progress.begin_content, progress.begin_changes
             self._progress, self._tried_bytes = None, 0
 
-    def look(self) -> None:
+    def check_due(self) -> None:
         """Request a checkpoint if it is due after frames were committed."""
         if self._is_writing or self._is_postponed:
             return
@@ -126,14 +126,14 @@ class Checkpoints:
         if is_due(self._settings, content_bytes=content_bytes, changes=changes, size_bytes=self.size_bytes):
             self.due.set()
 
-    def let_go(self, blocked_bytes: int) -> None:
+    def request_for_retention(self, blocked_bytes: int) -> None:
         """Request a checkpoint if it is worth it: the kept checkpoints block the deletion of `blocked_bytes`."""
         if self._is_writing or self._is_postponed:
             return
         if is_worth_it(blocked_bytes=blocked_bytes, size_bytes=self.size_bytes):
             self.due.set()
 
-    async def try_again(self) -> None:
+    async def retry_postponed(self) -> None:
         """Write the postponed checkpoint if the disk has room for it now."""
         if self._is_postponed and not self._is_writing and await self._has_room():
             self.due.set()
@@ -148,8 +148,8 @@ class Checkpoints:
         try:
             if not await self._has_room():
                 raise Overloaded(f"the disk has no room for a checkpoint of {self.size_bytes} bytes: free some")
-            if self.compare is not None:
-                await self.compare()
+            if self.compare_states is not None:
+                await self.compare_states()
             await self._write_slices()
             self._is_postponed = False
         finally:
@@ -159,15 +159,15 @@ class Checkpoints:
         appender = self.appender
         epoch, fold_from, checkpoint_id = appender.epoch, appender.committed_position, appender.appended_position
         begin_content, size_bytes = self.content, 0
-        slices = cut_slices(self.state.checkpoint(), self._settings.checkpoint_slice_bytes)
+        slices = split_slices(self.state.checkpoint(), self._settings.checkpoint_slice_bytes)
         for number, (changes, is_last) in enumerate(slices):
             total = number + 1 if is_last else 0
-            part = Slice(checkpoint_id, number, total, fold_from, appender.committed_position, changes)
+            part = CheckpointSlice(checkpoint_id, number, total, fold_from, appender.committed_position, changes)
             length = SLICE_HEAD_BYTES + len(changes)
             if not appender.fits(length):
-                await appender.make_room(length, is_state=True)
-            if not appender.may_write or appender.epoch != epoch:
-                raise Moved(appender.alone)
+                await appender.reserve_space(length, is_state=True)
+            if not appender.may_place or appender.epoch != epoch:
+                raise NotLeader(appender.refusal)
             appender.append_slice(part)
             size_bytes += frame_bytes(length)
             self._tried_bytes = max(self._tried_bytes, size_bytes)

@@ -4,14 +4,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.kinds import Change, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicGone
+from ortoo.enode.changes.kinds import StateChange, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicDeleted
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import QueueLog
-from ortoo.enode.log.flushing.flush_group import Group
-from ortoo.enode.log.frame import Flag
+from ortoo.enode.log.flushing.flush_group import FlushGroup
+from ortoo.enode.log.frame import FrameFlag
 from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.state.tables.dedup import Sequencer
-from ortoo.enode.state.tables.offsets import Reservations
+from ortoo.enode.state.tables.offsets import GenerationReservations
 from ortoo.enode.store.housekeeping import Housekeeping
 
 
@@ -25,12 +25,12 @@ class Committer:
         """Start with no commits since the opening of the store."""
         keeping = self.housekeeping
         self.catalog, self.state, self.recent = keeping.catalog, keeping.state, keeping.recent
-        self.forget_the_way()
+        self.reset_in_flight()
         self.on_stored: list[Callable[[Collection[int]], object]] = []
         """Called with the topics that have new readable messages."""
-        self.on_applied: list[Callable[[Change], object]] = []
+        self.on_applied: list[Callable[[StateChange], object]] = []
         """Called with each folded change."""
-        self.own: tuple[int, tuple[int, ...]] = (0, ())
+        self.digests: tuple[int, tuple[int, ...]] = (0, ())
         """The number of the last comparison of digests, and this replica's digests for it."""
         self.on_compared: Callable[[list[str]], object] = lambda differing: None
         """Called after each comparison, with the names of the tables that differ from the leader's."""
@@ -38,13 +38,13 @@ class Committer:
         """Called with newly stored delayed messages."""
         self.appends = self.appended_messages = self.appended_bytes = 0
 
-    def forget_the_way(self, led_since_ms: int = -1) -> None:
+    def reset_in_flight(self, led_since_ms: int = -1) -> None:
         """Forget all frames on their way to the disk: decisions see only the folded state."""
         idle_ms = self.housekeeping.appender.settings.producer_idle_ms
         self.sequencer = Sequencer(self.state.windows, idle_ms=idle_ms, led_since_ms=led_since_ms)
-        self.reservations = Reservations()
+        self.reservations = GenerationReservations()
 
-    def commit(self, group: Group) -> None:
+    def commit(self, group: FlushGroup) -> None:
         """Fold a committed group, and show it to readers."""
         catalog, state, recent, checkpoints = self.catalog, self.state, self.recent, self.housekeeping.checkpoints
         woken: dict[QueueLog, None] = {}
@@ -62,7 +62,7 @@ class Committer:
                 catalog.add_batch(queue, first_offset, header.item_count, position, length, stored_at_ms)
                 state.apply_messages(header)
                 if header.producer_id:
-                    self.sequencer.settle((header.topic_id, header.queue_id, header.producer_id))
+                    self.sequencer.remove_in_flight((header.topic_id, header.queue_id, header.producer_id))
                 if entry.queue is None:
                     queue.next_offset = queue.end_offset
                 recent.put(position, StoredBatch(first_offset, stored_at_ms, entry.batch))
@@ -75,8 +75,8 @@ class Committer:
             elif entry.slice_at is not None:
                 catalog.active_parts.slices.append(entry.slice_at)
                 checkpoints.count_slice(entry.slice_at, header.frame_bytes)
-            if header.flags & Flag.SEGMENT_END:
-                self.housekeeping.sealed(catalog.seal(catalog.active))
+            if header.flags & FrameFlag.SEGMENT_END:
+                self.housekeeping.on_segment_sealed(catalog.seal_active(catalog.active))
                 catalog.segments.append(self.housekeeping.appender.next_segments.pop(0))
         for queue in woken:
             wake_all(queue.waiters)
@@ -84,24 +84,24 @@ class Committer:
             stored(topic_ids)
         self.housekeeping.committed()
 
-    def _apply(self, change: Change, stored_at_ms: int) -> None:
+    def _apply(self, change: StateChange, stored_at_ms: int) -> None:
         self.state.apply(change, stored_at_ms)
         if isinstance(change, TimersSet):
             if change.producer_id:
-                self.sequencer.settle((change.topic_id, change.queue_id, change.producer_id))
+                self.sequencer.remove_in_flight((change.topic_id, change.queue_id, change.producer_id))
             self.on_timers_set(change)
         elif isinstance(change, OffsetsCommitted):
-            self.reservations.settle(change)
-        elif isinstance(change, TopicGone):
+            self.reservations.release(change)
+        elif isinstance(change, TopicDeleted):
             for queue in self.catalog.forget_topic(change.topic_id):
                 wake_all(queue.waiters)
         elif isinstance(change, OffsetsSkipped) and change.topic_id:
             skipped = self.catalog.queue((change.topic_id, change.queue_id))
             skipped.end_offset = skipped.next_offset = max(skipped.next_offset, change.end_offset)
         elif isinstance(change, DigestDue):
-            self.own = change.number, self.state.digests(change.tables)
-        elif isinstance(change, StateDigest) and change.number == self.own[0]:
-            self.on_compared(self.state.differing(self.own[1], change.digests))
+            self.digests = change.number, self.state.digests(change.tables)
+        elif isinstance(change, StateDigest) and change.number == self.digests[0]:
+            self.on_compared(self.state.differing_tables(self.digests[1], change.digests))
         self.catalog.floor = self.state.ends.floor
         for applied in self.on_applied:
             applied(change)

@@ -4,80 +4,80 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from ortoo.common.errors import OrtooError
-from ortoo.enode.changes.kinds import Change
-from ortoo.enode.changes.groups import Mode, ModeSet
-from ortoo.enode.state.tables.modes import check
+from ortoo.enode.changes.kinds import StateChange
+from ortoo.enode.changes.groups import GroupMode, ModeSet
+from ortoo.enode.state.tables.modes import check_mode
 from ortoo.enode.store.engine import Engine
 
 RETRY_PREFIX = "%RETRY%"
 """A group's retry topic may be consumed in both modes, because the group may consume other topics in both."""
 
-Pair = tuple[int, str]
+TopicGroup = tuple[int, str]
 """(topic id, group)."""
 
 
-class DeliveryModes:
+class GroupDeliveryModes:
     """The folded modes, and the modes on their way to the disk."""
 
     def __init__(self, engine: Engine) -> None:
         """Start with the modes in the log."""
         self._engine = engine
-        self._coming: dict[Pair, Mode] = {}
-        engine.committer.on_applied.append(self._applied)
+        self._in_flight: dict[TopicGroup, GroupMode] = {}
+        engine.committer.on_applied.append(self._on_applied)
 
-    def of(self, topic_id: int, group: str) -> Mode:
+    def of(self, topic_id: int, group: str) -> GroupMode:
         """The mode of a group for a topic."""
-        return self._coming.get((topic_id, group)) or self._engine.state.modes.of(topic_id, group)
+        return self._in_flight.get((topic_id, group)) or self._engine.state.modes.of(topic_id, group)
 
-    def of_group(self, group: str) -> list[tuple[int, Mode]]:
+    def of_group(self, group: str) -> list[tuple[int, GroupMode]]:
         """(topic id, mode) of a group where a mode is set, by topic id."""
         return self._engine.state.modes.of_group(group)
 
-    async def use(self, topic_id: int, group: str, wanted: Mode) -> None:
+    async def use(self, topic_id: int, group: str, mode: GroupMode) -> None:
         """Set or check the mode of a group for a topic. Errors: Conflict when it has another mode.
 
         The first use is written, but not awaited, because later changes of the group follow it in the log.
         """
-        self._engine.note_reading(topic_id, group)
-        with self.decided([(topic_id, group)], wanted) as (changes, refused):
+        self._engine.record_read(topic_id, group)
+        with self.decide([(topic_id, group)], mode) as (changes, refused):
             for error in refused.values():
                 raise error
-            await self._engine.note(changes)
+            await self._engine.store_without_waiting(changes)
 
     @contextlib.contextmanager
-    def decided(self, pairs: Iterable[Pair], wanted: Mode) -> Iterator[tuple[list[ModeSet], dict[Pair, OrtooError]]]:
+    def decide(self, pairs: Iterable[TopicGroup], mode: GroupMode) -> Iterator[tuple[list[ModeSet], dict[TopicGroup, OrtooError]]]:
         """The changes that set this mode for groups, and the error of each pair that has another mode.
 
         The modes apply from now on, unless the block that stores the changes fails.
         """
         changes: list[ModeSet] = []
-        refused: dict[Pair, OrtooError] = {}
+        refused: dict[TopicGroup, OrtooError] = {}
         for topic_id, group in sorted(set(pairs)):
             stored = self.of(topic_id, group)
             topic = self._engine.state.topics.get(topic_id)
-            if stored is wanted or topic is None or topic.name.startswith(RETRY_PREFIX):
+            if stored is mode or topic is None or topic.name.startswith(RETRY_PREFIX):
                 continue
             try:
-                check(stored, wanted, group=group, topic=topic.name)
+                check_mode(stored, mode, group=group, topic=topic.name)
             except OrtooError as error:
                 refused[topic_id, group] = error
             else:
-                self._coming[topic_id, group] = wanted
-                changes.append(ModeSet(topic_id, group, wanted))
+                self._in_flight[topic_id, group] = mode
+                changes.append(ModeSet(topic_id, group, mode))
         try:
             yield changes, refused
         except BaseException:
             for change in changes:
-                self._coming.pop((change.topic_id, change.group), None)
+                self._in_flight.pop((change.topic_id, change.group), None)
             raise
 
-    async def set(self, topic_id: int, group: str, mode: Mode) -> Mode:
+    async def set(self, topic_id: int, group: str, mode: GroupMode) -> GroupMode:
         """Change the mode of a group for a topic; returns the previous one when durable. Errors: as `Engine.store`."""
         before = self.of(topic_id, group)
         await self._engine.store([ModeSet(topic_id, group, mode)])
         return before
 
-    def _applied(self, change: Change) -> None:
+    def _on_applied(self, change: StateChange) -> None:
         """Forget that a mode is on its way to the disk: it is folded."""
-        if isinstance(change, ModeSet) and self._coming.get((change.topic_id, change.group)) is change.mode:
-            del self._coming[change.topic_id, change.group]
+        if isinstance(change, ModeSet) and self._in_flight.get((change.topic_id, change.group)) is change.mode:
+            del self._in_flight[change.topic_id, change.group]

@@ -7,40 +7,40 @@ from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from ortoo.common.errors import Moved, OrtooError, Unavailable
+from ortoo.common.errors import NotLeader, OrtooError, Unavailable
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import Change, TopicGone
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted
 from ortoo.enode.changes.groups import GroupUse
-from ortoo.enode.disk.clean_stop import forget_clean_stop
+from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.disk.identity import Identity, claim, read_identity
+from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
-from ortoo.enode.disk.hard_state_file import read_reign
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.index.key_process import KeyProcess, Keys, LocalKeys
+from ortoo.enode.index.key_process import KeyIndexProcess, KeyIndex, LocalKeyIndex
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.flushing.disk_work import DiskWork, disk_work
-from ortoo.enode.log.frame import HEADER_BYTES, Flag
+from ortoo.enode.log.flushing.disk_work import DiskWork, make_disk_work
+from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.reading.recent import Recent
+from ortoo.enode.reading.recent import RecentBatches
 from ortoo.enode.reading.waiting import Waiters
-from ortoo.enode.recovery.hard_state import check_alone
+from ortoo.enode.recovery.hard_state import check_not_replicated
 from ortoo.enode.recovery.opening import Recovered, recover
 from ortoo.enode.recovery.owners import check_owner
-from ortoo.enode.recovery.restored import forget_restored
+from ortoo.enode.recovery.restored import remove_restored_mark
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
-Changes = TypeVar("Changes", bound=Sequence[Change])
-AS_MEMBER = "configure member_listen_address, member and members as before, or choose another folder"
+Changes = TypeVar("Changes", bound=Sequence[StateChange])
+REPLICA_ADVICE = "configure member_listen_address, member and members as before, or choose another folder"
 _log = get_logger("store")
 
 
@@ -55,9 +55,9 @@ class Engine:
     work: DiskWork
     lock: ExitStack
     """The lock of the folder."""
-    identity: Identity
+    identity: StoreIdentity
     recovered: InitVar[Recovered]
-    spares: Spares
+    spares: SpareSegments
     active: InitVar[Segment]
     closed: bool = False
     may_read: Callable[[], bool] | None = None
@@ -69,12 +69,12 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.catalog = recovered.catalog
         self.state = recovered.state
-        self.accepted: set[tuple[int, str]] = set()
+        self.recently_used: set[tuple[int, str]] = set()
         """(topic id, group) of changes accepted since the last look of `GroupLives`; they may not be folded yet."""
-        self.read: set[tuple[int, str]] = set()
+        self.recently_read: set[tuple[int, str]] = set()
         """The same for requests without a change."""
-        self.reader = Reader(self.catalog, disk, work, Recent(settings.recent_bytes), settings.index_bytes)
-        self.waiting = Waiters(clock, waiters_max=settings.waiters_max, what="fetches")
+        self.reader = Reader(self.catalog, disk, work, RecentBatches(settings.recent_bytes), settings.index_bytes)
+        self.waiting = Waiters(clock, waiters_max=settings.waiters_max, plural="fetches")
         """The readers that wait at the ends of queues."""
         self.appender = Appender(
             active=active,
@@ -90,7 +90,7 @@ class Engine:
             on_committed=lambda group: self.committer.commit(group),
         )
         is_apart = settings.threads and isinstance(disk, RealDisk)
-        self.keys: Keys = KeyProcess(self.folder) if is_apart else LocalKeys(disk, self.folder, work)
+        self.keys: KeyIndex = KeyIndexProcess(self.folder) if is_apart else LocalKeyIndex(disk, self.folder, work)
         self.housekeeping = Housekeeping(
             appender=self.appender,
             reader=self.reader,
@@ -107,19 +107,19 @@ class Engine:
     ) -> "Engine":
         """Lock the folder, recover its store and continue at the log's end. Errors: as `Store.open`."""
         settings.check()
-        work = disk_work(disk, settings, asyncio.get_running_loop())
+        work = make_disk_work(disk, settings, asyncio.get_running_loop())
         lock, files = ExitStack(), SegmentFiles(disk)
         engine: Engine | None = None
         try:
             await work.run(disk.make_folder, folder)
             lock = disk.lock(folder)
-            await work.run(check_alone, disk, folder, AS_MEMBER)
-            wanted = Identity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
-            identity = await work.run(claim, disk, folder, wanted, disk.list(folder))
+            await work.run(check_not_replicated, disk, folder, REPLICA_ADVICE)
+            expected = StoreIdentity(settings.cluster, settings.enode, randomness.id_text(), clock.now_ms())
+            identity = await work.run(claim_folder, disk, folder, expected, disk.list(folder))
             await work.run(check_owner, disk, folder, identity)
-            is_alone = read_reign(disk, folder) is None
+            is_alone = read_hard_state(disk, folder) is None
 
-            def renewed(identity: Identity) -> Identity:
+            def renewed(identity: StoreIdentity) -> StoreIdentity:
                 return identity.renewed(randomness.id_text(), clock.now_ms())
 
             recovered = await work.run(recover, files, folder, is_alone=is_alone, renewed=renewed)
@@ -128,11 +128,11 @@ class Engine:
             if begin is None or begin.queues is None:
                 begin_position = catalog.begin_position if catalog.segments else recovered.end_position
                 begin_position = begin.position if begin is not None else begin_position
-                begin = LogBegin(begin_position, catalog.begins_without(0))
+                begin = LogBegin(begin_position, catalog.begin_offsets_without(0))
             await work.run(keep_log_begin, disk, folder, begin)
-            await work.run(forget_clean_stop, disk, folder)
-            spares = Spares(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
-            active = recovered.active or await spares.begun(recovered.end_position)
+            await work.run(remove_clean_stop, disk, folder)
+            spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
+            active = recovered.active or await spares.take_named(recovered.end_position)
             engine = cls(folder, settings, disk, clock, work, lock, identity, recovered, spares, active)
             await engine._start(recovered, active)
         except BaseException:
@@ -144,16 +144,16 @@ class Engine:
             raise
         return engine
 
-    async def store(self, changes: Sequence[Change], check: Callable[[], object] | None = None) -> None:
+    async def store(self, changes: Sequence[StateChange], check: Callable[[], object] | None = None) -> None:
         """Store state changes, all or none; return when they are durable. `check` runs right before.
 
         Errors: Overloaded, Unavailable, and those of `check`. Then none of the changes is stored.
         """
         waiter = await self._accept(changes, check)
-        self.appender.want_flush()
+        self.appender.request_flush()
         await waiter
 
-    async def note(self, changes: Sequence[Change]) -> None:
+    async def store_without_waiting(self, changes: Sequence[StateChange]) -> None:
         """Store state changes, all or none, without waiting until they are durable. A crash may lose them.
 
         Errors: as `store`.
@@ -162,7 +162,7 @@ class Engine:
         self.appender.flush_due.set()
 
     async def _accept(
-        self, changes: Sequence[Change], check: Callable[[], object] | None = None
+        self, changes: Sequence[StateChange], check: Callable[[], object] | None = None
     ) -> asyncio.Future[None]:
         """Reserve room for all changes, then append all; the future is done when they are durable.
 
@@ -171,17 +171,17 @@ class Engine:
         appender = self.appender
         if self.closed:
             raise Unavailable("the store is closed")
-        if appender.alone:
-            raise Moved(appender.alone)
+        if appender.refusal:
+            raise NotLeader(appender.refusal)
         appender.check_barred()
-        appender.check_alive()
+        appender.check_disk()
         encoded = [change.encoded() for change in changes]
-        room = appender.changes_room(encoded)
-        if encoded and not appender.fits(room):
-            await appender.make_room(room, is_state=True)
+        length = appender.changes_length(encoded)
+        if encoded and not appender.fits(length):
+            await appender.reserve_space(length, is_state=True)
         if check is not None:
             check()
-        self.note_use(changes)
+        self.record_use(changes)
         waiter = self._loop.create_future()
         if encoded:
             appender.append_changes(changes, encoded, waiter)
@@ -197,17 +197,17 @@ class Engine:
         if self.may_read is not None and not self.may_read():
             raise Unavailable("this replica cannot confirm that it still leads: retry")
 
-    def note_use(self, changes: Changes) -> Changes:
+    def record_use(self, changes: Changes) -> Changes:
         """Record the use of topics by groups in accepted changes; the same changes."""
         for change in changes:
             if isinstance(change, GroupUse):
-                self.accepted.add((change.topic_id, change.group))
+                self.recently_used.add((change.topic_id, change.group))
         return changes
 
-    def note_reading(self, topic_id: int, group: str) -> None:
+    def record_read(self, topic_id: int, group: str) -> None:
         """Record the use of a topic by a known group without a change."""
-        if self.state.groups.seen_at_ms(topic_id, group) is not None:
-            self.read.add((topic_id, group))
+        if self.state.groups.last_used_ms(topic_id, group) is not None:
+            self.recently_read.add((topic_id, group))
 
     async def close(self, ending: Callable[[], Awaitable[None]] | None = None) -> None:
         """Flush, write the marker of a clean stop, unlock the folder. A second call does nothing.
@@ -228,7 +228,7 @@ class Engine:
             await self.housekeeping.stop()
             await self.keys.close()
             appender.failure = appender.failure or "the store is closed"
-            appender.fail_waiting()
+            appender.fail_waiters()
             self.work.close()
             self.spares.close()
             self.catalog.close()
@@ -237,33 +237,33 @@ class Engine:
     async def _close_cleanly(self) -> None:
         """Make everything durable and write the marker, so that the next start needs no scan."""
         if self.appender.fits(HEADER_BYTES):
-            self.appender.append_mark(Flag.CLOSED)
+            self.appender.append_mark(FrameFlag.CLOSED)
         await self.appender.flush()
         await self.housekeeping.stop()
         await self.appender.flush()
         await self.housekeeping.index_sealed()
-        await self.housekeeping.leave_marker(self.folder)
+        await self.housekeeping.write_clean_stop(self.folder)
 
-    def take_over(self, recovered: Recovered, active: Segment) -> None:
+    def adopt_segments(self, recovered: Recovered, active: Segment) -> None:
         """Continue in `active` if the log does not end in a segment with room; nothing is written.
 
         Queues of deleted topics, which index files still list, are forgotten.
         """
         catalog = self.catalog
         if not catalog.damages:
-            known = {copy.topic_id for copy in self.state.topics.all()}
-            for topic_id in {key[0] for key in catalog.queues} - known - SYSTEM_TOPIC_IDS:
+            topic_ids = {copy.topic_id for copy in self.state.topics.all()}
+            for topic_id in {key[0] for key in catalog.queues} - topic_ids - SYSTEM_TOPIC_IDS:
                 catalog.forget_topic(topic_id)
-                self.state.apply(TopicGone(topic_id))
+                self.state.apply(TopicDeleted(topic_id))
         if recovered.active is None:
             if catalog.segments and catalog.active.base not in catalog.contents:
-                self.housekeeping.sealed(catalog.seal(catalog.segments[-1]))
+                self.housekeeping.on_segment_sealed(catalog.seal_active(catalog.segments[-1]))
             catalog.segments.append(active)
 
     async def _start(self, recovered: Recovered, active: Segment) -> None:
         """Store the recovery's changes and a mark of this opening; only then the store is open."""
         catalog = self.catalog
-        self.take_over(recovered, active)
+        self.adopt_segments(recovered, active)
         self.housekeeping.start()
         for name in recovered.strays:
             _log.emit(log_events.FOREIGN_SEGMENT_IGNORED, file=name)
@@ -278,7 +278,7 @@ class Engine:
                 _log.emit(log_events.OFFSETS_SKIPPED_AFTER_DAMAGE, topic_id=skip.topic_id, queue_id=skip.queue_id)
         await self.store(recovered.skips)
         if self.appender.fits(0):
-            self.appender.append_mark(Flag.OPENED)
+            self.appender.append_mark(FrameFlag.OPENED)
             await self.appender.flush()
         for damage in catalog.damages:
             _log.emit(
@@ -295,12 +295,12 @@ class Engine:
             checkpoints.due.set()
         if recovered.is_restored:
             await self.housekeeping.checkpoint()
-            await self.work.run(forget_restored, self.disk, self.folder)
+            await self.work.run(remove_restored_mark, self.disk, self.folder)
         _log.emit(
             log_events.STORE_OPENED,
             folder=str(self.folder),
             clean=recovered.was_clean,
             end=recovered.end_position,
-            cut_bytes=recovered.cut_bytes,
+            cut_bytes=recovered.truncated_bytes,
             segments=len(catalog.segments),
         )

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import Change, OffsetsCommitted
-from ortoo.enode.changes.groups import SentBackForgotten
+from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted
+from ortoo.enode.changes.groups import RetryMarksDropped
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.queue_locks import QueueLocks
+from ortoo.enode.store.queue_locks import DurableQueueLocks
 
 GROUP_NAME_BYTES_MAX = 255
 _log = get_logger("offsets")
@@ -17,7 +17,7 @@ _log = get_logger("offsets")
 class GroupOffsets:
     """The committed offset of each group in each queue: queue id to next offset."""
 
-    def __init__(self, engine: Engine, locks: QueueLocks, check_topic: Callable[[int], object]) -> None:
+    def __init__(self, engine: Engine, locks: DurableQueueLocks, check_topic: Callable[[int], object]) -> None:
         """`check_topic` raises NotFound for a topic id that this enode does not have."""
         self._engine = engine
         self._locks = locks
@@ -31,7 +31,7 @@ class GroupOffsets:
         group: str,
         offsets: Mapping[int, int],
         generation: int = 0,
-        more: Sequence[Change] = (),
+        extra_changes: Sequence[StateChange] = (),
     ) -> None:
         """Store the offsets of `group`, and `more` changes with them. Returns when all is durable.
 
@@ -39,10 +39,10 @@ class GroupOffsets:
         than the queue's stored generation or its lock. Then nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
-        await self._commit(topic_id, group, {generation: offsets} if offsets else {}, more)
+        await self._store_offsets(topic_id, group, {generation: offsets} if offsets else {}, extra_changes)
 
-    async def _commit(
-        self, topic_id: int, group: str, by_generation: Mapping[int, Mapping[int, int]], more: Sequence[Change] = ()
+    async def _store_offsets(
+        self, topic_id: int, group: str, by_generation: Mapping[int, Mapping[int, int]], extra_changes: Sequence[StateChange] = ()
     ) -> None:
         """Store offsets by the generation of their commit, all or none. Errors: as `commit`."""
         offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
@@ -58,10 +58,10 @@ class GroupOffsets:
                 for queue_id in part:
                     self._check_generation(topic_id, group, queue_id, generation)
             for generation, part in rows:
-                self._engine.committer.reservations.add(topic_id, group, part, generation)
+                self._engine.committer.reservations.reserve(topic_id, group, part, generation)
 
         stored = self._engine.state.offsets.of(topic_id, group, offsets)
-        await self._engine.store([*more, *changes], check)
+        await self._engine.store([*extra_changes, *changes], check)
         for queue_id, offset in offsets.items():
             if offset < (before := stored.get(queue_id, offset)):
                 self.backward_commits += 1
@@ -75,7 +75,7 @@ class GroupOffsets:
                 )
 
     async def commit_each(
-        self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], more: Sequence[Change] = ()
+        self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], extra_changes: Sequence[StateChange] = ()
     ) -> list[int]:
         """Store offsets, each (queue id, next offset, generation), and `more` changes with them, all or none.
 
@@ -83,19 +83,19 @@ class GroupOffsets:
 
         Errors: as `commit`. Fenced when all of them are refused.
         """
-        kept: dict[int, dict[int, int]] = {}
+        accepted: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
         for queue_id, offset, generation in rows:
             try:
-                self._locks.table.check((topic_id, group, queue_id), generation, given_here=True)
+                self._locks.table.check_generation((topic_id, group, queue_id), generation, must_match=True)
                 self._check_generation(topic_id, group, queue_id, generation)
             except Fenced as error:
                 fenced[queue_id] = error
             else:
-                kept.setdefault(generation, {})[queue_id] = offset
-        if fenced and not kept:
+                accepted.setdefault(generation, {})[queue_id] = offset
+        if fenced and not accepted:
             raise [*fenced.values()][-1]
-        await self._commit(topic_id, group, kept, more)
+        await self._store_offsets(topic_id, group, accepted, extra_changes)
         return list(fenced)
 
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
@@ -105,17 +105,17 @@ class GroupOffsets:
         """
         self._check(topic_id, group, offsets)
 
-        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[Change]:
+        def commits(generations: Mapping[tuple[int, str, int], int]) -> list[StateChange]:
             keys = generations.items()
             moved = [OffsetsCommitted(topic_id, group, number, ((key[2], offsets[key[2]]),)) for key, number in keys]
-            return [*moved, SentBackForgotten(topic_id, group, tuple(sorted(offsets)))]
+            return [*moved, RetryMarksDropped(topic_id, group, tuple(sorted(offsets)))]
 
         await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """Committed offsets of `group`; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
         self._check_topic(topic_id)
-        self._engine.note_reading(topic_id, group)
+        self._engine.record_read(topic_id, group)
         return self._engine.state.offsets.of(topic_id, group, queue_ids)
 
     def groups(self, topic_id: int) -> list[str]:
@@ -131,5 +131,5 @@ class GroupOffsets:
                 raise Invalid(f"offset {offset} of queue {queue_id}; expected 0 or more", field="offsets")
 
     def _check_generation(self, topic_id: int, group: str, queue_id: int, generation: int) -> None:
-        self._locks.table.check((topic_id, group, queue_id), generation)
+        self._locks.table.check_generation((topic_id, group, queue_id), generation)
         self._engine.committer.reservations.check(self._engine.state.offsets, topic_id, group, (queue_id,), generation)

@@ -9,31 +9,31 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import Change, Forget
+from ortoo.enode.changes.kinds import StateChange, ExpiredDropped
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
-from ortoo.enode.disk.durable_mark import TideMark
-from ortoo.enode.index.catalog import Sealed
+from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.index.catalog import SealedSegment
 from ortoo.enode.index.index_files import write_index
-from ortoo.enode.index.key_process import Keys
-from ortoo.enode.index.key_search import Stretch
+from ortoo.enode.index.key_process import KeyIndex
+from ortoo.enode.index.key_search import LogStretch
 from ortoo.enode.log.appender import Appender
-from ortoo.enode.log.queue_index import Contents
-from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, bases, remove_below, segment_name
-from ortoo.enode.log.settings import RETENTION, StoreSettings
+from ortoo.enode.log.queue_index import SegmentContents
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, remove_below, segment_name
+from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.recovery.opening import marker_of
+from ortoo.enode.recovery.opening import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
-from ortoo.enode.store.retention import Ageing, expired
+from ortoo.enode.store.retention import RetentionClock, expired
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores deferred messages below a place again; the number of bytes, or None when that is not possible yet."""
-BUSY_MARK_S = 1.0
+BUSY_MARK_INTERVAL_S = 1.0
 """Interval at which a replica that is never idle writes its durable mark."""
 FORGET_INTERVAL_MS = 60_000
-KEYS_INTERVAL_MS, KEYS_STEP_BYTES = 200, 4 << 20
+KEY_INDEX_INTERVAL_MS, KEY_INDEX_STEP_BYTES = 200, 4 << 20
 INDEX_WARNING_PERCENT = 80
 
 _log = get_logger("store")
@@ -46,8 +46,8 @@ class Housekeeping:
     appender: Appender
     reader: Reader
     state: State
-    keys: Keys
-    store: Callable[[Sequence[Change]], Awaitable[None]]
+    keys: KeyIndex
+    store: Callable[[Sequence[StateChange]], Awaitable[None]]
     """Stores state changes; returns when they are committed."""
     state_bytes: int
     """Length of the encoded state when the store was opened."""
@@ -57,23 +57,23 @@ class Housekeeping:
         appender, reader = self.appender, self.reader
         self.settings, self.clock, self.work = appender.settings, appender.clock, appender.work
         self.disk, self.catalog, self.recent = reader.disk, reader.catalog, reader.recent
-        self._tide_mark = TideMark(self.disk, appender.active.folder)
-        self._ageing = Ageing()
-        self._keys_advanced = 0
+        self._durable_mark = DurableMark(self.disk, appender.active.folder)
+        self._retention_clock = RetentionClock()
+        self._keys_position = 0
         self._keys_due = appender.advanced
         """Set when the log has grown or a segment was sealed."""
         self._keys_due.set()
         catalog = self.catalog
-        with_keys = set(bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
+        with_keys = set(segment_bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
         self._keys_to_seal = deque(
-            Stretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
+            LogStretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
         )
-        self.leads = True
+        self.is_leading = True
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
-        self.move_begin: Callable[[int], Awaitable[None]] | None = None
+        self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
         """Makes all replicas delete the log below a position; None without other replicas."""
         self._tasks: list[asyncio.Task[None]] = []
-        self._sealed: deque[Sealed] = deque()
+        self._sealed: deque[SealedSegment] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
@@ -96,68 +96,68 @@ class Housekeeping:
         """Start all tasks. A failed step is retried, and does not end the process."""
         settings, appender = self.settings, self.appender
         for name, work in {
-            "mark": self._whenever(appender.flushed, self._mark_when_idle),
-            "flush": self._whenever(appender.flush_due, self._flush_later),
-            "seal": self._whenever(self._sealed_event, self.index_sealed, self._prepare_spare),
-            "checkpoint": self._whenever(self.checkpoints.due, self.checkpoint),
-            "retention": self._every(settings.retention_interval_ms, self.retain),
-            "forget": self._every(FORGET_INTERVAL_MS, self.forget),
-            "disk": self._every(settings.disk_check_interval_ms, self._look_at_disk),
-            **({"keys": self._follow_with_keys()} if settings.key_index else {}),
+            "mark": self._run_on(appender.flushed, self._mark_when_idle),
+            "flush": self._run_on(appender.flush_due, self._flush_later),
+            "seal": self._run_on(self._sealed_event, self.index_sealed, self._prepare_spare),
+            "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
+            "retention": self._run_every(settings.retention_interval_ms, self.apply_retention),
+            "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
+            "disk": self._run_every(settings.disk_check_interval_ms, self._check_disk),
+            **({"keys": self._run_key_index()} if settings.key_index else {}),
         }.items():
             self._tasks.append(asyncio.get_running_loop().create_task(work, name=f"store:{name}"))
 
-    def retain_as(self, wanted: StoreSettings) -> None:
+    def use_retention_settings(self, settings: StoreSettings) -> None:
         """Apply the retention settings of `wanted` from the next run on; its other settings are ignored."""
-        self.settings = replace(self.settings, **{name: getattr(wanted, name) for name in RETENTION})
+        self.settings = replace(self.settings, **{name: getattr(settings, name) for name in RETENTION_SETTINGS})
 
     async def stop(self) -> None:
         """End all tasks."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tide_mark.close()
+        self._durable_mark.close()
 
-    def sealed(self, sealed: Sealed) -> None:
+    def on_segment_sealed(self, sealed: SealedSegment) -> None:
         """Request the index file of a full and committed segment, and the next spare segment."""
         self._sealed.append(sealed)
         self._sealed_event.set()
 
     def committed(self) -> None:
         """Check whether a checkpoint is due, after frames were committed and folded."""
-        if self.leads:
-            self.checkpoints.look()
+        if self.is_leading:
+            self.checkpoints.check_due()
 
     async def checkpoint(self) -> None:
         """Write a checkpoint, unless another replica leads. Errors: as `Checkpoints.write`."""
-        if self.leads:
+        if self.is_leading:
             await self.checkpoints.write()
 
-    async def retain(self) -> None:
+    async def apply_retention(self) -> None:
         """Delete expired segments: the new begin is recorded first, then they are forgotten, and removed last.
 
         A file that cannot be removed is retried in the next run and at the next start; it is no longer read.
         """
         catalog = self.catalog
-        if not self.leads:
+        if not self.is_leading:
             return
         count, blocked_bytes = expired(
             catalog.segments,
-            now_ms=self._ageing.now_ms(self.clock.now_ms(), self.clock.monotonic_s()),
+            now_ms=self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s()),
             log_end=self.appender.appended_position,
             checkpoint_from=self.checkpoints.foldable_from,
             settings=self.settings,
             is_acknowledged=self._is_acknowledged,
             is_size_kept=self.checkpoints.content - self._rescued_at >= self._rescued_bytes,
         )
-        self.checkpoints.let_go(blocked_bytes)
+        self.checkpoints.request_for_retention(blocked_bytes)
         rescued_bytes = await self._rescue(catalog.segments[:count])
         if rescued_bytes is None:
             count = 0
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
-        if count and self.move_begin is not None:
-            await self.move_begin(catalog.segments[count].base)
+        if count and self.move_log_begin is not None:
+            await self.move_log_begin(catalog.segments[count].base)
         else:
             await self.delete(count)
 
@@ -166,7 +166,7 @@ class Housekeeping:
         catalog = self.catalog
         if count:
             folder, position = catalog.active.folder, catalog.segments[count].base
-            begin = LogBegin(position, catalog.begins_without(count))
+            begin = LogBegin(position, catalog.begin_offsets_without(count))
             await self.work.run(write_log_begin, self.disk, folder, begin)
             self._begin_position = position
         for _ in range(count):
@@ -176,7 +176,7 @@ class Housekeeping:
             segment.retire()
             self.deleted_segments += 1
         if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
-            await self._look_at_disk()
+            await self._check_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
         """Store deferred messages in expired segments again; the number of bytes, or None when not possible yet."""
@@ -191,57 +191,57 @@ class Housekeeping:
                 rescued_bytes += part_bytes
         return rescued_bytes
 
-    async def forget(self) -> None:
+    async def expire_producers_and_ids(self) -> None:
         """Drop windows of producers that are idle too long or too many, and expired ids, by a change in the log."""
         now_ms, windows = self.clock.now_ms(), self.state.windows
         idle_before_ms = windows.idle_before_ms(now_ms - self.settings.producer_idle_ms, self.settings.producers_max)
-        if self.leads and (idle_before_ms or self.state.ids.are_over(now_ms)):
-            await self.store([Forget(idle_before_ms, now_ms)])
+        if self.is_leading and (idle_before_ms or self.state.ids.has_expired(now_ms)):
+            await self.store([ExpiredDropped(idle_before_ms, now_ms)])
 
     async def index_sealed(self) -> None:
         """Write the missing index files of sealed segments."""
         while self._sealed:
             sealed = self._sealed[0]
-            if not sealed.segment.retired:
+            if not sealed.segment.is_retired:
                 contents = await self.work.run(self._write_index, sealed)
-                if sealed.segment.retired:
+                if sealed.segment.is_retired:
                     self.disk.remove(sealed.segment.folder / segment_name(sealed.segment.base, INDEX_SUFFIX))
                 else:
-                    self.catalog.indexed(sealed, contents)
-                    self._keys_to_seal.append(Stretch(contents.base, contents.end, is_sealed=True))
+                    self.catalog.index_written(sealed, contents)
+                    self._keys_to_seal.append(LogStretch(contents.base, contents.end, is_sealed=True))
                     self._keys_due.set()
             self._sealed.popleft()
 
-    async def leave_marker(self, folder: Path) -> None:
+    async def write_clean_stop(self, folder: Path) -> None:
         """Write the marker of a clean stop. Everything is committed, and every sealed segment has its index file."""
         appender = self.appender
-        marker = marker_of(
+        marker = make_clean_stop(
             self.catalog, self.state, appender.committed_position, appender.store_open, appender.stored_at_ms
         )
         await self.work.run(write_clean_stop, self.disk, folder, marker)
 
-    async def index_keys(self) -> None:
+    async def update_key_index(self) -> None:
         """Update the key index to the log's end, so that a search has little to add."""
         while self._keys_to_seal:
             stretch = self._keys_to_seal[0]
             if stretch.base in self.catalog.contents:
-                await self.keys.follow(stretch)
+                await self.keys.update(stretch)
             self._keys_to_seal.popleft()
         position = self.appender.committed_position
-        if position - self._keys_advanced >= KEYS_STEP_BYTES:
-            self._keys_advanced = position
+        if position - self._keys_position >= KEY_INDEX_STEP_BYTES:
+            self._keys_position = position
             base = self.catalog.active.base
             if position > base:
-                await self.keys.follow(Stretch(base, position, is_sealed=False))
+                await self.keys.update(LogStretch(base, position, is_sealed=False))
 
     def _is_acknowledged(self, segment: Segment) -> bool:
         contents = self.catalog.contents.get(segment.base)
         if contents is None:
             return False
         offsets = self.state.offsets
-        return all(offsets.all_passed(one.topic_id, one.queue_id, one.end_offset) for one in contents.queues)
+        return all(offsets.is_passed_by_all(one.topic_id, one.queue_id, one.end_offset) for one in contents.queues)
 
-    def _write_index(self, sealed: Sealed) -> Contents:
+    def _write_index(self, sealed: SealedSegment) -> SegmentContents:
         segment = sealed.segment
         end = segment.end if segment.end is not None else segment.limit
         contents = write_index(self.disk, segment, end, segment.last_stored_at_ms, sealed.parts)
@@ -251,20 +251,20 @@ class Housekeeping:
         segment.stop_writing()
         return contents
 
-    async def _every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _run_every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self.clock.sleep(period_ms / 1000)
-            await self._try(step)
+            await self._run_step(step)
 
-    async def _follow_with_keys(self) -> None:
+    async def _run_key_index(self) -> None:
         while True:
             await self._keys_due.wait()
-            await self.clock.sleep(KEYS_INTERVAL_MS / 1000)
+            await self.clock.sleep(KEY_INDEX_INTERVAL_MS / 1000)
             self._keys_due.clear()
-            if not await self._try(self.index_keys):
+            if not await self._run_step(self.update_key_index):
                 self._keys_due.set()
 
-    async def _try(self, step: Callable[[], Awaitable[None]]) -> bool:
+    async def _run_step(self, step: Callable[[], Awaitable[None]]) -> bool:
         try:
             await step()
         except (OrtooError, OSError) as error:
@@ -275,7 +275,7 @@ class Housekeeping:
             return True
         return False
 
-    async def _look_at_disk(self) -> None:
+    async def _check_disk(self) -> None:
         try:
             await self.work.run(self.appender.guard)
         except FolderGone as gone:
@@ -285,19 +285,19 @@ class Housekeeping:
         if self._sealed:
             self._sealed_event.set()
         await self._prepare_spare()
-        if self.leads:
-            await self.checkpoints.try_again()
-        self._look_at_index()
+        if self.is_leading:
+            await self.checkpoints.retry_postponed()
+        self._check_index()
 
-    def _look_at_index(self) -> None:
+    def _check_index(self) -> None:
         """Log that the memory for the index is nearly used up, once until that ends."""
-        used_bytes, most_bytes = self.catalog.index_bytes, self.settings.index_bytes_max
-        is_nearly_full = bool(most_bytes) and used_bytes * 100 >= most_bytes * INDEX_WARNING_PERCENT
+        used_bytes, limit_bytes = self.catalog.index_bytes, self.settings.index_bytes_max
+        is_nearly_full = bool(limit_bytes) and used_bytes * 100 >= limit_bytes * INDEX_WARNING_PERCENT
         if is_nearly_full and not self.index_is_nearly_full:
             _log.emit(
                 log_events.INDEX_NEARLY_FULL,
                 used_bytes=used_bytes,
-                most_bytes=most_bytes,
+                most_bytes=limit_bytes,
                 queues=len(self.catalog.queues),
                 segments=len(self.catalog.segments),
             )
@@ -308,24 +308,24 @@ class Housekeeping:
         if appender.failure:
             return
         if await appender.spares.prepare():
-            appender.try_again()
+            appender.retry()
 
-    async def _whenever(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
+    async def _run_on(self, event: asyncio.Event, *steps: Callable[[], Awaitable[None]]) -> None:
         """Run the steps each time after `event` was set."""
         while True:
             await event.wait()
             event.clear()
             for step in steps:
-                await self._try(step)
+                await self._run_step(step)
 
     async def _mark_when_idle(self) -> None:
         appender = self.appender
         await self.clock.sleep(self.settings.idle_mark_ms / 1000)
         position = appender.durable_position
         is_idle = not appender.flushed.is_set()
-        if not self.leads or (not is_idle and appender.commit_limit is not None):
+        if not self.is_leading or (not is_idle and appender.commit_limit is not None):
             # No frame records this disk's acknowledgements to the leader, so a busy follower must write them, too.
-            is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_S
+            is_due = is_idle or self.clock.monotonic_s() >= self._marked_s + BUSY_MARK_INTERVAL_S
             marked = (self._marked_position, self._marked_committed)
             if is_due and (position, appender.committed_position) != marked:
                 await self._write_mark()
@@ -341,8 +341,8 @@ class Housekeeping:
         async with self.marking:
             self._marked_position, self._marked_s = self.appender.durable_position, self.clock.monotonic_s()
             committed = self._marked_committed = self.appender.committed_position
-            await self.work.run(self._tide_mark.write, self._marked_position, committed)
+            await self.work.run(self._durable_mark.write, self._marked_position, committed)
 
     async def _flush_later(self) -> None:
         await self.clock.sleep(self.settings.flush_interval_ms / 1000)
-        self.appender.want_flush()
+        self.appender.request_flush()

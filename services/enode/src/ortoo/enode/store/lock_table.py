@@ -13,14 +13,14 @@ from ortoo.enode.state.tables.locks import Lock
 
 LIFETIME_S = 60.0
 """Lifetime of a lock without renewal; owners rely on it for half of this time."""
-BOUND_S = 20.0
+HEARTBEAT_TIMEOUT_S = 20.0
 """Lifetime of bound locks without a message of their snode, which sends one every 5 s."""
-DETACHED_S = 2.0
+DETACHED_GRACE_S = 2.0
 """Lifetime of bound locks after the connection of their snode ended, so that it can reconnect."""
-RESTART_S = 5.0
+RESTART_GRACE_S = 5.0
 """Time for snodes to attach again after the start of this enode."""
 
-Key = tuple[int, str, int]
+LockKey = tuple[int, str, int]
 """(topic id, group, queue id)."""
 
 
@@ -28,7 +28,7 @@ Key = tuple[int, str, int]
 class LockRequest:
     """A request for one lock."""
 
-    key: Key
+    key: LockKey
     owner: str
     session_id: str
     incarnation: str = ""
@@ -37,15 +37,15 @@ class LockRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Granted:
+class LockGranted:
     """The requester owns the lock under this generation; `is_news` if this must be stored first."""
 
     generation: int
-    is_news: bool
+    is_new: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class LockDenied:
     """Another client owns the lock."""
 
     owner: str
@@ -55,16 +55,16 @@ class Refused:
 class LockTable:
     """The current locks, including those on their way to the disk, because decisions depend on them."""
 
-    def __init__(self, locks: Iterable[tuple[Key, Lock]], now_s: float) -> None:
+    def __init__(self, locks: Iterable[tuple[LockKey, Lock]], now_s: float) -> None:
         """Start with the locks of the log, at a start of the enode."""
         self._locks = dict(locks)
         self._renewed_s = dict.fromkeys(self._locks, now_s)
         self._heard_s: dict[str, float] = {}
-        self._ends_s: dict[str, float] = {}
+        self._detached_end_s: dict[str, float] = {}
         self._started_s = now_s
-        self._waiting: dict[Key, dict[str, None]] = {}
+        self._waiters: dict[LockKey, dict[str, None]] = {}
 
-    def take(self, request: LockRequest, now_s: float, *, generation_above: int) -> Granted | Refused:
+    def take(self, request: LockRequest, now_s: float, *, generation_above: int) -> LockGranted | LockDenied:
         """Grant the lock unless another client holds it; the requester's own lock is renewed.
 
         A new generation is greater than the lock's previous ones and than `generation_above`.
@@ -74,17 +74,17 @@ class LockTable:
             remaining_s = self.remaining_s(request.key, lock, now_s)
             if remaining_s > 0:
                 if request.incarnation:
-                    self._waiting.setdefault(request.key, {})[request.incarnation] = None
-                return Refused(lock.owner, remaining_s)
+                    self._waiters.setdefault(request.key, {})[request.incarnation] = None
+                return LockDenied(lock.owner, remaining_s)
         self._renewed_s[request.key] = now_s
-        wanted = (request.owner, request.session_id, request.incarnation)
-        if lock is not None and (lock.owner, lock.session_id, lock.incarnation) == wanted:
-            return Granted(lock.generation, is_news=False)
+        holder = (request.owner, request.session_id, request.incarnation)
+        if lock is not None and (lock.owner, lock.session_id, lock.incarnation) == holder:
+            return LockGranted(lock.generation, is_new=False)
         generation = max(lock.generation if lock is not None else 0, generation_above) + 1
-        self._locks[request.key] = Lock(generation, *wanted)
-        return Granted(generation, is_news=True)
+        self._locks[request.key] = Lock(generation, *holder)
+        return LockGranted(generation, is_new=True)
 
-    def release(self, key: Key, session_id: str) -> Lock | None:
+    def release(self, key: LockKey, session_id: str) -> Lock | None:
         """Free a lock of this session; the freed lock, or None if the session does not hold it."""
         lock = self._locks.get(key)
         if lock is None or lock.is_free or lock.session_id != session_id:
@@ -92,7 +92,7 @@ class LockTable:
         self._locks[key] = free = Lock(lock.generation, "", "", "")
         return free
 
-    def fence(self, key: Key, generation_above: int) -> Lock:
+    def fence(self, key: LockKey, generation_above: int) -> Lock:
         """Raise the generation: the owner must take its lock again before its next request."""
         lock = self._locks.get(key) or Lock(0, "", "", "")
         generation = max(lock.generation, generation_above) + 1
@@ -100,19 +100,19 @@ class LockTable:
         self._renewed_s.setdefault(key, self._started_s)
         return self._locks[key]
 
-    def get(self, key: Key) -> Lock | None:
+    def get(self, key: LockKey) -> Lock | None:
         """The current lock."""
         return self._locks.get(key)
 
-    def put_back(self, key: Key, was: Lock | None, now: Lock | None) -> None:
+    def undo(self, key: LockKey, before: Lock | None, after: Lock | None) -> None:
         """Undo a decision that could not be stored, unless a later one replaced it."""
-        if self._locks.get(key) is now:
-            if was is None:
+        if self._locks.get(key) is after:
+            if before is None:
                 self._locks.pop(key, None)
             else:
-                self._locks[key] = was
+                self._locks[key] = before
 
-    def check(self, key: Key, generation: int, *, given_here: bool = False) -> None:
+    def check_generation(self, key: LockKey, generation: int, *, must_match: bool = False) -> None:
         """Refuse a generation older than the lock's; 0 is not compared.
 
         With `given_here`, this log must have issued the generation. It is for a request with a position of the caller's
@@ -122,15 +122,15 @@ class LockTable:
         """
         if not generation:
             return
-        now = self.generation(key)
-        if generation < now or (given_here and generation != now):
+        current = self.generation(key)
+        if generation < current or (must_match and generation != current):
             raise Fenced(
-                f"the lock of queue {key[2]} has generation {now} in group {key[1]}, this request is of "
+                f"the lock of queue {key[2]} has generation {current} in group {key[1]}, this request is of "
                 f"{generation}: take the lock again",
                 field="generation",
             )
 
-    def generation(self, key: Key) -> int:
+    def generation(self, key: LockKey) -> int:
         """The lock's generation; 0 if there never was one."""
         lock = self._locks.get(key)
         return lock.generation if lock is not None else 0
@@ -140,63 +140,63 @@ class LockTable:
         for key in sorted(key for key in self._locks if key[0] == topic_id and key[1] == group):
             yield key[2], self._locks[key]
 
-    def forget(self, is_gone: Callable[[tuple[int, str]], bool]) -> None:
+    def drop(self, is_deleted: Callable[[tuple[int, str]], bool]) -> None:
         """Delete the locks of all (topic id, group) for which `is_gone` is true: deleted topics or groups' data."""
-        for key in [key for key in self._locks if is_gone(key[:2])]:
+        for key in [key for key in self._locks if is_deleted(key[:2])]:
             del self._locks[key]
             self._renewed_s.pop(key, None)
 
-    def held(self, now_s: float) -> set[tuple[int, str]]:
+    def groups_with_locks(self, now_s: float) -> set[tuple[int, str]]:
         """(topic id, group) of all held locks."""
         return {
             key[:2] for key, lock in self._locks.items() if not lock.is_free and self.remaining_s(key, lock, now_s) > 0
         }
 
-    def attached(self, incarnation: str, now_s: float) -> None:
+    def attach(self, incarnation: str, now_s: float) -> None:
         """Record a sign of life of a snode."""
         self._heard_s[incarnation] = now_s
-        self._ends_s.pop(incarnation, None)
+        self._detached_end_s.pop(incarnation, None)
 
-    def detached(self, incarnation: str, now_s: float) -> None:
+    def detach(self, incarnation: str, now_s: float) -> None:
         """Record that the connection of a snode ended."""
         if self._heard_s.pop(incarnation, None) is not None:
-            self._ends_s[incarnation] = now_s + DETACHED_S
+            self._detached_end_s[incarnation] = now_s + DETACHED_GRACE_S
 
-    def remaining_s(self, key: Key, lock: Lock, now_s: float) -> float:
+    def remaining_s(self, key: LockKey, lock: Lock, now_s: float) -> float:
         """Remaining lifetime of a lock without further events; 0 or less = expired."""
         renewed_s = self._renewed_s.get(key, now_s)
         if not lock.incarnation:
             return renewed_s + LIFETIME_S - now_s
         heard_s = self._heard_s.get(lock.incarnation)
         if heard_s is not None:
-            return heard_s + BOUND_S - now_s
-        ended_s = self._ends_s.get(lock.incarnation)
+            return heard_s + HEARTBEAT_TIMEOUT_S - now_s
+        ended_s = self._detached_end_s.get(lock.incarnation)
         if ended_s is not None:
             return ended_s - now_s
         # Not seen since this enode started: it attaches soon, or it ended. A snode may request locks before that.
-        return max(self._started_s, renewed_s) + RESTART_S - now_s
+        return max(self._started_s, renewed_s) + RESTART_GRACE_S - now_s
 
     @property
-    def is_wanted(self) -> bool:
+    def has_waiters(self) -> bool:
         """Whether a refused request waits for a lock that has not become free since."""
-        return bool(self._waiting)
+        return bool(self._waiters)
 
-    def first_end_s(self, now_s: float) -> float:
+    def next_end_s(self, now_s: float) -> float:
         """Seconds until the first lock expires that another client waits for, without further events; at least 0."""
-        ends = [self.remaining_s(key, lock, now_s) for key in self._waiting if (lock := self._locks.get(key))]
+        ends = [self.remaining_s(key, lock, now_s) for key in self._waiters if (lock := self._locks.get(key))]
         return max(0.0, min(ends, default=0.0))
 
-    def freed(self, now_s: float) -> dict[str, list[Key]]:
+    def take_freed(self, now_s: float) -> dict[str, list[LockKey]]:
         """Locks that were refused and have become free, by the incarnation to notify; each is returned once."""
-        for incarnation in [one for one, ended_s in self._ends_s.items() if ended_s + LIFETIME_S < now_s]:
-            del self._ends_s[incarnation]
-        news: dict[str, list[Key]] = {}
-        for key in list(self._waiting):
+        for incarnation in [one for one, ended_s in self._detached_end_s.items() if ended_s + LIFETIME_S < now_s]:
+            del self._detached_end_s[incarnation]
+        freed: dict[str, list[LockKey]] = {}
+        for key in list(self._waiters):
             lock = self._locks.get(key)
             if lock is None or lock.is_free or self.remaining_s(key, lock, now_s) <= 0:
-                for incarnation in self._waiting.pop(key):
-                    news.setdefault(incarnation, []).append(key)
-        return news
+                for incarnation in self._waiters.pop(key):
+                    freed.setdefault(incarnation, []).append(key)
+        return freed
 
 
 def _may_take_over(request: LockRequest, lock: Lock) -> bool:

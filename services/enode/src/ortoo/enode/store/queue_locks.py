@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.clock import Clock
-from ortoo.enode.changes.kinds import Change
+from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.reading.waiting import wake_all
-from ortoo.enode.recovery.restored import APART
-from ortoo.enode.state.tables.locks import Lock, puts
+from ortoo.enode.recovery.restored import OPENINGS_GAP
+from ortoo.enode.state.tables.locks import Lock, lock_changes
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.lock_table import Granted, Key, LockRequest, LockTable, Refused
+from ortoo.enode.store.lock_table import LockGranted, LockKey, LockRequest, LockTable, LockDenied
 
 GENERATION_BITS = 32
 """Bits for more generations than one log ever issues for a lock."""
@@ -18,7 +18,7 @@ TOPIC_MASK = (1 << GENERATION_BITS - 1) - 1
 """The bits of a topic's id behind which its generations begin; the other half of the numbers is for the count."""
 
 
-class QueueLocks:
+class DurableQueueLocks:
     """Takes, renews, frees and fences locks. Belongs to the event loop of its engine."""
 
     def __init__(self, engine: Engine, clock: Clock) -> None:
@@ -27,48 +27,48 @@ class QueueLocks:
         self._clock = clock
         self.table = LockTable(engine.state.locks.all(), clock.monotonic_s())
         """The current locks, including those on their way to the disk."""
-        self._storing: dict[Key, asyncio.Future[None]] = {}
-        self.wanted = asyncio.Event()
+        self._in_flight: dict[LockKey, asyncio.Future[None]] = {}
+        self.has_waiters = asyncio.Event()
         """Set while a client waits for a lock to become free, which may happen by time alone."""
 
-    async def take(self, requests: Sequence[LockRequest], more: Sequence[Change] = ()) -> list[Granted | Refused]:
+    async def take(self, requests: Sequence[LockRequest], extra_changes: Sequence[StateChange] = ()) -> list[LockGranted | LockDenied]:
         """Decide each request, in order; returns when the grants and `more` changes are durable.
 
         Errors: Overloaded, Unavailable. Then nothing is granted or stored.
         """
         now_s = self._clock.monotonic_s()
-        were = self._locks_of(request.key for request in requests)
+        before = self._locks_of(request.key for request in requests)
         answers = [
-            self.table.take(request, now_s, generation_above=self._given_before(request.key)) for request in requests
+            self.table.take(request, now_s, generation_above=self._generation_floor(request.key)) for request in requests
         ]
-        if self.table.is_wanted:
-            self.wanted.set()
-        await self._store(were, more)
+        if self.table.has_waiters:
+            self.has_waiters.set()
+        await self._store(before, extra_changes)
         # If another request has just raised a lock, the answer waits until all its changes are durable.
         for request in requests:
-            if (storing := self._storing.get(request.key)) is not None:
+            if (storing := self._in_flight.get(request.key)) is not None:
                 await asyncio.wait([storing])
         return answers
 
-    async def release(self, keys: Sequence[tuple[Key, str]]) -> list[bool]:
+    async def release(self, keys: Sequence[tuple[LockKey, str]]) -> list[bool]:
         """Free locks, each (key, session id); whether the session held each. Errors: Overloaded, Unavailable.
 
         While the log accepts no writes, this raises an error, because a grant with unknown outcome may be in the log.
         """
-        self._engine.appender.check_load(0)
-        were = self._locks_of(key for key, _ in keys)
+        self._engine.appender.check_accepting(0)
+        before = self._locks_of(key for key, _ in keys)
         answers = [self.table.release(key, session_id) is not None for key, session_id in keys]
-        await self._store(were)
+        await self._store(before)
         return answers
 
-    async def fence(self, keys: Sequence[Key], changes: Callable[[Mapping[Key, int]], list[Change]]) -> None:
+    async def fence(self, keys: Sequence[LockKey], changes: Callable[[Mapping[LockKey, int]], list[StateChange]]) -> None:
         """Raise the generations, so that owners must take their locks again, and store the `changes` made from them.
 
         No lock is granted under its new generation before all is durable. Errors: Overloaded, Unavailable.
         """
-        were = self._locks_of(keys)
-        generations = {key: self.table.fence(key, self._given_before(key)).generation for key in were}
-        await self._store(were, changes(generations))
+        before = self._locks_of(keys)
+        generations = {key: self.table.fence(key, self._generation_floor(key)).generation for key in before}
+        await self._store(before, changes(generations))
 
     def of_group(self, topic_id: int, group: str) -> list[tuple[int, Lock, float]]:
         """(queue id, lock, remaining seconds) of the held locks, by queue id."""
@@ -80,61 +80,61 @@ class QueueLocks:
                 held.append((queue_id, lock, remaining_s))
         return held
 
-    def attached(self, incarnation: str) -> None:
+    def attach(self, incarnation: str) -> None:
         """Record a sign of life of a snode."""
-        self.table.attached(incarnation, self._clock.monotonic_s())
+        self.table.attach(incarnation, self._clock.monotonic_s())
 
-    def detached(self, incarnation: str) -> None:
+    def detach(self, incarnation: str) -> None:
         """Record that the connection of a snode ended."""
-        self.table.detached(incarnation, self._clock.monotonic_s())
+        self.table.detach(incarnation, self._clock.monotonic_s())
 
-    def freed(self) -> dict[str, list[Key]]:
+    def take_freed(self) -> dict[str, list[LockKey]]:
         """Locks that were refused and have become free, by the incarnation to notify."""
-        freed = self.table.freed(self._clock.monotonic_s())
-        if self.table.is_wanted:
-            self.wanted.set()
+        freed = self.table.take_freed(self._clock.monotonic_s())
+        if self.table.has_waiters:
+            self.has_waiters.set()
         return freed
 
-    def first_end_s(self) -> float:
+    def next_end_s(self) -> float:
         """Seconds until the first lock expires that another client waits for, without further events."""
-        return self.table.first_end_s(self._clock.monotonic_s())
+        return self.table.next_end_s(self._clock.monotonic_s())
 
-    def held(self) -> set[tuple[int, str]]:
+    def groups_with_locks(self) -> set[tuple[int, str]]:
         """(topic id, group) of all held locks."""
-        return self.table.held(self._clock.monotonic_s())
+        return self.table.groups_with_locks(self._clock.monotonic_s())
 
-    def _given_before(self, key: Key) -> int:
+    def _generation_floor(self, key: LockKey) -> int:
         """A number above all generations of this lock that a client may still hold.
 
         The original of a restored backup may have issued generations of which this log has no record. A client with a
         lock in a deleted topic requests it by the topic's name, so a topic created again starts at another number.
         """
-        lost = self._engine.appender.store_open // APART << GENERATION_BITS
-        return max(lost + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))
+        lost_generations = self._engine.appender.store_open // OPENINGS_GAP << GENERATION_BITS
+        return max(lost_generations + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))
 
-    def _locks_of(self, keys: Iterable[Key]) -> dict[Key, Lock | None]:
+    def _locks_of(self, keys: Iterable[LockKey]) -> dict[LockKey, Lock | None]:
         return {key: self.table.get(key) for key in keys}
 
-    async def _store(self, were: Mapping[Key, Lock | None], more: Sequence[Change] = ()) -> None:
+    async def _store(self, before: Mapping[LockKey, Lock | None], extra_changes: Sequence[StateChange] = ()) -> None:
         """Store the locks that changed since `were`."""
         decided = {
-            key: (was, now) for key, was in were.items() if (now := self.table.get(key)) is not None and now is not was
+            key: (was, now) for key, was in before.items() if (now := self.table.get(key)) is not None and now is not was
         }
-        if not decided and not more:
+        if not decided and not extra_changes:
             return
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._storing.update(dict.fromkeys(decided, done))
+        self._in_flight.update(dict.fromkeys(decided, done))
         try:
-            await self._engine.store([*puts((key, now) for key, (_, now) in decided.items()), *more])
+            await self._engine.store([*lock_changes((key, now) for key, (_, now) in decided.items()), *extra_changes])
         except OrtooError:
             for key, (was, now) in decided.items():
-                self.table.put_back(key, was, now)
+                self.table.undo(key, was, now)
             raise
         finally:
             done.set_result(None)
             for key in decided:
-                if self._storing.get(key) is done:
-                    del self._storing[key]
+                if self._in_flight.get(key) is done:
+                    del self._in_flight[key]
         for key, (was, now) in decided.items():
             queue = self._engine.catalog.queues.get((key[0], key[2]))
             if was is not None and was.generation != now.generation and queue is not None:

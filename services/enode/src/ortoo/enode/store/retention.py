@@ -8,36 +8,36 @@ from ortoo.enode import log_events
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 
-STEP_MS = 3_600_000
+CLOCK_STEP_MS = 3_600_000
 """A larger forward step of the clock means that it was set."""
-STEP_BELIEVED_S = 86_400.0
+CLOCK_STEP_TRUSTED_AFTER_S = 86_400.0
 """Time after which the new clock is accepted; until then an operator may correct it."""
 _log = get_logger("store")
 
 
-class Ageing:
+class RetentionClock:
     """The clock of retention. If the wall clock is set forward, nothing ages by the step for a day."""
 
     def __init__(self) -> None:
         """Accept the clock at the first call, because earlier steps are unknown."""
-        self._seen: tuple[int, float] | None = None
-        self._ahead_ms = 0
+        self._last_seen: tuple[int, float] | None = None
+        self._untrusted_ms = 0
         """The forward step that is not accepted yet."""
-        self._believed_at_s = 0.0
+        self._trusted_at_s = 0.0
 
     def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
         """The accepted time, from the wall clock and the monotonic one; must be called regularly."""
-        was_ms, was_s = self._seen or (wall_ms, monotonic_s)
-        self._seen = wall_ms, monotonic_s
+        was_ms, was_s = self._last_seen or (wall_ms, monotonic_s)
+        self._last_seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
-        if step_ms > STEP_MS:
+        if step_ms > CLOCK_STEP_MS:
             _log.emit(log_events.CLOCK_STEPPED_FORWARD, step_s=step_ms // 1000)
-            self._believed_at_s = monotonic_s + STEP_BELIEVED_S
-        if abs(step_ms) > STEP_MS:
-            self._ahead_ms = max(0, self._ahead_ms + step_ms)
-        if monotonic_s >= self._believed_at_s:
-            self._ahead_ms = 0
-        return wall_ms - self._ahead_ms
+            self._trusted_at_s = monotonic_s + CLOCK_STEP_TRUSTED_AFTER_S
+        if abs(step_ms) > CLOCK_STEP_MS:
+            self._untrusted_ms = max(0, self._untrusted_ms + step_ms)
+        if monotonic_s >= self._trusted_at_s:
+            self._untrusted_ms = 0
+        return wall_ms - self._untrusted_ms
 
 
 class Expired(NamedTuple):

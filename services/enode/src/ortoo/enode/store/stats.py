@@ -10,7 +10,7 @@ from ortoo.enode.log.results import StoreDescription
 from ortoo.enode.store.engine import Engine
 
 
-class TopicTotals(NamedTuple):
+class TopicStats(NamedTuple):
     """Totals of one topic on this enode."""
 
     topic: str
@@ -22,7 +22,7 @@ class TopicTotals(NamedTuple):
     """Messages that are still stored."""
 
 
-class GroupLag(NamedTuple):
+class GroupLagStats(NamedTuple):
     """The lag of one group in one topic on this enode."""
 
     topic: str
@@ -32,7 +32,7 @@ class GroupLag(NamedTuple):
     """Store time of the oldest unacknowledged message; 0 if all are acknowledged."""
 
 
-def topic_totals(engine: Engine) -> list[TopicTotals]:
+def topic_stats(engine: Engine) -> list[TopicStats]:
     """One entry for each topic with a copy on this enode."""
     totals: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
     for (topic_id, _), queue in engine.catalog.queues.items():
@@ -40,10 +40,10 @@ def topic_totals(engine: Engine) -> list[TopicTotals]:
         of_topic[0] += queue.end_offset
         of_topic[1] += queue.bytes_in
         of_topic[2] += queue.end_offset - queue.begin_offset
-    return [TopicTotals(copy.name, *totals[copy.topic_id]) for copy in engine.state.topics.all()]
+    return [TopicStats(copy.name, *totals[copy.topic_id]) for copy in engine.state.topics.all()]
 
 
-def group_lags(engine: Engine) -> Iterator[GroupLag]:
+def group_lag_stats(engine: Engine) -> Iterator[GroupLagStats]:
     """One entry for each (topic, group) with a committed offset."""
     queues = engine.catalog.queues
     names = {copy.topic_id: copy.name for copy in engine.state.topics.all()}
@@ -59,13 +59,13 @@ def group_lags(engine: Engine) -> Iterator[GroupLag]:
                 lag += queue.end_offset - next_offset
                 stored_at_ms = _stored_at_ms(queue, next_offset)
                 oldest_at_ms = min(oldest_at_ms or stored_at_ms, stored_at_ms)
-        yield GroupLag(name, group, lag, oldest_at_ms)
+        yield GroupLagStats(name, group, lag, oldest_at_ms)
 
 
-def description(engine: Engine, fetches: int) -> StoreDescription:
+def describe_store(engine: Engine, fetches: int) -> StoreDescription:
     """Sizes, positions, health and damages of the store; `fetches` is the number of answered reads."""
     appender, catalog, committer, reader = engine.appender, engine.catalog, engine.committer, engine.reader
-    writes = appender.failure or appender.alone or appender.barred or appender.full or appender.starved
+    writes = appender.failure or appender.refusal or appender.barred or appender.full or appender.starved
     reason = "closed" if engine.closed else writes
     return StoreDescription(
         enode=engine.identity.enode,
@@ -99,12 +99,12 @@ def description(engine: Engine, fetches: int) -> StoreDescription:
 
 def _stored_at_ms(queue: QueueLog, offset: int) -> int:
     """Store time of the message at an offset; approximate in a sealed segment whose index is on disk."""
-    run = queue.run_with(offset)
+    run = queue.run_containing(offset)
     rows = queue.rows if run is None else run.rows
     if rows is not None and len(rows):
         return int(rows.stored_at_ms[max(0, bisect_right(rows.first_offsets, offset) - 1)])
     if run is None:
         return 0
     entry = run.entry
-    share = (offset - entry.begin_offset) / max(1, entry.end_offset - entry.begin_offset)
-    return entry.first_stored_at_ms + int(share * (entry.last_stored_at_ms - entry.first_stored_at_ms))
+    fraction = (offset - entry.begin_offset) / max(1, entry.end_offset - entry.begin_offset)
+    return entry.first_stored_at_ms + int(fraction * (entry.last_stored_at_ms - entry.first_stored_at_ms))

@@ -9,31 +9,31 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.kinds import Change, TopicGone, WindowBatch, encode_changes
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
-from ortoo.enode.index.key_search import FoundMessage, Query, Stretch
-from ortoo.enode.log.results import Appended, Damage, DamagedQueue, Fetched, QueueRange, StoreDescription, TopicCopy
-from ortoo.enode.log.frame import FrameHeader, Kind, frame_bytes
+from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
+from ortoo.enode.log.results import AppendResult, Damage, DamagedQueue, FetchResult, QueueRange, StoreDescription, TopicCopy
+from ortoo.enode.log.frame import FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.settings import FlushMode, StoreSettings
-from ortoo.enode.reading.reader import Look
+from ortoo.enode.reading.reader import OnBatch
 from ortoo.enode.state.tables.dedup import Duplicate
-from ortoo.enode.state.tables.halves import Halves
-from ortoo.enode.state.tables.timers import Timers
-from ortoo.enode.state.tables.topics import put
-from ortoo.enode.store.stats import description
-from ortoo.enode.store.batch_write import ChangesAt, Deferral, Write
-from ortoo.enode.store.delivery_modes import DeliveryModes
+from ortoo.enode.state.tables.halves import HalfMessageTable
+from ortoo.enode.state.tables.timers import TimerTable
+from ortoo.enode.state.tables.topics import topic_change
+from ortoo.enode.store.stats import describe_store
+from ortoo.enode.store.batch_write import ChangesAt, Deferral, BatchWrite
+from ortoo.enode.store.delivery_modes import GroupDeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets
-from ortoo.enode.store.queue_locks import QueueLocks
+from ortoo.enode.store.queue_locks import DurableQueueLocks
 
 __all__ = [
-    "Appended",
+    "AppendResult",
     "Damage",
     "DamagedQueue",
-    "Fetched",
+    "FetchResult",
     "FlushMode",
     "FoundMessage",
     "QueueRange",
@@ -72,11 +72,11 @@ class Store:
         """The parts of the store, for code that decides over its state."""
         for heard in (engine.committer.on_stored, engine.committer.on_applied):
             heard.clear()  # of a replica's previous term of leadership, which is no longer served
-        self.locks = QueueLocks(engine, engine.clock)
+        self.locks = DurableQueueLocks(engine, engine.clock)
         """The locks of queues."""
         self.offsets = GroupOffsets(engine, self.locks, self._topic)
         """The committed offsets of groups."""
-        self.modes = DeliveryModes(engine)
+        self.modes = GroupDeliveryModes(engine)
         """The delivery modes of groups."""
         self._settings = engine.settings
         self._clock = engine.clock
@@ -86,7 +86,7 @@ class Store:
         self._appender = engine.appender
         self._sequencer = engine.committer.sequencer
         self._reader = engine.reader
-        self._topics_going: set[int] = set()
+        self._deleting_topic_ids: set[int] = set()
         self._fetches = 0
 
     async def append(
@@ -96,10 +96,10 @@ class Store:
         batch: SealedBatch,
         *,
         flush_mode: FlushMode = FlushMode.DEFAULT,
-        consumes: tuple[Change, ...] = (),
+        consumes: tuple[StateChange, ...] = (),
         deferral: Deferral | None = None,
         consumes_at: ChangesAt | None = None,
-    ) -> Appended:
+    ) -> AppendResult:
         """Store one batch; the caller has run `batch.check()`. Returns at the time that `flush_mode` selects.
 
         `consumes` are state changes in the same frame, so both are stored or neither. `consumes_at` makes them of the
@@ -115,52 +115,52 @@ class Store:
         * Overloaded when the disk is full or too many bytes wait; nothing is stored.
         * Unavailable when the disk failed or the store is closing; the outcome is unknown.
         """
-        write = Write(topic_id, queue_id, batch, consumes, deferral, consumes_at)
+        write = BatchWrite(topic_id, queue_id, batch, consumes, deferral, consumes_at)
         begun = self.begin(write, flush_mode)
         if begun is None:
-            await self._appender.make_room(write.length(), is_state=False)
+            await self._appender.reserve_space(write.length_bytes(), is_state=False)
             begun = self.begin(write, flush_mode, has_room=True)
             assert begun is not None
         return await begun
 
-    def begin(self, write: Write, flush_mode: FlushMode, *, has_room: bool = False) -> asyncio.Future[Appended] | None:
+    def begin(self, write: BatchWrite, flush_mode: FlushMode, *, has_room: bool = False) -> asyncio.Future[AppendResult] | None:
         """Accept a batch as `append` does, at once; None when room must be made first. Errors: as `append`."""
         batch, appender = write.batch, self._appender
-        queue = self._target(write.topic_id, write.queue_id, write.deferral)
+        queue = self._queue_to_append(write.topic_id, write.queue_id, write.deferral)
         if flush_mode is FlushMode.DEFAULT:
             flush_mode = self._settings.flush_mode
         if batch.producer_id:
             key, now_ms = (write.topic_id, write.queue_id, batch.producer_id), self._clock.now_ms()
-            again = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, now_ms)
-            if again is not None:
-                return self._answer_again(again, flush_mode)
-        appender.check_load(length := write.length())
+            duplicate = self._sequencer.decide(key, batch.first_sequence, batch.count, batch.records_crc32c, now_ms)
+            if duplicate is not None:
+                return self._answer_duplicate(duplicate, flush_mode)
+        appender.check_accepting(length := write.length_bytes())
         if not has_room and not appender.fits(length):
             return None
-        return self._as_asked(self._placed(queue, write, flush_mode), flush_mode)
+        return self._answer_for(self._append_placed(queue, write, flush_mode), flush_mode)
 
-    def _as_asked(self, answer: Appended, flush_mode: FlushMode) -> asyncio.Future[Appended]:
+    def _answer_for(self, answer: AppendResult, flush_mode: FlushMode) -> asyncio.Future[AppendResult]:
         """`answer`, as soon as the mode allows. `ASYNC` is at once, or with other replicas when this disk has it."""
         if flush_mode is FlushMode.ASYNC and self._appender.commit_limit is None:
             self._appender.flush_due.set()
-            return self._at_once(answer)
-        return self._flushed(answer, early=flush_mode is FlushMode.ASYNC)
+            return self._answer_now(answer)
+        return self._answer_when_flushed(answer, early=flush_mode is FlushMode.ASYNC)
 
-    def _at_once(self, answer: Appended) -> asyncio.Future[Appended]:
-        given: asyncio.Future[Appended] = self._loop.create_future()
-        given.set_result(answer)
-        return given
+    def _answer_now(self, answer: AppendResult) -> asyncio.Future[AppendResult]:
+        done: asyncio.Future[AppendResult] = self._loop.create_future()
+        done.set_result(answer)
+        return done
 
-    def _placed(self, queue: QueueLog, write: Write, flush_mode: FlushMode) -> Appended:
+    def _append_placed(self, queue: QueueLog, write: BatchWrite, flush_mode: FlushMode) -> AppendResult:
         """Accept a batch for which there is room. Nothing may be awaited between the check for room and this call."""
         appender, batch, deferral = self._appender, write.batch, write.deferral
         if write.consumes or write.consumes_at or deferral:
-            appender.close_changes()  # changes that were accepted earlier come first in the log
+            appender.seal_changes()  # changes that were accepted earlier come first in the log
         first_offset, stored_at_ms = queue.next_offset, appender.next_stored_at_ms()
-        consumes = self.engine.note_use(write.changes_at(first_offset, stored_at_ms))
+        consumes = self.engine.record_use(write.changes_at(first_offset, stored_at_ms))
         prefix = encode_changes([change.encoded() for change in consumes]) if consumes else b""
         header = FrameHeader(
-            kind=Kind.MESSAGES,
+            kind=FrameKind.MESSAGES,
             position=appender.appended_position,
             durable_below=appender.durable_position,
             leader_epoch=appender.epoch,
@@ -182,26 +182,26 @@ class Store:
         )
         if batch.producer_id:
             sent = WindowBatch(batch.first_sequence, batch.count, first_offset, stored_at_ms, batch.records_crc32c)
-            self._sequencer.accepted((write.topic_id, write.queue_id, batch.producer_id), sent)
+            self._sequencer.add_in_flight((write.topic_id, write.queue_id, batch.producer_id), sent)
         queue.next_offset = first_offset + batch.count
         appender.append_batch(header, batch, queue, prefix, consumes)
-        return Appended(first_offset, stored_at_ms, flush_mode)
+        return AppendResult(first_offset, stored_at_ms, flush_mode)
 
-    async def append_together(self, writes: Sequence[Write]) -> None:
+    async def append_all(self, writes: Sequence[BatchWrite]) -> None:
         """Store several batches without sequences, all or none; returns when durable. Room is made before.
 
         Errors: as `append`. Invalid when they have more bytes than may wait for the disk.
         """
-        appender, most = self._appender, self._settings.pending_bytes_max
-        if (length := sum(frame_bytes(one.length()) for one in writes)) > most:
-            raise Invalid(f"{length} bytes together, but at most {most} fit: request fewer messages")
-        appender.check_load(length)
+        appender, limit = self._appender, self._settings.pending_bytes_max
+        if (length := sum(frame_bytes(one.length_bytes()) for one in writes)) > limit:
+            raise Invalid(f"{length} bytes together, but at most {limit} fit: request fewer messages")
+        appender.check_accepting(length)
         if not appender.fits(length):
-            await appender.make_room(length, is_state=False)
-            appender.check_load(length)
-        queues = [self._target(write.topic_id, write.queue_id, write.deferral) for write in writes]
-        if answers := [self._placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]:
-            await self._flushed(answers[-1])
+            await appender.reserve_space(length, is_state=False)
+            appender.check_accepting(length)
+        queues = [self._queue_to_append(write.topic_id, write.queue_id, write.deferral) for write in writes]
+        if answers := [self._append_placed(*one, FlushMode.SYNC) for one in zip(queues, writes, strict=True)]:
+            await self._answer_when_flushed(answers[-1])
 
     async def fetch(
         self,
@@ -211,8 +211,8 @@ class Store:
         *,
         bytes_max: int = 0,
         wait_ms: int = 0,
-        look: Look | None = None,
-    ) -> Fetched:
+        on_batch: OnBatch | None = None,
+    ) -> FetchResult:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
         At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). A
@@ -237,9 +237,9 @@ class Store:
                 await self.engine.waiting.wait_in(queue.waiters, self._clock.monotonic_s() + wait_ms / 1000)
                 queue = self._queue_to_read(topic_id, queue_id)
             if from_offset >= queue.end_offset or self.engine.closed:
-                return Fetched((), from_offset, queue.end_offset)
+                return FetchResult((), from_offset, queue.end_offset)
         bytes_max = min(bytes_max or FETCH_BYTES, self._settings.fetch_bytes_max)
-        return await self._reader.read(queue, from_offset, bytes_max, look)
+        return await self._reader.read(queue, from_offset, bytes_max, on_batch)
 
     def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """All queues of a topic, in order of queue id. Errors: NotFound."""
@@ -255,7 +255,7 @@ class Store:
     def queue_range(self, topic_id: int, queue_id: int) -> QueueRange:
         """The offset range of one queue. Errors: NotFound."""
         queue = self._catalog.queues.get((topic_id, queue_id))
-        if queue is None or topic_id in self._topics_going:
+        if queue is None or topic_id in self._deleting_topic_ids:
             queue = self._queue_to_read(topic_id, queue_id)
         return QueueRange(queue_id, queue.begin_offset, queue.end_offset)
 
@@ -293,9 +293,9 @@ class Store:
             raise Unavailable("the key index is switched off")
         kind = KIND_KEY if key else KIND_MESSAGE_ID
         end = self._appender.committed_position
-        stretches = [Stretch(one.base, end if one.end is None else one.end, one.end is not None)
+        stretches = [LogStretch(one.base, end if one.end is None else one.end, one.end is not None)
                      for one in self._catalog.segments if one.base < end]  # fmt: skip
-        query = Query(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
+        query = KeyQuery(topic_id, kind, key or message_id, begin_ms, end_ms or 1 << 62, limit or FIND_LIMIT)
         return await self.engine.keys.find(query, stretches)
 
     async def read_deferred(self, system_topic_id: int, place: int, *, bytes_max: int) -> tuple[StoredBatch, ...]:
@@ -303,23 +303,23 @@ class Store:
         self.engine.check_open()
         return (await self._reader.read(self._catalog.queue((system_topic_id, 0)), place, bytes_max)).batches
 
-    async def change(self, *changes: Change) -> None:
+    async def change(self, *changes: StateChange) -> None:
         """Store changes of the state; returns when they are durable. Errors: Overloaded, Unavailable."""
         await self.engine.store(changes)
 
     @property
-    def timers(self) -> Timers:
+    def timers(self) -> TimerTable:
         """The delayed messages."""
         return self._state.timers
 
     @property
-    def halves(self) -> Halves:
+    def halves(self) -> HalfMessageTable:
         """The transactions."""
         return self._state.halves
 
     def topic(self, topic_id: int) -> TopicCopy | None:
         """The copy of a topic, if there is one."""
-        return None if topic_id in self._topics_going else self._state.topics.get(topic_id)
+        return None if topic_id in self._deleting_topic_ids else self._state.topics.get(topic_id)
 
     @property
     def enode(self) -> str:
@@ -328,22 +328,22 @@ class Store:
 
     def describe(self) -> StoreDescription:
         """Sizes, positions, health and damages of the store."""
-        return description(self.engine, self._fetches)
+        return describe_store(self.engine, self._fetches)
 
     async def put_topics(self, topics: Sequence[TopicCopy]) -> None:
         """Store copies of topics; returns when they are durable. A copy older than the stored one changes nothing."""
-        await self.engine.store([put(copy) for copy in topics])
+        await self.engine.store([topic_change(copy) for copy in topics])
 
     async def delete_topics(self, topic_ids: Iterable[int]) -> None:
         """Forget topics, their queues and the groups' offsets in them; unknown ids are ignored."""
-        going = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
-        self._topics_going.update(going)
+        deleting = [topic_id for topic_id in topic_ids if self._state.topics.get(topic_id) is not None]
+        self._deleting_topic_ids.update(deleting)
         try:
-            await self.engine.store([TopicGone(topic_id) for topic_id in going])
-            gone = frozenset(going)
-            self.locks.table.forget(lambda pair: pair[0] in gone)
+            await self.engine.store([TopicDeleted(topic_id) for topic_id in deleting])
+            deleted = frozenset(deleting)
+            self.locks.table.drop(lambda pair: pair[0] in deleted)
         finally:
-            self._topics_going.difference_update(going)
+            self._deleting_topic_ids.difference_update(deleting)
 
     def topics(self) -> list[TopicCopy]:
         """All topic copies, by topic id."""
@@ -355,11 +355,11 @@ class Store:
 
     def _topic(self, topic_id: int) -> TopicCopy:
         topic = self._state.topics.get(topic_id)
-        if topic is None or topic_id in self._topics_going:
+        if topic is None or topic_id in self._deleting_topic_ids:
             raise NotFound(f"this enode has no topic {topic_id:#x}", field="topic_id")
         return topic
 
-    def _target(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
+    def _queue_to_append(self, topic_id: int, queue_id: int, deferral: Deferral | None) -> QueueLog:
         """The queue for the batch: its destination, or the queue of the system topic.
 
         Errors: NotFound. Unavailable when the store is closed. Overloaded when the index has no room.
@@ -367,7 +367,7 @@ class Store:
         self.engine.check_open()
         queue = self._queue(topic_id, queue_id)
         queue = queue if deferral is None else self._catalog.queue((deferral.system_topic_id, 0))
-        self._catalog.check_room(queue, self._settings.index_bytes_max)
+        self._catalog.check_capacity(queue, self._settings.index_bytes_max)
         return queue
 
     def _queue_to_read(self, topic_id: int, queue_id: int) -> QueueLog:
@@ -382,17 +382,17 @@ class Store:
             raise NotFound(f"topic {topic.name} has queues 0 to {topic.queue_count - 1} here", field="queue_id")
         return self._catalog.queue((topic_id, queue_id))
 
-    def _answer_again(self, again: Duplicate, flush_mode: FlushMode) -> asyncio.Future[Appended]:
-        batch = again.batch
-        if again.durable:
-            return self._at_once(Appended(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC))
-        answer = Appended(batch.first_offset, batch.stored_at_ms, flush_mode)
-        self._appender.check_alive()
-        return self._as_asked(answer, flush_mode)
+    def _answer_duplicate(self, duplicate: Duplicate, flush_mode: FlushMode) -> asyncio.Future[AppendResult]:
+        batch = duplicate.batch
+        if duplicate.durable:
+            return self._answer_now(AppendResult(batch.first_offset, batch.stored_at_ms, FlushMode.SYNC))
+        answer = AppendResult(batch.first_offset, batch.stored_at_ms, flush_mode)
+        self._appender.check_disk()
+        return self._answer_for(answer, flush_mode)
 
-    def _flushed(self, answer: Appended, *, early: bool = False) -> asyncio.Future[Appended]:
+    def _answer_when_flushed(self, answer: AppendResult, *, early: bool = False) -> asyncio.Future[AppendResult]:
         """Done, with `answer`, when everything accepted before is committed; with `early`, when it is on this disk."""
-        waiter: asyncio.Future[Appended] = self._loop.create_future()
-        self._appender.wait_flush(waiter, answer, early=early)
-        self._appender.want_flush()
+        waiter: asyncio.Future[AppendResult] = self._loop.create_future()
+        self._appender.add_waiter(waiter, answer, early=early)
+        self._appender.request_flush()
         return waiter

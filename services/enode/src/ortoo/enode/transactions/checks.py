@@ -23,14 +23,14 @@ class CheckSchedule:
         """When a new transaction is checked first; `after_ms` is the producer's own delay (0 = the default)."""
         return now_ms + (after_ms or self.first_after_ms)
 
-    def checked(self, half: HalfOpen, now_ms: int) -> HalfOpen:
+    def after_check(self, half: HalfOpen, now_ms: int) -> HalfOpen:
         """The transaction after one more check; after the last one it is parked."""
         if half.checks >= self.checks_max:
             return replace(half, parked=True)
         factor = min(1 << min(half.checks, 16), INTERVAL_FACTOR_MAX)
         return replace(half, checks=half.checks + 1, next_check_ms=now_ms + self.interval_ms * factor)
 
-    def resumed(self, half: HalfOpen, now_ms: int) -> HalfOpen:
+    def after_resume(self, half: HalfOpen, now_ms: int) -> HalfOpen:
         """The transaction with its checks reset, the first one due now."""
         return replace(half, parked=False, checks=0, next_check_ms=now_ms)
 
@@ -43,41 +43,41 @@ class DueCheck:
     batch: SealedBatch
 
 
-Ask = Callable[[DueCheck], None]
+RequestCheck = Callable[[DueCheck], None]
 """Makes a snode ask one of its producers."""
 
 
-class CheckWatchers:
+class CheckListeners:
     """The snodes that can ask producers; those of a group take turns."""
 
     def __init__(self) -> None:
         """Begin empty."""
-        self._of_groups: dict[str, dict[Ask, None]] = {}
+        self._of_groups: dict[str, dict[RequestCheck, None]] = {}
         """Producer group to the snodes that can ask it, next in turn first."""
 
-    def add(self, groups: Set[str], ask: Ask) -> None:
+    def add(self, groups: Set[str], request_check: RequestCheck) -> None:
         """Register a snode at which these groups have a producer."""
         for group in groups:
-            self._of_groups.setdefault(group, {})[ask] = None
+            self._of_groups.setdefault(group, {})[request_check] = None
 
-    def remove(self, groups: Set[str], ask: Ask) -> None:
+    def remove(self, groups: Set[str], request_check: RequestCheck) -> None:
         """Remove a snode; `groups` are those it was added with."""
         for group in groups:
             watchers = self._of_groups[group]
-            del watchers[ask]
+            del watchers[request_check]
             if not watchers:
                 del self._of_groups[group]
 
-    def has(self, group: str) -> bool:
+    def has_listener(self, group: str) -> bool:
         """Whether a producer of the group is connected to any snode."""
         return group in self._of_groups
 
-    def ask(self, check: DueCheck) -> bool:
+    def request_check(self, check: DueCheck) -> bool:
         """Let the next snode in turn ask; False if there is none."""
         watchers = self._of_groups.get(check.half.producer_group)
         if watchers is None:
             return False
-        ask = next(iter(watchers))
-        watchers[ask] = watchers.pop(ask)
-        ask(check)
+        request_check = next(iter(watchers))
+        watchers[request_check] = watchers.pop(request_check)
+        request_check(check)
         return True

@@ -18,11 +18,11 @@ from ortoo.common.groups.system_topics import HALF_TOPIC_ID
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import contain
+from ortoo.common.process.containment import record_contained
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode import log_events
-from ortoo.enode.changes.halves import HalfEnded, HalfOpen, Source, Verdict
-from ortoo.enode.transactions.checks import CheckSchedule, CheckWatchers, DueCheck
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, VerdictOrigin, HalfVerdict
+from ortoo.enode.transactions.checks import CheckSchedule, CheckListeners, DueCheck
 from ortoo.enode.store.batch_write import Deferral
 from ortoo.enode.store.store import Store
 
@@ -31,24 +31,24 @@ OPEN_MAX = 200_000
 CHECK_AFTER_MAX_MS = 7 * 86_400_000
 IDLE_S = 60.0
 """The longest sleep while no transaction is open; the first one ends it."""
-LOOK_S = 1.0
+POLL_S = 1.0
 """How often the wall clock is read."""
 CHECKS_AT_ONCE = 64
-MOVED_AT_ONCE = 8
+RESCUED_AT_ONCE = 8
 """The number of transactions, of up to 4 MiB each, that are stored again with one flush."""
-ENDED_DUE_MAX = 10_000
+STALE_CHECKS_MAX = 10_000
 """The number of planned checks of ended transactions that may remain in the heap before it is rebuilt."""
 _log = get_logger("transactions")
 
 
-class Transactions:
+class TransactionCoordinator:
     """The transactions of one enode."""
 
     def __init__(self, store: Store, background: Background, schedule: CheckSchedule, *, clock: Clock) -> None:
         """Work on `store`; `run` is to be spawned."""
-        self.watchers = CheckWatchers()
+        self.listeners = CheckListeners()
         """Snodes with producers that can be asked."""
-        self.ended_totals: Counter[tuple[int, Verdict]] = Counter()
+        self.ended_totals: Counter[tuple[int, HalfVerdict]] = Counter()
         """Messages of transactions that ended since the start, by topic id and verdict."""
         self._store = store
         self._halves = store.halves
@@ -57,7 +57,7 @@ class Transactions:
         self._clock = clock
         self._busy: dict[object, asyncio.Event] = {}
         """Number of a transaction, or key of one that is being stored, to an event set when that operation ends."""
-        self._due = self._planned()
+        self._due = self._plan_checks()
         self._nap: asyncio.Task[None] | None = None
 
     async def begin(
@@ -83,48 +83,48 @@ class Transactions:
             raise Overloaded(f"{OPEN_MAX} transactions are open on this enode", retry_after_ms=1_000)
 
         # The wait for another request with the key can be cancelled. The write behind it always completes.
-        under = ("key", key)
-        while key and (other := self._busy.get(under)) is not None:
+        busy_key = ("key", key)
+        while key and (other := self._busy.get(busy_key)) is not None:
             await other.wait()
         if (known := self._halves.of_key(key)) is not None:
-            wanted_again = (topic_id, queue_id, batch.count, producer_group)
-            if (known.topic_id, known.queue_id, known.count, known.producer_group) != wanted_again:
+            requested = (topic_id, queue_id, batch.count, producer_group)
+            if (known.topic_id, known.queue_id, known.count, known.producer_group) != requested:
                 raise Conflict("another transaction is open under this key; choose it at random", field="key")
             return known
         check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
-        wanted = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
+        requested_half = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
         plain = replace(batch, producer_id=0, first_sequence=0)
-        done = self._busy[under] = asyncio.Event()
+        done = self._busy[busy_key] = asyncio.Event()
 
         def half(place: int, stored_at_ms: int) -> HalfOpen:
-            return replace(wanted, number=place, place=place, stored_at_ms=stored_at_ms)
+            return replace(requested_half, number=place, place=place, stored_at_ms=stored_at_ms)
 
         async def store() -> HalfOpen:
             deferral = Deferral(HALF_TOPIC_ID, lambda place, stored_at_ms: (half(place, stored_at_ms),))
             try:
                 stored = await self._store.append(topic_id, queue_id, plain, deferral=deferral)
             finally:
-                self._busy.pop(under, None)
+                self._busy.pop(busy_key, None)
                 done.set()
             begun = half(stored.first_offset, stored.stored_at_ms)
-            self._watch(begun)
+            self._schedule_check(begun)
             return begun
 
-        return await self._background.kept("begin", store())
+        return await self._background.run_shielded("begin", store())
 
-    async def end(self, topic_id: int, number: int, verdict: Verdict, source: Source) -> None:
+    async def end(self, topic_id: int, number: int, verdict: HalfVerdict, source: VerdictOrigin) -> None:
         """Commit or roll back; final when this returns. Repeating the same verdict does nothing.
 
         Errors: NotFound (never stored, or ended long ago), Conflict (ended with the other verdict).
         """
 
         async def end() -> None:
-            async with self._alone(number):
+            async with self._exclusively(number):
                 ended, half = self._halves.ended.get(number), self._halves.open.get(number)
                 if ended is not None and ended.topic_id == topic_id:
                     if ended.verdict != verdict:
                         raise Conflict(
-                            f"the transaction was {_WORDS[Verdict(ended.verdict)]} already; the first verdict is final",
+                            f"the transaction was {_VERDICT_NAMES[HalfVerdict(ended.verdict)]} already; the first verdict is final",
                             field="verdict",
                         )
                     return
@@ -132,13 +132,13 @@ class Transactions:
                     raise NotFound("no such transaction: it ended long ago, or never existed", field="transaction_id")
                 await self._end(half, HalfEnded(number, topic_id, verdict, source, self._clock.now_ms()))
 
-        await self._background.kept("end", end())
+        await self._background.run_shielded("end", end())
 
     async def resume(self, topic_id: int, number: int) -> None:
         """Restart the checks of a parked transaction. Errors: NotFound, Conflict (not parked)."""
 
         async def resume() -> None:
-            async with self._alone(number):
+            async with self._exclusively(number):
                 half = self._halves.open.get(number)
                 if half is None or half.topic_id != topic_id:
                     raise NotFound("no such transaction is open", field="transaction_id")
@@ -146,15 +146,15 @@ class Transactions:
                     raise Conflict(
                         "the transaction is not parked: its producers are being asked", field="transaction_id"
                     )
-                await self._put(self._schedule.resumed(half, self._clock.now_ms()))
+                await self._put(self._schedule.after_resume(half, self._clock.now_ms()))
 
-        await self._background.kept("resume", resume())
+        await self._background.run_shielded("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
         """Store every open transaction below a place again; returns the number of bytes, as `Rescue`."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
-        for start in range(0, len(numbers), MOVED_AT_ONCE):
-            some = map(self._move, numbers[start : start + MOVED_AT_ONCE])
+        for start in range(0, len(numbers), RESCUED_AT_ONCE):
+            some = map(self._move, numbers[start : start + RESCUED_AT_ONCE])
             for moved in await asyncio.gather(*some, return_exceptions=True):
                 if isinstance(moved, BaseException):
                     raise moved
@@ -162,7 +162,7 @@ class Transactions:
         return moved_bytes
 
     @contextlib.asynccontextmanager
-    async def _alone(self, number: int) -> AsyncIterator[None]:
+    async def _exclusively(self, number: int) -> AsyncIterator[None]:
         """Serialize operations on a transaction, so that each sees the state that the one before left."""
         while (other := self._busy.get(number)) is not None:
             await other.wait()
@@ -181,27 +181,27 @@ class Transactions:
             while self._due and self._due[0][0] <= now_ms and len(due) < CHECKS_AT_ONCE:
                 due.append(heapq.heappop(self._due)[1])
             if due:
-                asked = list(dict.fromkeys(due))
-                failures = await asyncio.gather(*map(self._check, asked), return_exceptions=True)
-                for number, failure in zip(asked, failures, strict=True):
+                numbers = list(dict.fromkeys(due))
+                failures = await asyncio.gather(*map(self._check, numbers), return_exceptions=True)
+                for number, failure in zip(numbers, failures, strict=True):
                     if isinstance(failure, Exception):  # the other checks were still made
-                        contain("transaction checks", failure, number=number)
-                        heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+                        record_contained("transaction checks", failure, number=number)
+                        heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
                 continue
-            wait_s = min((self._due[0][0] - now_ms) / 1000, LOOK_S) if self._due else IDLE_S
-            self._nap = self._background.contained("nap", self._clock.sleep(wait_s))
+            wait_s = min((self._due[0][0] - now_ms) / 1000, POLL_S) if self._due else IDLE_S
+            self._nap = self._background.run_contained("nap", self._clock.sleep(wait_s))
             await asyncio.wait([self._nap])
             self._nap = None
 
     async def _end(self, half: HalfOpen, ended: HalfEnded) -> None:
-        if ended.verdict != Verdict.COMMITTED:
+        if ended.verdict != HalfVerdict.COMMITTED:
             await self._store.change(ended)
         elif (topic := self._store.topic(half.topic_id)) is None:
             raise NotFound("the topic of the transaction is being deleted", field="transaction_id")
         else:
             batch = await self._read(half)
             await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
-        self.ended_totals[half.topic_id, Verdict(ended.verdict)] += half.count
+        self.ended_totals[half.topic_id, HalfVerdict(ended.verdict)] += half.count
 
     async def _read(self, half: HalfOpen) -> SealedBatch:
         stored = (await self._store.read_deferred(HALF_TOPIC_ID, half.place, bytes_max=1))[0]
@@ -209,7 +209,7 @@ class Transactions:
         return replace(stored.batch, producer_id=0, first_sequence=0)
 
     async def _move(self, number: int) -> int:
-        async with self._alone(number):
+        async with self._exclusively(number):
             half = self._halves.open.get(number)
             if half is None or self._store.engine.state.topics.get(half.topic_id) is None:
                 return 0
@@ -224,44 +224,44 @@ class Transactions:
 
     async def _check(self, number: int) -> None:
         """Let one producer be asked, if the transaction is still open and due."""
-        async with self._alone(number):
+        async with self._exclusively(number):
             half, now_ms = self._halves.open.get(number), self._clock.now_ms()
             if half is None or half.parked or self._store.engine.state.topics.get(half.topic_id) is None:
                 return
             if half.next_check_ms > now_ms:
-                self._watch(half)
+                self._schedule_check(half)
                 return
-            checked = self._schedule.checked(half, now_ms)
+            checked = self._schedule.after_check(half, now_ms)
             try:
                 await self._put(checked)
                 if checked.parked:
                     _log.emit(log_events.TRANSACTION_PARKED, number=number, group=half.producer_group)
-                elif self.watchers.has(half.producer_group):
-                    self.watchers.ask(DueCheck(checked, await self._read(checked)))
+                elif self.listeners.has_listener(half.producer_group):
+                    self.listeners.request_check(DueCheck(checked, await self._read(checked)))
             except OrtooError as error:
                 _log.emit(log_events.TRANSACTION_CHECK_FAILED_RETRYING, number=number, reason=str(error))
-                heapq.heappush(self._due, (now_ms + int(LOOK_S * 1000), number))
+                heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
 
     async def _put(self, half: HalfOpen) -> None:
         """Store a changed transaction, but never behind its topic's deletion. Errors: as `Store.change`, NotFound."""
         await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
-        self._watch(half)
+        self._schedule_check(half)
 
-    def _watch(self, half: HalfOpen) -> None:
+    def _schedule_check(self, half: HalfOpen) -> None:
         if half.parked or half.number not in self._halves.open:
             return
-        if len(self._due) > 2 * len(self._halves.open) + ENDED_DUE_MAX:
-            self._due = self._planned()
+        if len(self._due) > 2 * len(self._halves.open) + STALE_CHECKS_MAX:
+            self._due = self._plan_checks()
         else:
             heapq.heappush(self._due, (half.next_check_ms, half.number))
         if self._due[0][1] == half.number and self._nap is not None:
             self._nap.cancel()
 
-    def _planned(self) -> list[tuple[int, int]]:
+    def _plan_checks(self) -> list[tuple[int, int]]:
         """A heap of (time, number) of the next check of each open transaction."""
         due = [(one.next_check_ms, one.number) for one in self._halves.open.values() if not one.parked]
         heapq.heapify(due)
         return due
 
 
-_WORDS = {Verdict.COMMITTED: "committed", Verdict.ROLLED_BACK: "rolled back"}
+_VERDICT_NAMES = {HalfVerdict.COMMITTED: "committed", HalfVerdict.ROLLED_BACK: "rolled back"}

@@ -11,16 +11,16 @@ import sqlalchemy as sa
 from ortoo.common.errors.findings import Finding
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.catalog.database_file import kept_alone
+from ortoo.namesrv.catalog.database_file import exclusive_access
 from ortoo.namesrv.catalog.encryption import Encryption
-from ortoo.namesrv.catalog.engine import engine_of, url_of
-from ortoo.namesrv.catalog.stored_proposals import Proposals
-from ortoo.namesrv.catalog.named_leases import Rights
-from ortoo.namesrv.catalog.schema import prepare
+from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
+from ortoo.namesrv.catalog.named_leases import NamedLeases
+from ortoo.namesrv.catalog.schema import migrate_to_head
 from ortoo.namesrv.catalog.stores import Stores
-from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.catalog.users import Users
-from ortoo.namesrv.decisions.route_changes import Contents
+from ortoo.namesrv.decisions.route_changes import StoredDirectory
 
 T = TypeVar("T")
 PROPOSALS_TIMEOUT_S = 0.3
@@ -30,7 +30,7 @@ PROPOSALS_TIMEOUT_S = 0.3
 class Catalog:
     """An open database. Work runs in the order of its submission, one transaction each."""
 
-    def __init__(self, database: Database, proposals: Proposals) -> None:
+    def __init__(self, database: Database, proposals: StoredProposals) -> None:
         """Use `open`."""
         self.proposals = proposals
         """The proposed leaders, read and written on a connection of their own."""
@@ -41,7 +41,7 @@ class Catalog:
         self._engine = database.engine
         self.stores = Stores(database)
         """The registered store of each enode."""
-        self._held = contextlib.ExitStack()
+        self._lock = contextlib.ExitStack()
         """The resources to release on close: the thread, and the lock of a file."""
 
     @classmethod
@@ -51,22 +51,22 @@ class Catalog:
         Errors: Invalid (the URL or the folder), Conflict (another name server uses the file). Unsupported (a newer
         schema, or a missing driver), DataLoss (the file is damaged), Unavailable (the database does not answer).
         """
-        url = url_of(database_url, data_dir)
-        engine = engine_of(url)
+        url = database_url_of(database_url, data_dir)
+        engine = create_database_engine(url)
         with contextlib.ExitStack() as held:
-            held.enter_context(kept_alone(url))
+            held.enter_context(exclusive_access(url))
             database = Database(engine, "catalog")
             held.callback(database.thread.shutdown)
-            catalog = cls(database, Proposals(Database(engine_of(url, PROPOSALS_TIMEOUT_S), "proposals")))
-            await asyncio.shield(database.submit(lambda: prepare(engine, new_id)))
-            catalog._held = held.pop_all()
+            catalog = cls(database, StoredProposals(Database(create_database_engine(url, PROPOSALS_TIMEOUT_S), "proposals")))
+            await asyncio.shield(database.submit(lambda: migrate_to_head(engine, new_id)))
+            catalog._lock = held.pop_all()
         return catalog
 
     async def close(self) -> None:
         """Finish the submitted work and close the database."""
         await self.proposals.close()
         await self._database.close()
-        self._held.close()
+        self._lock.close()
 
     def findings(self) -> Iterator[Finding]:
         """The problem that the database does not answer, if it does not."""
@@ -78,23 +78,23 @@ class Catalog:
                 "check PostgreSQL or the disk of data_dir, then the name server's log; no other action is needed",
             )
 
-    async def contents(self) -> Contents:
+    async def load_all(self) -> StoredDirectory:
         """All stored contents in one consistent read."""
 
-        def read() -> Contents:
+        def read() -> StoredDirectory:
             with self._engine.connect() as connection:
                 if self.shared:
                     connection.execution_options(isolation_level="REPEATABLE READ")
                 with connection.begin():
-                    return Transaction(connection, self._encryption).contents()
+                    return CatalogTransaction(connection, self._encryption).load_all()
 
         return await self._database.submit(read)
 
-    async def version(self) -> int:
+    async def read_version(self) -> int:
         """The version of the stored contents."""
-        return await self._database.within(lambda connection: Transaction(connection).stored_version())
+        return await self._database.submit_transaction(lambda connection: CatalogTransaction(connection).stored_version())
 
-    async def keep_secrets(self, encryption: Encryption) -> int:
+    async def reencrypt_secrets(self, encryption: Encryption) -> int:
         """Store secrets in this form from now on, including the existing ones; returns the number of users.
 
         Errors: Invalid if a secret cannot be read.
@@ -102,27 +102,27 @@ class Catalog:
         self._encryption = encryption
 
         def work(connection: sa.Connection) -> tuple[int, bool]:
-            changed = [_renew(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
+            changed = [_reencrypt_table(connection, table, encryption) for table in (tables.users, tables.handle_keys)]
             return Users(connection, encryption).count(), any(changed)
 
         def forget() -> None:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-        users, is_changed = await self._database.within(work)
+        users, is_changed = await self._database.submit_transaction(work)
         if is_changed and not self.shared:
             await self._database.submit(forget)  # the earlier form of the secrets is still in the write-ahead log
         return users
 
-    def change_rights(self, decide: Callable[[Rights], T]) -> "asyncio.Future[T]":
+    def run_lease_transaction(self, decide: Callable[[NamedLeases], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored rights in a transaction that excludes all other changes of rights."""
-        return self._database.within(lambda connection: decide(Rights(connection)))
+        return self._database.submit_transaction(lambda connection: decide(NamedLeases(connection)))
 
-    def change_users(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
+    def run_user_transaction(self, decide: Callable[[Users], T]) -> "asyncio.Future[T]":
         """Run `decide` on the stored users in a transaction."""
-        return self._database.within(lambda connection: decide(Users(connection, self._encryption)))
+        return self._database.submit_transaction(lambda connection: decide(Users(connection, self._encryption)))
 
-    def change(self, decide: Callable[[Transaction], tuple[T, bool]], *, above: int = 0) -> "asyncio.Future[T]":
+    def run_transaction(self, decide: Callable[[CatalogTransaction], tuple[T, bool]], *, above_version: int = 0) -> "asyncio.Future[T]":
         """Run `decide` in a transaction, and commit if its second result is true. The future has its first result.
 
         The version of the change is larger than all earlier ones, and than `above`.
@@ -133,8 +133,8 @@ class Catalog:
 
         def work() -> T:
             with self._engine.connect() as connection, connection.begin() as database_transaction:
-                transaction = Transaction(connection, self._encryption)
-                transaction.begin_change(above)
+                transaction = CatalogTransaction(connection, self._encryption)
+                transaction.begin_version(above_version)
                 answer, keep = decide(transaction)
                 if not keep:
                     database_transaction.rollback()
@@ -143,13 +143,13 @@ class Catalog:
         return self._database.submit(work)
 
 
-def _renew(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
+def _reencrypt_table(connection: sa.Connection, table: sa.Table, encryption: Encryption) -> bool:
     """Store the secrets of a table in the current form; returns whether any changed. Errors: Invalid."""
     [key] = table.primary_key.columns
     found = connection.execute(sa.select(key, table.c.kept_secret)).all()
-    secrets = {owner: encryption.secret(str(owner), kept) for owner, kept in found}  # also checks the current ones
-    outdated = [owner for owner, kept in found if not encryption.is_current(kept)]
+    secrets = {owner: encryption.decrypt(str(owner), kept) for owner, kept in found}  # also checks the current ones
+    outdated = [owner for owner, kept in found if not encryption.is_encrypted_by_current_key(kept)]
     for owner in outdated:
-        kept_secret = encryption.kept(str(owner), secrets[owner])
+        kept_secret = encryption.encrypt(str(owner), secrets[owner])
         connection.execute(sa.update(table).where(key == owner).values(kept_secret=kept_secret))
     return bool(outdated)

@@ -12,19 +12,19 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 
 T = TypeVar("T")
-TRIES = 4
+ATTEMPTS_MAX = 4
 """The number of attempts of a transaction of which nothing was stored."""
-LOST = frozenset({"57P01", "57P02", "57P03"})
+LOST_CONNECTION_STATES = frozenset({"57P01", "57P02", "57P03"})
 """PostgreSQL ended the connection; all states of class 08 mean the same."""
-CONCURRENT = frozenset({"40001", "40P01", "23505"})
+CONFLICT_STATES = frozenset({"40001", "40P01", "23505"})
 """A concurrent transaction changed the same rows. On a retry, the decision sees the new values."""
-DAMAGED = frozenset({"XX001", "XX002"})
-READ_ONLY = "25006"
+DAMAGE_CODES = frozenset({"XX001", "XX002"})
+READ_ONLY_CODES = "25006"
 SQLITE_IO_ERROR, SQLITE_DAMAGED = 10, frozenset({11, 26})
 _log = get_logger("catalog")
 
 
-class Transactions:
+class TransactionRunner:
     """Runs transactions of one engine, one at a time, and translates their failures."""
 
     def __init__(self, engine: sa.Engine) -> None:
@@ -36,48 +36,48 @@ class Transactions:
 
         Errors: those of `work`. Unavailable states if the outcome is unknown. DataLoss only for damage.
         """
-        for last in (False,) * (TRIES - 1) + (True,):
+        for last in (False,) * (ATTEMPTS_MAX - 1) + (True,):
             self._is_committing = False
             try:
                 return work()
             except sa.exc.DBAPIError as error:
-                if last or not self._is_worth_a_try(error):
-                    raise self._told(error) from error
+                if last or not self._is_retriable(error):
+                    raise self._translated(error) from error
                 _log.emit(log_events.DATABASE_TRANSACTION_RETRIED, reason=str(error.orig))
             except sa.exc.TimeoutError as error:
-                raise _failed(error) from error
+                raise _unavailable(error) from error
         raise AssertionError("the last try ends the loop")
 
     def _committing(self, connection: sa.Connection) -> None:
         self._is_committing = True
 
-    def _is_worth_a_try(self, error: sa.exc.DBAPIError) -> bool:
-        return _state(error) in CONCURRENT or (_is_lost(error) and not self._is_committing)
+    def _is_retriable(self, error: sa.exc.DBAPIError) -> bool:
+        return _sqlstate_of(error) in CONFLICT_STATES or (_is_connection_lost(error) and not self._is_committing)
 
-    def _told(self, error: sa.exc.DBAPIError) -> OrtooError:
-        state, code = _state(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
-        if state in DAMAGED or code in SQLITE_DAMAGED:
+    def _translated(self, error: sa.exc.DBAPIError) -> OrtooError:
+        state, code = _sqlstate_of(error), getattr(error.orig, "sqlite_errorcode", 0) & 0xFF
+        if state in DAMAGE_CODES or code in SQLITE_DAMAGED:
             return DataLoss(
                 f"the name server's database is damaged ({error.orig}); restore a copy of it, or configure another one "
                 "with database_url or data_dir",
                 field="database_url",
             )
-        if self._is_committing and (_is_lost(error) or code == SQLITE_IO_ERROR):
+        if self._is_committing and (_is_connection_lost(error) or code == SQLITE_IO_ERROR):
             return Unavailable(
                 f"the name server's database failed while it stored the change ({error.orig}): the outcome is unknown. "
                 "Check whether it was stored, or make the change again",
                 retry_after_ms=1000,
             )
-        if state == READ_ONLY:
+        if state == READ_ONLY_CODES:
             return Unavailable(
                 "the name server's database is read-only: set database_url to the primary. The directory as last read "
                 "is still served",
                 retry_after_ms=1000,
             )
-        return _failed(error.orig)
+        return _unavailable(error.orig)
 
 
-class Database(Transactions):
+class Database(TransactionRunner):
     """One engine with its thread: work runs in the order of its submission, one transaction each."""
 
     def __init__(self, engine: sa.Engine, name: str) -> None:
@@ -91,10 +91,10 @@ class Database(Transactions):
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
         """Run `work`, which is one transaction, as `run` does."""
         future = asyncio.get_running_loop().run_in_executor(self.thread, self.run, work)
-        future.add_done_callback(self._note)
+        future.add_done_callback(self._record_failure)
         return future
 
-    def within(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
+    def submit_transaction(self, decide: Callable[[sa.Connection], T]) -> "asyncio.Future[T]":
         """Run `decide` in a transaction."""
 
         def work() -> T:
@@ -108,23 +108,23 @@ class Database(Transactions):
         await asyncio.shield(self.submit(self.engine.dispose))
         self.thread.shutdown()
 
-    def _note(self, done: "asyncio.Future[Any]") -> None:
+    def _record_failure(self, done: "asyncio.Future[Any]") -> None:
         error = None if done.cancelled() else done.exception()
         if error is None or isinstance(error, Unavailable | DataLoss):
             self.failure = "" if error is None else str(error)
 
 
-def _state(error: sa.exc.DBAPIError) -> str:
+def _sqlstate_of(error: sa.exc.DBAPIError) -> str:
     """The SQLSTATE; empty if the database has none."""
     return getattr(error.orig, "sqlstate", None) or ""
 
 
-def _is_lost(error: sa.exc.DBAPIError) -> bool:
-    state = _state(error)
-    return error.connection_invalidated or state in LOST or state.startswith("08")
+def _is_connection_lost(error: sa.exc.DBAPIError) -> bool:
+    state = _sqlstate_of(error)
+    return error.connection_invalidated or state in LOST_CONNECTION_STATES or state.startswith("08")
 
 
-def _failed(reason: object) -> Unavailable:
+def _unavailable(reason: object) -> Unavailable:
     return Unavailable(
         f"the name server's database failed ({reason}). Check that it runs and has space and permissions, then "
         "retry; the directory as last read is still served",

@@ -13,14 +13,14 @@ from ortoo.common.errors import Conflict, Invalid
 
 
 @contextmanager
-def kept_alone(url: sa.URL) -> Iterator[None]:
+def exclusive_access(url: sa.URL) -> Iterator[None]:
     """Lock a database file against other name servers and other users, for the duration of the block.
 
     Errors: as `_keep_private`. Conflict if another name server uses it, Invalid if the lock cannot be created.
     """
     if url.get_backend_name() == "sqlite" and url.database:
         with _locked(Path(url.database)):
-            _keep_private(Path(url.database))
+            _restrict_permissions(Path(url.database))
             yield
     else:
         yield
@@ -55,7 +55,7 @@ def _lock(descriptor: int, file: Path) -> None:
         ) from error
 
 
-def _keep_private(database: Path) -> None:
+def _restrict_permissions(database: Path) -> None:
     """Let only this user read the secrets. SQLite gives the files beside the database the mode of the database.
 
     Errors: Invalid if the file belongs to another user. Conflict if the write-ahead log of another database is beside

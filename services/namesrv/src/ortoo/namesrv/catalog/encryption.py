@@ -25,18 +25,18 @@ class Encryption:
         self.encrypts = bool(key)
         self._keys: list[Fernet] = [_fernet(one) for one in ([key] if key else []) + list(previous)]
 
-    def kept(self, owner: str, secret: str) -> str:
+    def encrypt(self, owner: str, secret: str) -> str:
         """The stored form of a secret."""
         if not self.encrypts:
             return PLAIN + secret
         return FERNET + self._keys[0].encrypt(f"{owner}\n{secret}".encode()).decode()
 
-    def secret(self, owner: str, kept: str) -> str:
+    def decrypt(self, owner: str, encrypted: str) -> str:
         """The secret from its stored form. Errors: Invalid, naming the setting, if no key decrypts it."""
-        if kept.startswith(PLAIN):
-            return kept.removeprefix(PLAIN)
+        if encrypted.startswith(PLAIN):
+            return encrypted.removeprefix(PLAIN)
         for key in self._keys:
-            if (text := _opened(key, kept)) is not None:
+            if (text := _decrypt(key, encrypted)) is not None:
                 whose, _, secret = text.partition("\n")
                 if whose != owner:
                     raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
@@ -47,19 +47,19 @@ class Encryption:
             field=FIELD,
         )
 
-    def is_current(self, kept: str) -> bool:
+    def is_encrypted_by_current_key(self, kept: str) -> bool:
         """Whether the stored form is the current one."""
-        return _opened(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
+        return _decrypt(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
 
 
 def read_encryption(key_file: str, previous_files: str) -> Encryption:
     """From the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
     previous = [part.strip() for part in previous_files.split(";") if part.strip()]
-    key = _key_in(key_file, FIELD) if key_file else b""
-    return Encryption(key, [_key_in(path, "secrets_key_files_previous") for path in previous])
+    key = _read_key(key_file, FIELD) if key_file else b""
+    return Encryption(key, [_read_key(path, "secrets_key_files_previous") for path in previous])
 
 
-def _key_in(path: str, field: str) -> bytes:
+def _read_key(path: str, field: str) -> bytes:
     try:
         key = Path(path).read_bytes().strip()
         _fernet(key)
@@ -80,7 +80,7 @@ def _fernet(key: bytes) -> "Fernet":
         raise Invalid("not a valid key; create one with `openssl rand -base64 32`", field=FIELD) from None
 
 
-def _opened(key: "Fernet", kept: str) -> str | None:
+def _decrypt(key: "Fernet", kept: str) -> str | None:
     from cryptography.fernet import InvalidToken
 
     try:

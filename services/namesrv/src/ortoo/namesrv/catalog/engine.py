@@ -8,12 +8,12 @@ import sqlalchemy as sa
 from ortoo.common.errors import Invalid, Unsupported
 
 BUSY_TIMEOUT_S = 5.0
-ANSWER_TIMEOUTS = 2
+RESPONSE_TIMEOUTS = 2
 """PostgreSQL's answer is awaited for this many statement timeouts."""
 FILE_NAME = "namesrv.db"
 
 
-def url_of(database_url: str, data_dir: Path) -> sa.URL:
+def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
     """The URL of the database; the folder of a database file is created. Errors: Invalid."""
     if not database_url:
         try:
@@ -36,7 +36,7 @@ def url_of(database_url: str, data_dir: Path) -> sa.URL:
     return url
 
 
-def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
+def create_database_engine(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
     """The engine of the database; a statement may take `timeout_s`. Errors: Invalid, Unsupported."""
     # A database that hangs must not block the thread indefinitely: a statement without a timely answer has failed.
     options: dict[str, Any] = {}
@@ -69,14 +69,14 @@ def engine_of(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa.Engine:
             f"unsupported database {url.drivername!r}; use sqlite or postgresql", field="database_url"
         ) from error
     if engine.dialect.name == "sqlite":
-        sa.event.listen(engine, "connect", lambda connection, _: _set_up_sqlite(connection, timeout_s))
+        sa.event.listen(engine, "connect", lambda connection, _: _configure_sqlite(connection, timeout_s))
     if engine.dialect.driver == "psycopg":
-        kind = _patient_for(ANSWER_TIMEOUTS * timeout_s)
+        kind = _postgres_response_timeout(RESPONSE_TIMEOUTS * timeout_s)
         sa.event.listen(engine, "do_connect", lambda _, __, arguments, options: kind.connect(*arguments, **options))
     return engine
 
 
-def _patient_for(limit_s: float) -> Any:
+def _postgres_response_timeout(limit_s: float) -> Any:
     """The class of PostgreSQL connections that are closed if an answer takes longer than `limit_s`.
 
     The server ends a statement by its own clock. A frozen server process on a running machine would never do so.
@@ -97,7 +97,7 @@ def _patient_for(limit_s: float) -> Any:
     return Patient
 
 
-def _set_up_sqlite(connection: Any, timeout_s: float) -> None:
+def _configure_sqlite(connection: Any, timeout_s: float) -> None:
     """Set pragmas: a confirmed change survives a power failure, and deleted data is overwritten."""
     for pragma in (
         "journal_mode = WAL",

@@ -17,30 +17,30 @@ TEXT_LENGTH_MAX = 255
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Right:
+class NamedLease:
     """The owner of a resource, its epoch, and the remaining duration."""
 
     resource: str
     owner: str
     epoch: int
-    left_ms: int
+    remaining_ms: int
 
 
-class Rights:
+class NamedLeases:
     """The rights in one open transaction."""
 
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
-    def acquire(self, resource: str, owner: str, lease_ms: int) -> Right:
+    def acquire(self, resource: str, owner: str, lease_ms: int) -> NamedLease:
         """Grant or renew a right. A renewal keeps the epoch; a new owner gets the next one.
 
         Errors: Invalid. Conflict, naming the owner, while another owner has it.
         """
-        _check(resource, owner)
+        _check_lengths(resource, owner)
         if not LEASE_MS_MIN <= lease_ms <= LEASE_MS_MAX:
             raise Invalid(f"{lease_ms}; give {LEASE_MS_MIN} to {LEASE_MS_MAX}", field="lease_ms")
-        row, now_ms = self._locked(resource)
+        row, now_ms = self._lock_row(resource)
         if row is not None and row.until_ms > now_ms and row.owner != owner:
             raise Conflict(
                 f"{resource} belongs to {row.owner} in epoch {row.epoch} "
@@ -56,12 +56,12 @@ class Rights:
             self._connection.execute(sa.insert(table).values(resource=resource, **values))
         else:
             self._connection.execute(sa.update(table).where(table.c.resource == resource).values(**values))
-        return Right(resource, owner, epoch, lease_ms)
+        return NamedLease(resource, owner, epoch, lease_ms)
 
     def release(self, resource: str, owner: str, epoch: int) -> None:
         """Release a right; no effect if it has ended already. Errors: Invalid, Fenced for an older epoch."""
-        _check(resource, owner)
-        row, _ = self._locked(resource)
+        _check_lengths(resource, owner)
+        row, _ = self._lock_row(resource)
         if row is None or row.until_ms == 0:
             return
         if (row.owner, row.epoch) != (owner, epoch):
@@ -71,7 +71,7 @@ class Rights:
         table = tables.rights
         self._connection.execute(sa.update(table).where(table.c.resource == resource).values(until_ms=0))
 
-    def _locked(self, resource: str) -> tuple[sa.Row[tuple[object, ...]] | None, int]:
+    def _lock_row(self, resource: str) -> tuple[sa.Row[tuple[object, ...]] | None, int]:
         """The stored right and the database's time. Other changes of rights wait for the end of the transaction."""
         # One row of another table is locked for all rights, since a right that does not exist yet has no row to lock.
         self._connection.execute(sa.select(tables.directory.c.id).with_for_update())
@@ -79,7 +79,7 @@ class Rights:
         return found.one_or_none(), database_now_ms(self._connection)
 
 
-def _check(resource: str, owner: str) -> None:
+def _check_lengths(resource: str, owner: str) -> None:
     for field, text in (("resource", resource), ("owner", owner)):
         if not 1 <= len(text) <= TEXT_LENGTH_MAX:
             raise Invalid(f"{len(text)} characters; give 1 to {TEXT_LENGTH_MAX}", field=field)

@@ -19,7 +19,7 @@ _log = get_logger("schema")
 _revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", sa.String(32), primary_key=True))
 
 
-def prepare(engine: sa.Engine, new_id: str) -> None:
+def migrate_to_head(engine: sa.Engine, new_id: str) -> None:
     """Migrate the database to HEAD; a directory without an id gets `new_id`.
 
     Errors: Unsupported for a newer schema, SQLAlchemy's own.
@@ -29,7 +29,7 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK_KEY)))
         else:
             connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver begins no transaction for changes of the schema
-        revision = _found_revision(connection)
+        revision = _detect_revision(connection)
         if revision is None:
             tables.metadata.create_all(connection)
             _revision.create(connection)
@@ -49,16 +49,16 @@ def prepare(engine: sa.Engine, new_id: str) -> None:
         connection.execute(sa.update(tables.directory).where(has_none).values(directory_id=new_id))
 
 
-def revision_of(connection: sa.Connection) -> str | None:
+def stored_revision(connection: sa.Connection) -> str | None:
     """The revision that is stored in the database; None if there is none."""
     if not sa.inspect(connection).has_table(_revision.name):
         return None
     return str(connection.execute(sa.select(_revision.c.version_num)).scalar_one())
 
 
-def _found_revision(connection: sa.Connection) -> str | None:
+def _detect_revision(connection: sa.Connection) -> str | None:
     """The revision of the database, stored first if it is older than the migrations; None if it is empty."""
-    if (known := revision_of(connection)) is not None:
+    if (known := stored_revision(connection)) is not None:
         return known
     if not sa.inspect(connection).has_table(tables.directory.name):
         return None

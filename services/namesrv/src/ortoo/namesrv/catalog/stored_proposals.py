@@ -10,25 +10,25 @@ import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.decisions.replicas import MemberId, Proposal
+from ortoo.namesrv.decisions.replicas import ReplicaId, Proposal
 
 
-class Proposals:
+class StoredProposals:
     """The stored proposals: the last one of each enode."""
 
     def __init__(self, database: Database) -> None:
         """Store them in `database`."""
         self._database = database
 
-    async def all(self) -> dict[str, Proposal]:
+    async def load_all(self) -> dict[str, Proposal]:
         """The last proposal of every enode, in one statement. Errors: Unavailable, DataLoss."""
 
         def read(connection: sa.Connection) -> dict[str, Proposal]:
             return {row.enode: _proposal(row) for row in connection.execute(sa.select(tables.proposals))}
 
-        return await self._database.within(read)
+        return await self._database.submit_transaction(read)
 
-    async def propose(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
+    async def compare_and_store(self, enode: str, expected_epoch: int, proposal: Proposal) -> Proposal:
         """Replace the proposal with `expected_epoch` if it is still the last one; returns the stored proposal.
 
         An epoch that is not above the stored one is never stored. Errors: Unavailable, DataLoss.
@@ -47,7 +47,7 @@ class Proposals:
             connection.execute(sa.insert(table).values(enode=enode, **values))
             return proposal
 
-        return await self._database.within(work)
+        return await self._database.submit_transaction(work)
 
     async def close(self) -> None:
         """Finish the submitted work and close the connection."""
@@ -55,4 +55,4 @@ class Proposals:
 
 
 def _proposal(row: Any) -> Proposal:
-    return Proposal(row.epoch, MemberId(row.number, row.disk))
+    return Proposal(row.epoch, ReplicaId(row.number, row.disk))

@@ -22,27 +22,27 @@ class Stores:
         def read(connection: sa.Connection) -> dict[str, KnownStore]:
             return {row.enode: _known(row) for row in connection.execute(sa.select(tables.stores))}
 
-        return await self._database.within(read)
+        return await self._database.submit_transaction(read)
 
-    async def put(self, wanted: KnownStore) -> KnownStore:
+    async def put(self, store: KnownStore) -> KnownStore:
         """Store the registered store of an enode, unless its stored version is as high; returns the stored one.
 
         Errors: Unavailable, DataLoss.
         """
         table = tables.stores
-        values = tables.row_of(table, wanted)
+        values = tables.row_of(table, store)
 
         def work(connection: sa.Connection) -> KnownStore:
-            is_older = (table.c.enode == wanted.enode) & (table.c.version < wanted.version)
+            is_older = (table.c.enode == store.enode) & (table.c.version < store.version)
             if connection.execute(sa.update(table).where(is_older).values(values)).rowcount:
-                return wanted
-            found = connection.execute(sa.select(table).where(table.c.enode == wanted.enode)).one_or_none()
+                return store
+            found = connection.execute(sa.select(table).where(table.c.enode == store.enode)).one_or_none()
             if found is not None:
                 return _known(found)
             connection.execute(sa.insert(table).values(values))
-            return wanted
+            return store
 
-        return await self._database.within(work)
+        return await self._database.submit_transaction(work)
 
 
 def _known(row: Any) -> KnownStore:

@@ -10,15 +10,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
-from ortoo.namesrv.decisions.replicas import MemberId
-from ortoo.namesrv.decisions.publish_order import order_of_text, order_to_text
+from ortoo.namesrv.decisions.replicas import ReplicaId
+from ortoo.namesrv.decisions.publish_order import parse_order, format_order
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 
 SCHEMA_VERSION = 1
 """The schema version in databases from before there were migrations."""
 
 
-class Kept(sa.TypeDecorator[Any]):
+class EncodedColumn(sa.TypeDecorator[Any]):
     """A column type whose values are stored in another form, of the type `kept_as`."""
 
     impl = sa.types.NullType
@@ -54,24 +54,24 @@ def _unsigned(kept: int) -> int:
     return kept % (1 << 64)
 
 
-def _known(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
+def _enum_reader(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
     """A reader of enumeration numbers. A number of a newer name server is read as unspecified and stays stored."""
     members = {int(member): member for member in kind}
     return lambda number: members.get(number, members[0])
 
 
-def _replicas_to_text(replicas: tuple[MemberId, ...]) -> str:
+def _replicas_to_text(replicas: tuple[ReplicaId, ...]) -> str:
     return " ".join(f"{one.number}:{one.disk}" for one in replicas)
 
 
-def _replicas_of_text(text: str) -> tuple[MemberId, ...]:
+def _replicas_of_text(text: str) -> tuple[ReplicaId, ...]:
     pairs = (one.partition(":") for one in text.split())
-    return tuple(MemberId(int(number), disk) for number, _, disk in pairs)
+    return tuple(ReplicaId(int(number), disk) for number, _, disk in pairs)
 
 
-TOPIC_ID = Kept(sa.BigInteger(), _signed, _unsigned)
+TOPIC_ID = EncodedColumn(sa.BigInteger(), _signed, _unsigned)
 """Unsigned 64-bit ids, since the integers of databases have a sign."""
-RETRY = Kept(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
+RETRY = EncodedColumn(sa.String(1_024), RetryPolicy.text, RetryPolicy.read)
 
 metadata = sa.MetaData()
 
@@ -92,10 +92,10 @@ def _topic_columns() -> list[sa.Column[Any]]:
     """The columns of a topic except its name and id."""
     return [
         sa.Column("version", sa.BigInteger, nullable=False),
-        sa.Column("permission", Kept(sa.Integer(), int, _known(Permission)), nullable=False),
+        sa.Column("permission", EncodedColumn(sa.Integer(), int, _enum_reader(Permission)), nullable=False),
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-        sa.Column("message_type", Kept(sa.Integer(), int, _known(MessageType)), nullable=False, server_default="0"),
-        sa.Column("publish_order", Kept(sa.Text(), order_to_text, order_of_text), nullable=False, server_default=""),
+        sa.Column("message_type", EncodedColumn(sa.Integer(), int, _enum_reader(MessageType)), nullable=False, server_default="0"),
+        sa.Column("publish_order", EncodedColumn(sa.Text(), format_order, parse_order), nullable=False, server_default=""),
         # Since revision 0012.
         sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"),
     ]
@@ -205,7 +205,7 @@ stores = sa.Table(
     sa.Column("enode", sa.String(63), primary_key=True),
     sa.Column("store_id", sa.String(255), nullable=False),
     # Since revision 0013, each as number:disk.
-    sa.Column("replicas", Kept(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
+    sa.Column("replicas", EncodedColumn(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
 )

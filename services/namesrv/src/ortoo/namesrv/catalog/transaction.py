@@ -10,9 +10,9 @@ from ortoo.common.groups.handle_seal import HandleKey
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.tables import row_of
-from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.route_changes import Contents
+from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.namesrv.decisions.topics import Placement, Topic
 
 IDS_IN_STATEMENT = 500
@@ -21,7 +21,7 @@ GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 T = TypeVar("T")
 
 
-class Transaction:
+class CatalogTransaction:
     """One open transaction. It is stored completely or not at all."""
 
     def __init__(self, connection: sa.Connection, encryption: Encryption | None = None) -> None:
@@ -29,14 +29,14 @@ class Transaction:
         self._encryption = encryption or Encryption()
         self.version = 0
 
-    def begin_change(self, above: int = 0) -> None:
+    def begin_version(self, above_version: int = 0) -> None:
         """Take the next version, at least one `above` the last version seen before a database was restored.
 
         Its row is locked from here on, so that all changes on all name servers run one after another.
         """
         table = tables.directory
-        is_behind = table.c.version < above
-        version = sa.case((is_behind, sa.literal(above, sa.BigInteger())), else_=table.c.version) + 1
+        is_behind = table.c.version < above_version
+        version = sa.case((is_behind, sa.literal(above_version, sa.BigInteger())), else_=table.c.version) + 1
         self._connection.execute(sa.update(table).values(version=version))
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
 
@@ -51,14 +51,14 @@ class Transaction:
         """
         return database_now_ms(self._connection) if self._connection.dialect.name == "postgresql" else own_ms
 
-    def contents(self) -> Contents:
+    def load_all(self) -> StoredDirectory:
         """All stored contents."""
-        placed = self._placed()
+        placed = self._placement_rows()
         topics = self._connection.execute(sa.select(tables.topics)).all()
         groups = self._connection.execute(sa.select(tables.groups)).all()
-        return Contents(
+        return StoredDirectory(
             self.stored_version(),
-            tuple(_topic(row, placed[row.topic_id]) for row in topics),
+            tuple(_topic_of(row, placed[row.topic_id]) for row in topics),
             tuple(Group(**row._mapping) for row in groups),
             tuple(self.deleted_topics()),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
@@ -73,7 +73,7 @@ class Transaction:
         if row is None:
             return None
         of_topic = tables.placements.c.topic_id == row.topic_id
-        return _topic(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
+        return _topic_of(row, self._connection.execute(sa.select(tables.placements).where(of_topic)))
 
     def group(self, name: str) -> Group | None:
         """A group by name."""
@@ -82,7 +82,7 @@ class Transaction:
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
         """The keys that seal handles, the newest last."""
-        table, secret = tables.handle_keys, self._encryption.secret
+        table, secret = tables.handle_keys, self._encryption.decrypt
         rows = self._connection.execute(sa.select(table).order_by(table.c.created_at_ms, table.c.key_id))
         return tuple(
             HandleKey(row.key_id, bytes.fromhex(secret(str(row.key_id), row.kept_secret)), row.created_at_ms)
@@ -96,7 +96,7 @@ class Transaction:
         self._connection.execute(sa.delete(table).where(table.c.key_id.in_(gone)))
         for key in keys:
             if key.key_id not in stored:
-                kept = self._encryption.kept(str(key.key_id), key.secret.hex())
+                kept = self._encryption.encrypt(str(key.key_id), key.secret.hex())
                 self._connection.execute(sa.insert(table).values(row_of(table, key, kept_secret=kept)))
 
     def topic_count(self) -> int:
@@ -109,13 +109,13 @@ class Transaction:
 
     def put_topic(self, topic: Topic, existing: Topic | None) -> None:
         """Store a topic in place of the `existing` one; only changes are written."""
-        self._put(tables.topics, {"name": topic.name}, topic, existing)
+        self._upsert(tables.topics, {"name": topic.name}, topic, existing)
         before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
         for placement in topic.placements:
             key = {"topic_id": topic.topic_id, "enode": placement.enode}
-            self._put(tables.placements, key, placement, before.get(placement.enode))
+            self._upsert(tables.placements, key, placement, before.get(placement.enode))
 
-    def delete_topic(self, deletion: DeletedTopic) -> None:
+    def delete_topic(self, deletion: TopicDeletion) -> None:
         """Move a topic to the deleted ones; its placements stay until it is due."""
         topic = deletion.topic
         self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
@@ -123,43 +123,43 @@ class Transaction:
         row = row_of(tables.deleted_topics, topic, **given)
         self._connection.execute(sa.insert(tables.deleted_topics).values(row))
         if deletion.is_due:
-            self._drop(tables.placements, {topic.topic_id})
+            self._delete_rows(tables.placements, {topic.topic_id})
 
     def undelete_topic(self, topic: Topic) -> None:
         """Restore a deleted topic; its placements are still stored."""
-        self._drop(tables.deleted_topics, {topic.topic_id})
+        self._delete_rows(tables.deleted_topics, {topic.topic_id})
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
 
-    def deleted_topics(self, *, name: str | None = None) -> list[DeletedTopic]:
+    def deleted_topics(self, *, name: str | None = None) -> list[TopicDeletion]:
         """The deleted topics, of all names or of one."""
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         rows = self._connection.execute(wanted).all()
-        placed = self._placed() if name is None or rows else {}
-        return [_deleted(row, placed.get(row.topic_id, ())) for row in rows]
+        placed = self._placement_rows() if name is None or rows else {}
+        return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
 
-    def end_deletions(self, due: Collection[int], forgotten: Collection[int]) -> None:
+    def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
         """Mark some deleted topics as due, and remove others."""
         table = tables.deleted_topics
-        for ids in _parts(due):
+        for ids in _in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))
-        self._drop(tables.placements, {*due, *forgotten})
-        self._drop(table, forgotten)
+        self._delete_rows(tables.placements, {*due, *expired_ids})
+        self._delete_rows(table, expired_ids)
 
     def put_group(self, group: Group, existing: Group | None) -> None:
         """Store a group in place of the `existing` one; only changes are written."""
-        self._put(tables.groups, {"name": group.name}, group, existing)
+        self._upsert(tables.groups, {"name": group.name}, group, existing)
 
-    def delete_group(self, deletion: DeletedGroup) -> None:
+    def delete_group(self, deletion: GroupDeletion) -> None:
         """Move a group to the deleted ones, in place of an older one of its name."""
         self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == deletion.name))
-        self.forget_deleted_groups([deletion.name])
+        self.remove_deleted_groups([deletion.name])
         given = {name: getattr(deletion, name) for name in GROUP_DELETION}
         self._connection.execute(
             sa.insert(tables.deleted_groups).values(row_of(tables.deleted_groups, deletion.group, **given))
         )
 
-    def deleted_groups(self, *, name: str | None = None) -> list[DeletedGroup]:
+    def deleted_groups(self, *, name: str | None = None) -> list[GroupDeletion]:
         """The deleted groups, of all names or of one."""
         table = tables.deleted_groups
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
@@ -167,21 +167,21 @@ class Transaction:
         for row in self._connection.execute(wanted):
             fields = dict(row._mapping)
             own = {one: fields.pop(one) for one in GROUP_DELETION}
-            found.append(DeletedGroup(Group(**fields), **own))
+            found.append(GroupDeletion(Group(**fields), **own))
         return found
 
-    def end_group_deletions(self, names: Collection[str]) -> None:
+    def mark_groups_due(self, names: Collection[str]) -> None:
         """Mark some deleted groups as due since this version."""
         table = tables.deleted_groups
-        for part in _parts(names):
+        for part in _in_batches(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
-    def forget_deleted_groups(self, names: Collection[str]) -> None:
+    def remove_deleted_groups(self, names: Collection[str]) -> None:
         """Remove these deletions."""
-        for part in _parts(names):
+        for part in _in_batches(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
-    def _put(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
+    def _upsert(self, table: sa.Table, key: Mapping[str, object], value: object, existing: object | None) -> None:
         """Insert a row, or write the columns that differ, so that columns of newer name servers keep their values."""
         row = row_of(table, value, **key)
         if existing is None:
@@ -193,11 +193,11 @@ class Transaction:
             here = sa.and_(*(table.c[name] == held for name, held in key.items()))
             self._connection.execute(sa.update(table).where(here).values(changed))
 
-    def _drop(self, table: sa.Table, topic_ids: Collection[int]) -> None:
-        for ids in _parts(topic_ids):
+    def _delete_rows(self, table: sa.Table, topic_ids: Collection[int]) -> None:
+        for ids in _in_batches(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
-    def _placed(self) -> dict[int, list[Any]]:
+    def _placement_rows(self) -> dict[int, list[Any]]:
         """The rows of all placements by topic id."""
         placed = defaultdict(list)
         for row in self._connection.execute(sa.select(tables.placements)):
@@ -214,24 +214,24 @@ def database_now_ms(connection: sa.Connection) -> int:
     return int(connection.execute(now).scalar_one())
 
 
-def _parts(ids: Collection[T]) -> Iterator[list[T]]:
+def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
     """Ids or names in lists that fit into one statement."""
     listed = list(ids)
     return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
 
 
-def _deleted(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> DeletedTopic:
+def _topic_deletion_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> TopicDeletion:
     """A deleted topic from its row and those of its placements."""
     fields = dict(row._mapping)
     own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
-    return DeletedTopic(Topic(**fields, placements=_placements(placed)), **own)
+    return TopicDeletion(Topic(**fields, placements=_placements_of(placed)), **own)
 
 
-def _topic(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
+def _topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
     """A topic from its row and those of its placements."""
-    return Topic(**row._mapping, placements=_placements(placed))
+    return Topic(**row._mapping, placements=_placements_of(placed))
 
 
-def _placements(placed: Iterable[Any]) -> tuple[Placement, ...]:
+def _placements_of(placed: Iterable[Any]) -> tuple[Placement, ...]:
     found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
     return tuple(sorted(found, key=lambda placement: placement.enode))

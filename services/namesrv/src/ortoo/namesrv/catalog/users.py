@@ -53,7 +53,7 @@ class Users:
         if existing is None and (count := self.count()) >= USERS_MAX:
             raise Overloaded(f"there are {count} users, the maximum; delete unused users")
         user = User(access_key, secret_key, enabled, now_ms if existing is None else existing.created_at_ms)
-        kept = self._encryption.kept(access_key, secret_key)
+        kept = self._encryption.encrypt(access_key, secret_key)
         if existing is None:
             row = tables.row_of(tables.users, user, kept_secret=kept)
             self._connection.execute(sa.insert(tables.users).values(row))
@@ -93,5 +93,5 @@ class Users:
         return None if row is None else self._user(row)
 
     def _user(self, row: sa.Row[Any]) -> User:
-        secret_key = self._encryption.secret(row.access_key, row.kept_secret)
+        secret_key = self._encryption.decrypt(row.access_key, row.kept_secret)
         return User(row.access_key, secret_key, row.enabled, row.created_at_ms)

@@ -10,14 +10,14 @@ from ortoo.common.errors import AlreadyExists, Conflict, NotFound
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.topics import Topic
 
-KEPT_MS = 90 * 86_400_000
+DELETIONS_RETENTION_MS = 90 * 86_400_000
 """How long a due deletion is reported. An enode that was away for longer offers the topic to the directory again."""
-KEPT_MAX = 100_000
+DELETIONS_MAX = 100_000
 """The maximum number of topics and of groups that are reported, since they are in every snapshot of the routes."""
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedTopic:
+class TopicDeletion:
     """A topic that is deleted for clients. Enodes delete its messages when it is due."""
 
     topic: Topic
@@ -33,7 +33,7 @@ class DeletedTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedGroup:
+class GroupDeletion:
     """A deleted group. Enodes keep its offsets, locks and modes until it is due."""
 
     group: Group
@@ -62,18 +62,18 @@ Key = TypeVar("Key", int, str)
 """A topic's id or a group's name; of several deletions of a group's name the last one counts."""
 
 
-def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> DeletedTopic:
+def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:
     """The deletion of a topic; without a grace period it is due at once."""
-    return DeletedTopic(topic, now_ms, now_ms + grace_ms, is_due=grace_ms == 0)
+    return TopicDeletion(topic, now_ms, now_ms + grace_ms, is_due=grace_ms == 0)
 
 
-def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> DeletedGroup:
+def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> GroupDeletion:
     """The deletion of a group in this version of the directory; without a grace period it is due at once."""
-    return DeletedGroup(group, now_ms, now_ms + grace_ms, 0 if grace_ms else version)
+    return GroupDeletion(group, now_ms, now_ms + grace_ms, 0 if grace_ms else version)
 
 
 def undelete(
-    name: str, topic_id: int, existing: Topic | None, deleted: Collection[DeletedTopic], *, version: int
+    name: str, topic_id: int, existing: Topic | None, deleted: Collection[TopicDeletion], *, version: int
 ) -> Topic:
     """The restored topic, chosen from the `deleted` ones of its name.
 
@@ -97,7 +97,7 @@ def undelete(
     return dataclasses.replace(found[0].topic, version=version)
 
 
-def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | None, *, version: int) -> Group:
+def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | None, *, version: int) -> Group:
     """The restored group, which also replaces a group that was created automatically meanwhile.
 
     Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared since.
@@ -116,14 +116,14 @@ def undelete_group(name: str, existing: Group | None, deletion: DeletedGroup | N
     return dataclasses.replace(deletion.group, version=version)
 
 
-def due(deleted: Iterable[DeletedTopic], now_ms: int) -> list[DeletedTopic]:
+def due_topics(deleted: Iterable[TopicDeletion], now_ms: int) -> list[TopicDeletion]:
     """Topics whose grace period has expired since the last call."""
     return [dataclasses.replace(one, is_due=True) for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
 
 
 def due_groups(
-    deleted: Iterable[DeletedGroup], existing: Collection[str], now_ms: int, *, version: int
-) -> tuple[list[DeletedGroup], set[str]]:
+    deleted: Iterable[GroupDeletion], existing: Collection[str], now_ms: int, *, version: int
+) -> tuple[list[GroupDeletion], set[str]]:
     """The groups that are due since this version, and the names of deleted groups that exist again.
 
     A group that is declared or used again keeps the offsets of its name: its deletion ends.
@@ -133,10 +133,10 @@ def due_groups(
     return [dataclasses.replace(one, due_version=version) for one in ended if one.name not in again], again
 
 
-def forgotten(deleted: Mapping[Key, DeletedTopic | DeletedGroup], now_ms: int) -> set[Key]:
+def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_ms: int) -> set[Key]:
     """The keys of deletions that no longer need to be reported, or exceed the limit: those that were due first."""
-    old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + KEPT_MS <= now_ms}
-    surplus = len(deleted) - len(old) - KEPT_MAX
+    old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + DELETIONS_RETENTION_MS <= now_ms}
+    surplus = len(deleted) - len(old) - DELETIONS_MAX
     if surplus > 0:
         rest = sorted((key for key in deleted if key not in old), key=lambda key: deleted[key].due_at_ms)
         old.update(rest[:surplus])

@@ -43,7 +43,7 @@ class Group:
     lite_exclusive: bool = False
 
 
-def completed(request: Group) -> Group:
+def with_defaults(request: Group) -> Group:
     """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
     check_group_name(request.name, "group.name")
     group = dataclasses.replace(
@@ -51,7 +51,7 @@ def completed(request: Group) -> Group:
         slow_consumer_threshold_messages=request.slow_consumer_threshold_messages or SLOW_THRESHOLD_DEFAULT_MESSAGES,
         unacknowledged_bytes_max=request.unacknowledged_bytes_max or UNACKNOWLEDGED_DEFAULT_BYTES,
         attempts_max=request.attempts_max or ATTEMPTS_MAX,
-        retry=request.retry.checked("group.retry"),
+        retry=request.retry.with_defaults("group.retry"),
     )
     for field, most in (
         ("slow_consumer_threshold_messages", SLOW_THRESHOLD_MAX_MESSAGES),
@@ -75,24 +75,24 @@ SETTINGS = tuple(
 
 
 @dataclass(frozen=True, slots=True)
-class Meant:
+class FieldSelection:
     """The settings that a request changes: the `fields` that it names, otherwise those that it contains."""
 
     fields: Sequence[str] = ()
-    said: Collection[str] = SETTINGS
+    present: Collection[str] = SETTINGS
 
 
-WHOLE = Meant()
+ALL_FIELDS = FieldSelection()
 """All settings."""
 
 
-def changed(request: Group, existing: Group | None, meant: Meant) -> Group:
+def merge_request(request: Group, existing: Group | None, selection: FieldSelection) -> Group:
     """The requested group, in which other settings keep their value. Errors: Invalid for a wrong field."""
-    if unknown := [one for one in meant.fields if one not in SETTINGS]:
+    if unknown := [one for one in selection.fields if one not in SETTINGS]:
         raise Invalid(f"{unknown[0]!r} is no setting of a group; there are {', '.join(SETTINGS)}", field="fields")
     if existing is None:
         return request
-    chosen = meant.fields or meant.said
+    chosen = selection.fields or selection.present
     kept = {one: getattr(existing, one) for one in SETTINGS if one not in chosen}
     return dataclasses.replace(request, **kept)
 
@@ -123,7 +123,7 @@ def put(
     return existing if changed == existing else dataclasses.replace(changed, version=version)
 
 
-def found(name: str, existing: Group | None) -> Group:
+def require_group(name: str, existing: Group | None) -> Group:
     """The group that a request names. Errors: Invalid, NotFound."""
     check_group_name(name, "name")
     if existing is None:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 
 DAY_MS = 86_400_000
-HANDLE_LIFE_MS = 367 * DAY_MS
+HANDLE_LIFETIME_MS = 367 * DAY_MS
 """The longest lifetime of a handle: a message may be delayed for 366 days."""
 
 
@@ -24,12 +24,12 @@ class KeyRotation:
         """Whether a new key is due; `keys` are ordered by age, the newest last."""
         return not keys or now_ms - keys[-1].created_at_ms >= self.interval_ms
 
-    def with_new(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
+    def add_key(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
         """The keys with a new one, without those that cannot have sealed a handle that is still valid."""
-        kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFE_MS]
+        kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFETIME_MS]
         return (*kept, new)
 
-    def handed_out(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
+    def distributed_keys(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
         """The keys for snodes; `unsigned_before`: the directory existed before there were keys."""
         since_ms = keys[0].created_at_ms + self.unsigned_grace_ms if keys and unsigned_before else 0
         return HandleKeys(keys, since_ms)

@@ -6,26 +6,26 @@ from ortoo.common.cluster.refused import refused
 from ortoo.common.errors import Conflict, Fenced
 from ortoo.common.errors.findings import Finding
 
-KEPT_S = 30.0
+RETENTION_S = 30.0
 """Longer than the interval at which a refused process retries."""
 PROCESSES_MAX = 100
 
 
-class Refusals:
+class LeaseRefusals:
     """Remembers each process for a while after its last attempt."""
 
     def __init__(self) -> None:
         """Start empty."""
         self._reasons: dict[str, tuple[Conflict | Fenced, float]] = {}
 
-    def refused(self, who: str, error: Conflict | Fenced, now_s: float) -> None:
+    def record_refusal(self, process: str, error: Conflict | Fenced, now_s: float) -> None:
         """Remember that a process got no lease."""
-        if who in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
-            self._reasons[who] = (error, now_s + KEPT_S)
+        if process in self._reasons or len(self._recent(now_s)) < PROCESSES_MAX:
+            self._reasons[process] = (error, now_s + RETENTION_S)
 
-    def accepted(self, who: str) -> None:
+    def record_acceptance(self, process: str) -> None:
         """Forget a process that got its lease."""
-        self._reasons.pop(who, None)
+        self._reasons.pop(process, None)
 
     def findings(self, now_s: float) -> Iterator[Finding]:
         """The refused processes with the reasons."""

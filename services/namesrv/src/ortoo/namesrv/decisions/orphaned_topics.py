@@ -9,13 +9,13 @@ from ortoo.common.cluster.names import check_process_name, check_topic_name
 from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.namesrv.decisions.topics import QUEUE_COUNT_MAX, Permission, Placement, Topic
 
-OFFERS_MAX = 100_000
+ORPHANED_TOPICS_MAX = 100_000
 """The maximum number of topics kept of all enodes together; further ones are only counted."""
-OFFERS_OF_ENODE_MAX = 10_000
+ORPHANED_TOPICS_PER_ENODE_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class HeldTopic:
+class StoredTopic:
     """A topic as one enode holds it."""
 
     topic_id: int
@@ -24,7 +24,7 @@ class HeldTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedTopic:
+class OrphanedTopic:
     """A topic that is not in the directory, or not on these enodes, or not with this number of queues."""
 
     topic_id: int
@@ -34,22 +34,22 @@ class OfferedTopic:
     """Why it cannot be adopted, and the remedy; empty = it can be adopted."""
 
 
-class Offers:
+class OrphanedTopics:
     """The last report of each enode."""
 
     def __init__(self) -> None:
         """Start without reports."""
-        self._said: dict[str, tuple[Sequence[HeldTopic], int]] = {}
+        self._reported: dict[str, tuple[Sequence[StoredTopic], int]] = {}
         """By enode: the topics it holds, and the number of further ones."""
 
-    def put(self, enode: str, held: Sequence[HeldTopic], more: int) -> None:
+    def update(self, enode: str, stored: Sequence[StoredTopic], unlisted_count: int) -> None:
         """Replace the previous report of an enode. Errors: Invalid."""
-        if not held and enode not in self._said:
+        if not stored and enode not in self._reported:
             return
         check_process_name(enode, "enode.name")
-        if len(held) > OFFERS_OF_ENODE_MAX:
-            raise Invalid(f"{len(held)} topics; give at most {OFFERS_OF_ENODE_MAX}", field="unknown_topics")
-        for one in held:
+        if len(stored) > ORPHANED_TOPICS_PER_ENODE_MAX:
+            raise Invalid(f"{len(stored)} topics; give at most {ORPHANED_TOPICS_PER_ENODE_MAX}", field="unknown_topics")
+        for one in stored:
             check_topic_name(one.name, "unknown_topics.name")
             if not one.topic_id or not 1 <= one.queue_count <= QUEUE_COUNT_MAX:
                 raise Invalid(
@@ -57,54 +57,54 @@ class Offers:
                     f"{QUEUE_COUNT_MAX} queues",
                     field="unknown_topics",
                 )
-        self._said.pop(enode, None)
-        if held:
-            kept = held[: max(0, OFFERS_MAX - sum(len(others) for others, _ in self._said.values()))]
-            self._said[enode] = kept, more + len(held) - len(kept)
+        self._reported.pop(enode, None)
+        if stored:
+            kept = stored[: max(0, ORPHANED_TOPICS_MAX - sum(len(others) for others, _ in self._reported.values()))]
+            self._reported[enode] = kept, unlisted_count + len(stored) - len(kept)
 
-    def copy(self) -> "Offers":
+    def snapshot(self) -> "OrphanedTopics":
         """The reports so far, for another thread."""
-        offers = Offers()
-        offers._said = dict(self._said)
+        offers = OrphanedTopics()
+        offers._reported = dict(self._reported)
         return offers
 
     @property
-    def more(self) -> int:
+    def unlisted_count(self) -> int:
         """The number of topics that enodes hold and that are not named here."""
-        return sum(more for _, more in self._said.values())
+        return sum(more for _, more in self._reported.values())
 
-    def all(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OfferedTopic]:
+    def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:
         """The offered topics, by name: those that are neither in `topics` nor `deleted`."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
-        for enode, (held, _) in sorted(self._said.items()):
+        for enode, (held, _) in sorted(self._reported.items()):
             for one in held:
-                if not _is_here(one, enode, topics.get(one.name)) and one.topic_id not in deleted:
+                if not _is_registered(one, enode, topics.get(one.name)) and one.topic_id not in deleted:
                     placed[one.topic_id].append(Placement(enode, one.queue_count, one.queue_count))
                     names[one.topic_id] = one.name
         ids: dict[str, list[int]] = defaultdict(list)
         for topic_id, name in names.items():
             ids[name].append(topic_id)
         return [
-            OfferedTopic(topic_id, name, tuple(placed[topic_id]), _obstacle(name, topic_id, ids[name], topics))
+            OrphanedTopic(topic_id, name, tuple(placed[topic_id]), _conflict_of(name, topic_id, ids[name], topics))
             for name in sorted(ids)
             for topic_id in ids[name]
         ]
 
-    def named(self, name: str, deleted: Mapping[int, object]) -> list[OfferedTopic]:
+    def find(self, name: str, deleted: Mapping[int, object]) -> list[OrphanedTopic]:
         """The topics offered under a name that no topic has."""
-        if not any(one.name == name for held, _ in self._said.values() for one in held):
+        if not any(one.name == name for held, _ in self._reported.values() for one in held):
             return []
-        return [one for one in self.all({}, deleted) if one.name == name]
+        return [one for one in self.list_orphaned({}, deleted) if one.name == name]
 
 
-def _is_here(held: HeldTopic, enode: str, known: Topic | None) -> bool:
+def _is_registered(stored: StoredTopic, enode: str, known: Topic | None) -> bool:
     """Whether the topic of that name is this one, and has all held queues on the enode."""
-    placement = known.placement(enode) if known is not None and known.topic_id == held.topic_id else None
-    return placement is not None and placement.read_queue_count >= held.queue_count
+    placement = known.placement(enode) if known is not None and known.topic_id == stored.topic_id else None
+    return placement is not None and placement.read_queue_count >= stored.queue_count
 
 
-def _obstacle(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str, Topic]) -> str:
+def _conflict_of(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str, Topic]) -> str:
     known = topics.get(name)
     if known is not None and known.topic_id != topic_id:
         return (
@@ -117,9 +117,9 @@ def _obstacle(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[str,
     return ""
 
 
-def check_not_offered(name: str, offered: Iterable[OfferedTopic]) -> None:
+def check_not_orphaned(name: str, orphaned: Iterable[OrphanedTopic]) -> None:
     """Refuse to create a topic that enodes already hold. Errors: Conflict."""
-    for one in offered:
+    for one in orphaned:
         where = ", ".join(placement.enode for placement in one.placements)
         raise Conflict(
             f"a topic {name} with its messages is stored on {where}, from an earlier directory. Adopt it with "
@@ -128,11 +128,11 @@ def check_not_offered(name: str, offered: Iterable[OfferedTopic]) -> None:
         )
 
 
-def wanted(names: Sequence[str], offered: Sequence[OfferedTopic]) -> list[OfferedTopic]:
+def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> list[OrphanedTopic]:
     """The named topics; either all of them or an error. Errors: NotFound, Conflict."""
     found = []
     for number, name in enumerate(names):
-        mine = [one for one in offered if one.name == name]
+        mine = [one for one in orphaned if one.name == name]
         if not mine:
             raise NotFound(
                 f"no enode offers a topic {name!r}; `ortoo topic offered` shows the offered topics",
@@ -145,12 +145,12 @@ def wanted(names: Sequence[str], offered: Sequence[OfferedTopic]) -> list[Offere
     return found
 
 
-def adopted(offer: OfferedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
+def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
     """The topic with the offered queues, readable and writable."""
     if existing is None:
-        return Topic(offer.name, offer.topic_id, version, Permission.READ_WRITE, offer.placements, now_ms)
+        return Topic(orphaned.name, orphaned.topic_id, version, Permission.READ_WRITE, orphaned.placements, now_ms)
     by_enode = {placement.enode: placement for placement in existing.placements}
-    for one in offer.placements:
+    for one in orphaned.placements:
         before = by_enode.get(one.enode)
         if before is not None and before.write_queue_count < before.read_queue_count:  # an operator drains these queues
             one = dataclasses.replace(before, read_queue_count=one.read_queue_count)

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD
 from ortoo.common.errors import Conflict, Fenced, Overloaded
-from ortoo.namesrv.decisions.replicas import EnodeMember, MemberId, MemberReport, MemberSet, left_ms
+from ortoo.namesrv.decisions.replicas import EnodeReplica, ReplicaId, ReplicaReport, ReplicaSet, left_ms
 from ortoo.namesrv.decisions.text_checks import check_address, check_text
 
 ENODES_MAX = 1_000
 SNODES_MAX = 1_000
-REPLACED_KEPT = 8
+REPLACED_INCARNATIONS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Enode:
     role: str = ""
     epoch: int = 0
     """The epoch of the enode that the address serves."""
-    members: tuple[EnodeMember, ...] = ()
+    members: tuple[EnodeReplica, ...] = ()
     """The replicas from their reports to the name server; a registration does not set them."""
     index_nearly_full: bool = False
     refuses_writes: str = ""
@@ -46,14 +46,14 @@ class KnownStore:
     enode: str
     store_id: str
     """The id of its store, or of its replica set."""
-    replicas: tuple[MemberId, ...] = ()
+    replicas: tuple[ReplicaId, ...] = ()
     """The last known replicas of the set, including learners; empty for an enode without replicas."""
     version: int = 0
     """The number of changes, so that an older copy of the database is ignored."""
     accepted: str = ""
     """The id of another store that an operator has permitted to replace the registered one."""
 
-    def changed(self, store_id: str, replicas: tuple[MemberId, ...]) -> "KnownStore":
+    def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
         """The next version. The permission for another store ends when a store other than the registered one is set."""
         accepted = self.accepted if store_id == self.store_id else ""
         version = self.version + 1
@@ -79,7 +79,7 @@ class Snode:
 class _EnodeLease:
     enode: Enode
     until_s: float
-    left: tuple[str, ...] = ()
+    left_epoch: tuple[str, ...] = ()
     """Its earlier addresses in this epoch, since the lease last ended."""
 
 
@@ -89,10 +89,10 @@ class _SnodeLease:
     incarnation: str
     shares_membership: bool
     until_s: float
-    replaced: deque[str] = field(default_factory=lambda: deque(maxlen=REPLACED_KEPT))
+    replaced: deque[str] = field(default_factory=lambda: deque(maxlen=REPLACED_INCARNATIONS_MAX))
 
 
-class Leases:
+class ProcessLeases:
     """All leases. A dead enode is kept, because it holds topics; a dead snode is removed."""
 
     def __init__(self, lease_s: float) -> None:
@@ -105,7 +105,7 @@ class Leases:
         """All registered enodes by name."""
         return {name: lease.enode for name, lease in self._enodes.items()}
 
-    def enodes_alive(self) -> dict[str, bool]:
+    def enode_liveness(self) -> dict[str, bool]:
         """All registered enodes, and whether each is alive."""
         return {name: enode.alive for name, enode in self.enodes().items()}
 
@@ -125,7 +125,7 @@ class Leases:
         known = self._enodes.get(enode.name)
         left: tuple[str, ...] = ()
         if known is None:
-            self._make_room_for_enode()
+            self._evict_dead_enode()
         elif known.enode.store_id == enode.store_id:
             if known.enode.epoch > enode.epoch:
                 raise Fenced(
@@ -133,8 +133,8 @@ class Leases:
                     f"epoch {enode.epoch}, which has ended",
                     field="enode.epoch",
                 )
-            if self._lives(known, now_s) and known.enode.epoch == enode.epoch:
-                left = self._left(known, enode, now_s)
+            if self._is_live(known, now_s) and known.enode.epoch == enode.epoch:
+                left = self._check_not_left(known, enode, now_s)
             enode = dataclasses.replace(enode, members=known.enode.members)
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
@@ -145,7 +145,7 @@ class Leases:
         `may_succeed` = this store may replace the other one, and only has to wait for the end of its lease.
         """
         known = self._enodes.get(enode.name)
-        if known is None or not self._lives(known, now_s) or known.enode.store_id == enode.store_id:
+        if known is None or not self._is_live(known, now_s) or known.enode.store_id == enode.store_id:
             return
         wait_ms = left_ms(known.until_s, now_s)
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
@@ -163,9 +163,9 @@ class Leases:
             retry_after_ms=wait_ms,
         )
 
-    def _left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
+    def _check_not_left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
         """Its earlier addresses. Errors: Conflict if it is still there."""
-        if enode.address in known.left:
+        if enode.address in known.left_epoch:
             raise Conflict(
                 f"enode {enode.name!r} is alive at {known.enode.address}, and a second process at {enode.address}, "
                 f"a former address, uses the same store. Two processes have copies of store {enode.store_id}, and each "
@@ -174,20 +174,20 @@ class Leases:
                 retry_after_ms=left_ms(known.until_s, now_s),
             )
         moved = known.enode.address != enode.address
-        return (*known.left, known.enode.address)[-REPLACED_KEPT:] if moved else known.left
+        return (*known.left_epoch, known.enode.address)[-REPLACED_INCARNATIONS_MAX:] if moved else known.left_epoch
 
-    def put_members(self, members: MemberSet, now_s: float) -> Enode | None:
+    def update_replicas(self, replica_set: ReplicaSet, now_s: float) -> Enode | None:
         """Set the replicas of an enode, and its leader's address if it is new; returns the enode if anything changed.
 
         Errors: Overloaded.
         """
-        name, leader, route = members.enode, members.leader(), members.route()
+        name, leader, route = replica_set.enode, replica_set.leader(), replica_set.route_entries()
         known = self._enodes.get(name)
         if leader is not None and (known is None or leader.epoch > known.enode.epoch):
             other = known is not None and known.enode.alive and known.enode.store_id != leader.set_id
             if not other:
                 if known is None:
-                    self._make_room_for_enode()
+                    self._evict_dead_enode()
                 enode = Enode(name, leader.address, leader.set_id, role=leader.role, epoch=leader.epoch)
                 known = self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
         if known is None or known.enode.members == route:
@@ -212,14 +212,14 @@ class Leases:
         self._check_membership(snode.name, shares_membership, now_s)
         if known is None and len(self._snodes) >= SNODES_MAX:
             raise Overloaded(f"{SNODES_MAX} snodes are registered, the maximum; stop some")
-        replaced = known.replaced if known is not None else deque(maxlen=REPLACED_KEPT)
+        replaced = known.replaced if known is not None else deque(maxlen=REPLACED_INCARNATIONS_MAX)
         if known is not None and known.incarnation != incarnation:
             replaced.append(known.incarnation)
         until_s = now_s + self._lease_s
         self._snodes[snode.name] = _SnodeLease(snode, incarnation, shares_membership, until_s, replaced)
         return None if known is not None and known.snode == snode else snode
 
-    def end_enode(self, name: str, epoch: int | None = None) -> Enode | None:
+    def end_enode_lease(self, name: str, epoch: int | None = None) -> Enode | None:
         """End a lease at once; returns the dead enode. With `epoch`, only a lease of that epoch or earlier.
 
         A former leader that shuts down thus does not end the lease of its successor.
@@ -230,7 +230,7 @@ class Leases:
         lease.enode = dataclasses.replace(lease.enode, alive=False)
         return lease.enode
 
-    def end_snode(self, name: str) -> Snode | None:
+    def end_snode_lease(self, name: str) -> Snode | None:
         """End a lease at once; returns the dead snode if it was registered."""
         lease = self._snodes.pop(name, None)
         return None if lease is None else dataclasses.replace(lease.snode, alive=False)
@@ -240,14 +240,14 @@ class Leases:
         enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
         snodes = [n for n, lease in self._snodes.items() if lease.until_s <= now_s]
         return (
-            [dead for name in enodes if (dead := self.end_enode(name)) is not None],
-            [gone for name in snodes if (gone := self.end_snode(name)) is not None],
+            [dead for name in enodes if (dead := self.end_enode_lease(name)) is not None],
+            [gone for name in snodes if (gone := self.end_snode_lease(name)) is not None],
         )
 
-    def _lives(self, lease: _EnodeLease, now_s: float) -> bool:
+    def _is_live(self, lease: _EnodeLease, now_s: float) -> bool:
         return lease.enode.alive and lease.until_s > now_s
 
-    def _make_room_for_enode(self) -> None:
+    def _evict_dead_enode(self) -> None:
         if len(self._enodes) < ENODES_MAX:
             return
         dead = next((name for name, lease in self._enodes.items() if not lease.enode.alive), None)
@@ -288,7 +288,7 @@ def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: 
     )
 
 
-def check_lineage(known: KnownStore | None, report: MemberReport) -> None:
+def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
     """Refuse a replica set with the id of a registered one and none of its replicas. Errors: Conflict.
 
     Replicas change one at a time, so that consecutive configurations of a set have replicas in common.

@@ -8,18 +8,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.namesrv.decisions.replicas import FOLLOWS_ONLY, MemberId, MemberReport, MemberSet, Proposal, majority
+from ortoo.namesrv.decisions.replicas import FOLLOWER_ROLES, ReplicaId, ReplicaReport, ReplicaSet, Proposal, majority
 
-PATIENCE_S = 1.5
+PROPOSAL_TIMEOUT_S = 1.5
 """The time that a proposed replica has to become leader. Reports from before its end are not counted after it."""
-EARLIER_MAX = 64
+EARLIER_PROPOSALS_MAX = 64
 """The number of earlier proposals that are remembered; more than an enode has replicas."""
-PATIENCE_DOUBLES = 2
+TIMEOUT_DOUBLINGS_MAX = 2
 """The patience doubles with each failed proposal, at most this often: a replica with a slow disk votes late."""
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProposalState:
     """One name server's knowledge of an enode's proposals."""
 
     proposal: Proposal | None = None
@@ -32,7 +32,7 @@ class Standing:
     """Proposals that this name server read before."""
     set_id: str = ""
     """The id of the enode's replica set."""
-    before_set: int = 0
+    previous_set_id: int = 0
     """Proposals up to this epoch belong to the enode's previous replica set."""
 
     @property
@@ -40,97 +40,97 @@ class Standing:
         """The epoch of the last proposal; 0 before the first."""
         return self.proposal.epoch if self.proposal else 0
 
-    def with_stored(self, stored: Proposal | None, now_s: float) -> "Standing":
+    def with_stored(self, stored: Proposal | None, now_s: float) -> "ProposalState":
         """The state after the database was read."""
         epoch = stored.epoch if stored else 0
         if stored is None or epoch <= self.epoch:
             return replace(self, stored_epoch=epoch)
-        earlier = self._all[-EARLIER_MAX:]
+        earlier = self._all_proposals[-EARLIER_PROPOSALS_MAX:]
         return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
 
-    def with_set(self, set_id: str) -> "Standing":
+    def with_set(self, set_id: str) -> "ProposalState":
         """The state when a set reports as the enode; failed proposals of another set do not count for this one."""
         is_another = self.set_id not in ("", set_id)
-        return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.before_set)
+        return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.previous_set_id)
 
-    def patient_until_s(self, members: MemberSet) -> float:
+    def deadline_s(self, members: ReplicaSet) -> float:
         """The time until which the last proposed replica may become leader."""
-        failed = max(0, len(self.turns(members)) - 1)
-        return self.since_s + PATIENCE_S * (1 << min(failed, PATIENCE_DOUBLES))
+        failed = max(0, len(self.proposals_since_leader(members)) - 1)
+        return self.since_s + PROPOSAL_TIMEOUT_S * (1 << min(failed, TIMEOUT_DOUBLINGS_MAX))
 
     @property
-    def _all(self) -> tuple[Proposal, ...]:
+    def _all_proposals(self) -> tuple[Proposal, ...]:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
 
-    def turns(self, members: MemberSet) -> list[Proposal]:
+    def proposals_since_leader(self, members: ReplicaSet) -> list[Proposal]:
         """All proposals since the last known leader. Without one, the first may have won and is left out."""
-        own = [one for one in self._all if one.epoch > self.before_set]
-        return [one for one in own[members.led_by is None :] if one.epoch > members.led_epoch]
+        own = [one for one in self._all_proposals if one.epoch > self.previous_set_id]
+        return [one for one in own[members.last_leader is None :] if one.epoch > members.last_leader_epoch]
 
 
-def wanted(members: MemberSet, standing: Standing) -> Proposal | None:
+def next_proposal(members: ReplicaSet, state: ProposalState) -> Proposal | None:
     """The replica to propose now, and its epoch; None if no proposal is needed."""
     latest = members.configuration()
     if latest is None or len(latest.voters) < 2:
         return None  # a sole voter becomes leader without a proposal
-    alive = _alive_voters(members, _named_by_any(members, latest.voters))
-    said_after_s = _said_after_s(members, alive, standing)
-    fresh = {one for one in alive if members.reports[one].at_s >= said_after_s}
-    leader = _suggested(members, alive, fresh, standing) or _missed(members, alive, fresh, standing)
-    return Proposal(next_epoch(members, standing), leader) if leader else None
+    alive = _alive_voters(members, _voters_by_any(members, latest.voters))
+    said_after_s = _reported_since_s(members, alive, state)
+    fresh = {one for one in alive if members.reports[one].received_at_s >= said_after_s}
+    leader = _suggested_leader(members, alive, fresh, state) or _replacement_leader(members, alive, fresh, state)
+    return Proposal(next_epoch(members, state), leader) if leader else None
 
 
-def next_epoch(members: MemberSet, standing: Standing) -> int:
+def next_epoch(members: ReplicaSet, state: ProposalState) -> int:
     """An epoch above all known ones: proposed, stored, voted for, or requested."""
     reported = [max(one.report.epoch, one.report.suggested_above) for one in members.reports.values()]
-    return max([standing.epoch, standing.stored_epoch, *reported]) + 1
+    return max([state.epoch, state.stored_epoch, *reported]) + 1
 
 
-def _alive_voters(members: MemberSet, voters: Collection[MemberId]) -> dict[MemberId, MemberReport]:
-    return {one.report.member: one.report for one in members.alive() if one.report.member in voters}
+def _alive_voters(members: ReplicaSet, voters: Collection[ReplicaId]) -> dict[ReplicaId, ReplicaReport]:
+    return {one.report.member: one.report for one in members.live_reports() if one.report.member in voters}
 
 
-def _named_by_any(members: MemberSet, latest: Collection[MemberId]) -> set[MemberId]:
+def _voters_by_any(members: ReplicaSet, latest: Collection[ReplicaId]) -> set[ReplicaId]:
     """The voters named by the log of any `latest` voter; a configuration may have reached only some of the logs."""
-    logs = [one.report for one in members.alive() if one.report.member in latest and one.report.is_electable]
+    logs = [one.report for one in members.live_reports() if one.report.member in latest and one.report.is_electable]
     return {*latest, *(voter for one in logs for voter in one.voters)}
 
 
-def _can_lead(report: MemberReport, there: Collection[MemberId]) -> bool:
+def _is_eligible(report: ReplicaReport, alive: Collection[ReplicaId]) -> bool:
     """Whether the replica may be proposed, and its log names a majority that is `there`."""
-    is_able = report.is_electable and report.role != FOLLOWS_ONLY and report.member in report.voters
-    return is_able and _is_majority(report, there)
+    is_able = report.is_electable and report.role != FOLLOWER_ROLES and report.member in report.voters
+    return is_able and _is_majority(report, alive)
 
 
-def _is_majority(report: MemberReport, some: Collection[MemberId]) -> bool:
+def _is_majority(report: ReplicaReport, some: Collection[ReplicaId]) -> bool:
     """Whether `some` are more than half of the voters that a replica's log names."""
     return sum(one in some for one in report.voters) >= majority(report.voters)
 
 
-def _said_after_s(members: MemberSet, alive: Mapping[MemberId, MemberReport], standing: Standing) -> float:
+def _reported_since_s(members: ReplicaSet, alive: Mapping[ReplicaId, ReplicaReport], state: ProposalState) -> float:
     """Older reports do not count, since the last proposed replica can still win."""
-    proposal = standing.proposal
+    proposal = state.proposal
     if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
         return float("-inf")
-    return standing.patient_until_s(members)
+    return state.deadline_s(members)
 
 
-def _suggested(
-    members: MemberSet,
-    alive: Mapping[MemberId, MemberReport],
-    fresh: Collection[MemberId],
-    standing: Standing,
-) -> MemberId | None:
+def _suggested_leader(
+    members: ReplicaSet,
+    alive: Mapping[ReplicaId, ReplicaReport],
+    fresh: Collection[ReplicaId],
+    state: ProposalState,
+) -> ReplicaId | None:
     """The successor that a leader or a candidate requests; None if the request was answered.
 
     A replica may request itself because others have voted in that epoch for another replica. Then that replica first
     gets its time, and if it has become leader, the request is ignored.
     """
 
-    def is_open(one: MemberReport) -> bool:
+    def is_open(one: ReplicaReport) -> bool:
         above, asks_for_itself = one.suggested_above, one.suggested == one.member
-        waits = above <= members.led_epoch or (above == standing.epoch and one.member not in fresh)
-        return one.suggested is not None and above >= standing.epoch and not (asks_for_itself and waits)
+        waits = above <= members.last_leader_epoch or (above == state.epoch and one.member not in fresh)
+        return one.suggested is not None and above >= state.epoch and not (asks_for_itself and waits)
 
     asked = max(filter(is_open, alive.values()), key=lambda one: one.suggested_above, default=None)
     if asked is None or asked.suggested is None:
@@ -138,25 +138,25 @@ def _suggested(
     if any(one.epoch > asked.suggested_above for one in alive.values()):
         return None  # a candidate has votes already; a leader notifies its successor directly
     named = alive.get(asked.suggested)
-    return named.member if named is not None and _can_lead(named, alive) else None
+    return named.member if named is not None and _is_eligible(named, alive) else None
 
 
-def _missed(
-    members: MemberSet,
-    alive: Mapping[MemberId, MemberReport],
-    fresh: set[MemberId],
-    standing: Standing,
-) -> MemberId | None:
+def _replacement_leader(
+    members: ReplicaSet,
+    alive: Mapping[ReplicaId, ReplicaReport],
+    fresh: set[ReplicaId],
+    state: ProposalState,
+) -> ReplicaId | None:
     """The replica with the longest log, if a majority of its voters receives no heartbeats of a leader.
 
     A stopped leader counts as receiving none. A leader without reports may be unreachable only from here, so it counts
     as running while another voter receives its heartbeats. A replica that still reports as leader may have been frozen
     since, and is not proposed until it has noticed.
     """
-    proposed = standing.proposal.leader if standing.proposal else None
+    proposed = state.proposal.leader if state.proposal else None
     missing = {one for one in fresh if alive[one].is_leader_silent}
-    if members.led_by is not None and missing:
-        former, incarnation = members.led_by
+    if members.last_leader is not None and missing:
+        former, incarnation = members.last_leader
         now, said = alive.get(former), members.reports.get(former)
         if now is not None:
             is_gone = now.incarnation != incarnation and not now.is_leading
@@ -168,34 +168,34 @@ def _missed(
     if leader is not None and _is_majority(leader, alive.keys() - missing):
         return None  # replicas that miss it have an old log with fewer voters, and would only disturb it
 
-    def is_able(one: MemberReport) -> bool:
+    def is_able(one: ReplicaReport) -> bool:
         # With two replicas, neither knows whether the other one is dead: only the last leader is proposed
         # automatically.
         is_other_of_two = len(one.voters) == 2 and proposed in one.voters and one.member != proposed
         if one.is_leading or is_other_of_two:
             return False
-        return _can_lead(one, alive) and _is_majority(one, missing)
+        return _is_eligible(one, alive) and _is_majority(one, missing)
 
     # A replica whose proposal failed may be reachable from here but not by a majority, and its additional frames may
     # never be reachable. Its next turn comes after all others. The same holds for a leader that lost its majority,
     # whose term counts as a turn. If it is reachable after all and has a longer log, the candidate withdraws and
     # requests it. Replicas that still receive its heartbeats may be cut off with it, and come last.
-    turns, first = {one.leader: one.epoch for one in standing.turns(members)}, set(alive)
-    if members.led_by is not None:
-        former, incarnation = members.led_by
+    turns, first = {one.leader: one.epoch for one in state.proposals_since_leader(members)}, set(alive)
+    if members.last_leader is not None:
+        former, incarnation = members.last_leader
         if former in alive and alive[former].incarnation == incarnation:
-            turns.setdefault(former, members.led_epoch)
+            turns.setdefault(former, members.last_leader_epoch)
             first = missing
-    last = proposed if standing.epoch > members.led_epoch else None
+    last = proposed if state.epoch > members.last_leader_epoch else None
 
-    def weight(one: MemberReport) -> tuple[object, ...]:
+    def weight(one: ReplicaReport) -> tuple[object, ...]:
         return -turns.get(one.member, 0), one.member in first, one.tail, one.member != last, -one.member.number
 
     best = max(filter(is_able, alive.values()), key=weight, default=None)
     return best.member if best is not None else None
 
 
-def elected(members: MemberSet, standing: Standing, number: int, disk: str = "") -> Proposal:
+def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk: str = "") -> Proposal:
     """An operator's choice. Errors: NotFound, and Conflict with the reason why that replica cannot lead now."""
     latest = members.configuration()
     if latest is None:
@@ -236,4 +236,4 @@ def elected(members: MemberSet, standing: Standing, number: int, disk: str = "")
             f"{majority(latest.voters)} are needed: {advice}",
             field="member",
         )
-    return Proposal(next_epoch(members, standing), report.member)
+    return Proposal(next_epoch(members, state), report.member)

@@ -45,12 +45,12 @@ def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mappi
             )
 
 
-def order_to_text(order: Sequence[PublishPlace]) -> str:
+def format_order(order: Sequence[PublishPlace]) -> str:
     """The stored form: `enode-1:4;enode-0:2`."""
     return ";".join(f"{place.enode}:{place.queue_count}" for place in order)
 
 
-def order_of_text(text: str) -> PublishOrder:
+def parse_order(text: str) -> PublishOrder:
     """The order from its stored form."""
     pairs = (place.rpartition(":") for place in filter(None, text.split(";")))
     return tuple(PublishPlace(enode, int(count)) for enode, _, count in pairs)

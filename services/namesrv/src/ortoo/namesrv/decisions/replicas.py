@@ -13,16 +13,16 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, Overloaded
 from ortoo.namesrv.decisions.text_checks import check_address, check_text
 
-MEMBERS_MAX = 64
+REPLICAS_MAX = 64
 """The maximum number of replicas of one enode that may report, including empty disks that wait to be added."""
-SETS_MAX = 1_000
+REPLICA_SETS_MAX = 1_000
 RANDOM_PARTS = 1 << 32
 """An incarnation is a count of starts times this, plus a random part; a smaller number is only a count."""
-FOLLOWS_ONLY = "SLAVE"
+FOLLOWER_ROLES = "SLAVE"
 """The role of a replica that no name server proposes."""
 
 
-class MemberId(NamedTuple):
+class ReplicaId(NamedTuple):
     """The id of a replica: its number, and the disk that it had when it was added."""
 
     number: int
@@ -40,10 +40,10 @@ class Proposal(NamedTuple):
     """A proposed leader and its epoch."""
 
     epoch: int
-    leader: MemberId
+    leader: ReplicaId
 
 
-class MemberState(enum.IntEnum):
+class ReplicaState(enum.IntEnum):
     """The state of a replica; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
@@ -55,13 +55,13 @@ class MemberState(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class MemberReport:
+class ReplicaReport:
     """A replica's report about itself and its log."""
 
     enode: str
     set_id: str
     """Empty for an empty disk that waits to be added."""
-    member: MemberId
+    member: ReplicaId
     incarnation: int
     address: str
     member_address: str
@@ -70,10 +70,10 @@ class MemberReport:
     tail: LogTail = LogTail(0, 0)
     is_electable: bool = False
     is_leader_silent: bool = False
-    suggested: MemberId | None = None
+    suggested: ReplicaId | None = None
     suggested_above: int = 0
-    voters: tuple[MemberId, ...] = ()
-    learners: tuple[MemberId, ...] = ()
+    voters: tuple[ReplicaId, ...] = ()
+    learners: tuple[ReplicaId, ...] = ()
     committed: int = 0
     role: str = ""
     is_leaving: bool = False
@@ -82,66 +82,66 @@ class MemberReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Reported:
+class ReceivedReport:
     """A report and the time of its arrival."""
 
-    report: MemberReport
-    at_s: float
+    report: ReplicaReport
+    received_at_s: float
 
 
 @dataclass(frozen=True, slots=True)
-class MemberStatus:
+class ReplicaStatus:
     """A replica and its state; without a report to this name server only its id and state are known."""
 
-    member: MemberId
-    state: MemberState
-    reported: Reported | None = None
+    member: ReplicaId
+    state: ReplicaState
+    reported: ReceivedReport | None = None
 
 
-class EnodeMember(NamedTuple):
+class EnodeReplica(NamedTuple):
     """A replica in the routes: only properties that seldom change."""
 
     number: int
     disk: str
-    state: MemberState
+    state: ReplicaState
     address: str
 
 
 @dataclass(slots=True)
-class MemberSet:
+class ReplicaSet:
     """The replicas of one enode, from their reports. The last report of an unreachable replica is kept."""
 
     enode: str
     set_id: str = ""
-    reports: dict[MemberId, Reported] = field(default_factory=dict)
-    living: set[MemberId] = field(default_factory=set)
-    led_by: tuple[MemberId, int] | None = None
+    reports: dict[ReplicaId, ReceivedReport] = field(default_factory=dict)
+    live_replicas: set[ReplicaId] = field(default_factory=set)
+    last_leader: tuple[ReplicaId, int] | None = None
     """The last leader, and the incarnation of its process."""
-    led_epoch: int = 0
+    last_leader_epoch: int = 0
     """The epoch of the last leader."""
-    take_overs: int = 0
+    leader_changes: int = 0
     """The number of leader changes since this name server started."""
-    last: MemberReport | None = None
+    last: ReplicaReport | None = None
     """The last known configuration of voters and learners, also of replicas that no longer report."""
 
-    def alive(self) -> list[Reported]:
+    def live_reports(self) -> list[ReceivedReport]:
         """The last reports of live replicas that have the log, by replica."""
-        return [self.reports[one] for one in sorted(self.living) if self.reports[one].report.set_id]
+        return [self.reports[one] for one in sorted(self.live_replicas) if self.reports[one].report.set_id]
 
-    def leader(self) -> MemberReport | None:
+    def leader(self) -> ReplicaReport | None:
         """The leader according to its own report; of two leaders, the one with the later epoch."""
-        leading = [one.report for one in self.alive() if one.report.is_leading]
+        leading = [one.report for one in self.live_reports() if one.report.is_leading]
         return max(leading, key=lambda one: one.epoch, default=None)
 
-    def configuration(self) -> MemberReport | None:
+    def configuration(self) -> ReplicaReport | None:
         """The report with the most recent configuration of voters and learners; None if no report has one.
 
         A damaged disk reports the largest end that its log had, while the log with its configuration may end earlier.
         """
-        named = [one.report for one in self.alive() if one.report.voters]
+        named = [one.report for one in self.live_reports() if one.report.voters]
         return max(named, key=lambda one: (one.is_electable, one.tail), default=None)
 
-    def statuses(self) -> list[MemberStatus]:
+    def statuses(self) -> list[ReplicaStatus]:
         """All replicas by number, and the empty disks that wait to be added.
 
         A replica of the set that no log names waits as well. Its addition was interrupted by another change or by the
@@ -150,53 +150,53 @@ class MemberSet:
         latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
         known = {*voters, *learners}
-        waiting = {one for one in self.living - known if not self.reports[one].report.voters}
+        waiting = {one for one in self.live_replicas - known if not self.reports[one].report.voters}
 
-        def state(member: MemberId) -> MemberState:
+        def state(member: ReplicaId) -> ReplicaState:
             if member in waiting:
-                return MemberState.WAITING
-            if member not in self.living:
-                return MemberState.AWAY
+                return ReplicaState.WAITING
+            if member not in self.live_replicas:
+                return ReplicaState.AWAY
             if leader is not None and member == leader.member:
-                return MemberState.LEADING
-            return MemberState.FOLLOWING if member in voters else MemberState.LEARNING
+                return ReplicaState.LEADING
+            return ReplicaState.FOLLOWING if member in voters else ReplicaState.LEARNING
 
-        return [MemberStatus(one, state(one), self.reports.get(one)) for one in sorted(known | waiting)]
+        return [ReplicaStatus(one, state(one), self.reports.get(one)) for one in sorted(known | waiting)]
 
-    def route(self) -> tuple[EnodeMember, ...]:
+    def route_entries(self) -> tuple[EnodeReplica, ...]:
         """All replicas as published in the routes."""
         return tuple(
-            EnodeMember(*one.member, one.state, one.reported.report.address if one.reported else "")
+            EnodeReplica(*one.member, one.state, one.reported.report.address if one.reported else "")
             for one in self.statuses()
         )
 
-    def missing(self) -> list[MemberId]:
+    def missing_voters(self) -> list[ReplicaId]:
         """Voters that do not report."""
         latest = self.configuration()
-        return [one for one in latest.voters if one not in self.living] if latest else []
+        return [one for one in latest.voters if one not in self.live_replicas] if latest else []
 
 
-class Members:
+class ReplicaSets:
     """The replicas of all enodes."""
 
     def __init__(self, lease_s: float) -> None:
         """Start without reports; a report is valid for `lease_s`."""
         self.lease_s = lease_s
-        self.sets: dict[str, MemberSet] = {}
+        self.sets: dict[str, ReplicaSet] = {}
 
-    def put(self, report: MemberReport, now_s: float) -> MemberSet:
+    def update(self, report: ReplicaReport, now_s: float) -> ReplicaSet:
         """Store a replica's report. Errors: Invalid, Conflict (another set has the name), Fenced, Overloaded."""
-        _check(report)
+        _check_report(report)
         known = self.sets.get(report.enode)
         if known is None:
-            if len(self.sets) >= SETS_MAX:
-                raise Overloaded(f"{SETS_MAX} enodes have replicas here, the maximum; stop some")
-            known = self.sets[report.enode] = MemberSet(report.enode)
+            if len(self.sets) >= REPLICA_SETS_MAX:
+                raise Overloaded(f"{REPLICA_SETS_MAX} enodes have replicas here, the maximum; stop some")
+            known = self.sets[report.enode] = ReplicaSet(report.enode)
         self._check_set(known, report, now_s)
         before = known.reports.get(report.member)
-        if before is None and len(known.reports) >= MEMBERS_MAX:
-            raise Overloaded(f"{MEMBERS_MAX} processes report as replicas of {report.enode!r}; stop some")
-        is_copy = before is not None and report.member in known.living and self._is_copy(before, report, now_s)
+        if before is None and len(known.reports) >= REPLICAS_MAX:
+            raise Overloaded(f"{REPLICAS_MAX} processes report as replicas of {report.enode!r}; stop some")
+        is_copy = before is not None and report.member in known.live_replicas and self._is_duplicate(before, report, now_s)
         if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
@@ -210,52 +210,52 @@ class Members:
                 f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
                 f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
                 field="member_address",
-                retry_after_ms=left_ms(before.at_s + self.lease_s, now_s),
+                retry_after_ms=left_ms(before.received_at_s + self.lease_s, now_s),
             )
         known.set_id = report.set_id or known.set_id
-        known.reports[report.member] = Reported(report, now_s)
+        known.reports[report.member] = ReceivedReport(report, now_s)
         known.last = known.configuration() or known.last
-        (known.living.discard if report.is_leaving else known.living.add)(report.member)
-        _note_leader(known)
+        (known.live_replicas.discard if report.is_leaving else known.live_replicas.add)(report.member)
+        _record_leader(known)
         return known
 
-    def expire(self, now_s: float) -> list[MemberSet]:
+    def expire(self, now_s: float) -> list[ReplicaSet]:
         """Expire old reports; returns the sets with expired replicas."""
         changed = []
         for one in self.sets.values():
-            gone = {member for member in one.living if one.reports[member].at_s + self.lease_s <= now_s}
+            gone = {member for member in one.live_replicas if one.reports[member].received_at_s + self.lease_s <= now_s}
             if gone:
-                one.living -= gone
+                one.live_replicas -= gone
                 changed.append(one)
             latest = one.configuration()
             named = {*latest.voters, *latest.learners} if latest else one.reports.keys()
-            for member in [m for m in one.reports if m not in one.living and m not in named]:
+            for member in [m for m in one.reports if m not in one.live_replicas and m not in named]:
                 del one.reports[member]
         return changed
 
-    def _is_copy(self, before: Reported, report: MemberReport, now_s: float) -> bool:
+    def _is_duplicate(self, previous: ReceivedReport, report: ReplicaReport, now_s: float) -> bool:
         """Whether the same incarnation of a disk with a log reports from two addresses."""
-        same = _is_same_start(before.report.incarnation, report.incarnation)
-        same = same and report.set_id == before.report.set_id != ""
-        return same and before.report.member_address != report.member_address and before.at_s + self.lease_s > now_s
+        same = _is_same_start(previous.report.incarnation, report.incarnation)
+        same = same and report.set_id == previous.report.set_id != ""
+        return same and previous.report.member_address != report.member_address and previous.received_at_s + self.lease_s > now_s
 
-    def _check_set(self, known: MemberSet, report: MemberReport, now_s: float) -> None:
+    def _check_set(self, known: ReplicaSet, report: ReplicaReport, now_s: float) -> None:
         """A set keeps the name while one of its replicas is alive; then another set may have it."""
         if not report.set_id or known.set_id in ("", report.set_id):
             return
-        others = [one for one in known.alive() if one.at_s + self.lease_s > now_s]
+        others = [one for one in known.live_reports() if one.received_at_s + self.lease_s > now_s]
         if others:
             raise Conflict(
                 f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
                 f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
                 f"{report.set_id}. Give this enode another name, or stop the other and retry",
                 field="set_id",
-                retry_after_ms=left_ms(max(one.at_s for one in others) + self.lease_s, now_s),
+                retry_after_ms=left_ms(max(one.received_at_s for one in others) + self.lease_s, now_s),
             )
         self.sets[known.enode].reports.clear()
-        known.living.clear()
+        known.live_replicas.clear()
         known.last = None
-        known.led_by, known.led_epoch = None, 0
+        known.last_leader, known.last_leader_epoch = None, 0
 
 
 def _is_same_start(one: int, other: int) -> bool:
@@ -268,14 +268,14 @@ def _is_older(incarnation: int, known: int) -> bool:
     return incarnation < known or (incarnation != known and _is_same_start(incarnation, known))
 
 
-def _note_leader(known: MemberSet) -> None:
+def _record_leader(known: ReplicaSet) -> None:
     leader = known.leader()
-    if leader is None or leader.epoch < known.led_epoch:
+    if leader is None or leader.epoch < known.last_leader_epoch:
         return
     led_by = (leader.member, leader.incarnation)
-    if known.led_by is not None and known.led_by[0] != leader.member:
-        known.take_overs += 1
-    known.led_by, known.led_epoch = led_by, leader.epoch
+    if known.last_leader is not None and known.last_leader[0] != leader.member:
+        known.leader_changes += 1
+    known.last_leader, known.last_leader_epoch = led_by, leader.epoch
 
 
 def left_ms(until_s: float, now_s: float) -> int:
@@ -283,12 +283,12 @@ def left_ms(until_s: float, now_s: float) -> int:
     return max(1, math.ceil((until_s - now_s) * 1000))
 
 
-def majority(voters: Collection[MemberId]) -> int:
+def majority(voters: Collection[ReplicaId]) -> int:
     """The number of voters in a majority."""
     return len(voters) // 2 + 1
 
 
-def _check(report: MemberReport) -> None:
+def _check_report(report: ReplicaReport) -> None:
     check_process_name(report.enode, "enode")
     if report.set_id:
         check_text(report.set_id, "set_id", "the id that the set got when it was created")
@@ -296,15 +296,15 @@ def _check(report: MemberReport) -> None:
         check_address(getattr(report, name), name)
     _check_ids("member", [report.member])
     for name in ("voters", "learners"):
-        ids: tuple[MemberId, ...] = getattr(report, name)
-        if len(ids) > MEMBERS_MAX:
-            raise Invalid(f"{len(ids)} replicas; expected at most {MEMBERS_MAX}", field=name)
+        ids: tuple[ReplicaId, ...] = getattr(report, name)
+        if len(ids) > REPLICAS_MAX:
+            raise Invalid(f"{len(ids)} replicas; expected at most {REPLICAS_MAX}", field=name)
         _check_ids(name, ids)
     if report.suggested is not None:
         _check_ids("suggested", [report.suggested])
 
 
-def _check_ids(name: str, ids: Iterable[MemberId]) -> None:
+def _check_ids(name: str, ids: Iterable[ReplicaId]) -> None:
     for one in ids:
         if one.number < 1:
             raise Invalid(f"{one.number}; give the replica's number, 1 or more", field=f"{name}.number")

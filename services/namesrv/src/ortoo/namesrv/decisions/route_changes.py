@@ -5,30 +5,30 @@ from collections import deque
 from dataclasses import dataclass
 
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
-from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.topics import Topic
 
-CHANGES_KEPT = 4096
+CHANGES_MAX = 4096
 ROUTES_BYTES_MAX = 7 << 20
 """The limit of all topics and groups on the wire: a list of them is one message, whose limit is 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
-class Contents:
+class StoredDirectory:
     """Everything that is stored."""
 
     version: int
     topics: tuple[Topic, ...] = ()
     groups: tuple[Group, ...] = ()
-    deletions: tuple[DeletedTopic, ...] = ()
+    deletions: tuple[TopicDeletion, ...] = ()
     directory_id: str = ""
     handle_keys: tuple[HandleKey, ...] = ()
     """The newest last."""
     unsigned_handles: bool = False
     """Whether clients may have handles from before there were keys."""
-    group_deletions: tuple[DeletedGroup, ...] = ()
+    group_deletions: tuple[GroupDeletion, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class RouteChange:
     deleted_groups: tuple[str, ...] = ()
     enodes: tuple[Enode, ...] = ()
     snodes: tuple[Snode, ...] = ()
-    deletions: tuple[DeletedTopic, ...] = ()
+    deletions: tuple[TopicDeletion, ...] = ()
     """New ones, and those that became due."""
     directory_id: str = ""
     handle_keys: HandleKeys | None = None
     """All keys, only for snodes; None = unchanged."""
-    group_deletions: tuple[DeletedGroup, ...] = ()
+    group_deletions: tuple[GroupDeletion, ...] = ()
     """New ones, and those that became due."""
 
     @property
@@ -62,7 +62,7 @@ class RouteChange:
         return [one.topic_id for one in self.deletions if one.is_due]
 
     @property
-    def due_groups(self) -> list[DeletedGroup]:
+    def due_groups(self) -> list[GroupDeletion]:
         """Groups whose state enodes are to delete."""
         return [one for one in self.group_deletions if one.is_due]
 
@@ -75,7 +75,7 @@ class Routes:
     """
 
     def __init__(
-        self, stored: Contents, handle_keys: HandleKeys | None = None, *, changes_kept: int = CHANGES_KEPT
+        self, stored: StoredDirectory, handle_keys: HandleKeys | None = None, *, changes_max: int = CHANGES_MAX
     ) -> None:
         """Start with the stored contents and without processes. `handle_keys` are those that snodes get."""
         self.directory_id = stored.directory_id
@@ -88,7 +88,7 @@ class Routes:
         self.enodes: dict[str, Enode] = {}
         self.snodes: dict[str, Snode] = {}
         self._bytes = sum(map(_topic_bytes, self.topics.values())) + sum(map(_group_bytes, self.groups.values()))
-        self._changes: deque[RouteChange] = deque(maxlen=changes_kept)
+        self._changes: deque[RouteChange] = deque(maxlen=changes_max)
         self._count = 0
 
     def apply(self, change: RouteChange) -> None:
@@ -116,12 +116,12 @@ class Routes:
         self._changes.append(dataclasses.replace(change, version=self.version, directory_id=self.directory_id))
         self._count += 1
 
-    def forget_changes(self) -> None:
+    def clear_log(self) -> None:
         """Send a snapshot to every watcher next, since the kept changes do not lead to the current state."""
         self._changes.clear()
         self._count += 1
 
-    def difference(self, stored: Contents, handle_keys: HandleKeys | None) -> RouteChange | None:
+    def diff(self, stored: StoredDirectory, handle_keys: HandleKeys | None) -> RouteChange | None:
         """The change that makes these routes equal to the stored contents; None when they are equal."""
         version = stored.version
         change = RouteChange(
@@ -137,7 +137,7 @@ class Routes:
         return change if change != RouteChange(version) or version > self.version else None
 
     @property
-    def room_bytes(self) -> int:
+    def free_bytes(self) -> int:
         """The remaining space for topics and groups, bytes."""
         return ROUTES_BYTES_MAX - self._bytes
 
@@ -167,17 +167,17 @@ class Routes:
             snodes=tuple(self.snodes[name] for name in sorted(self.snodes)),
         )
 
-    def next_after(self, seen: int | None) -> tuple[RouteChange | None, int]:
+    def next_after(self, seen_count: int | None) -> tuple[RouteChange | None, int]:
         """The next change for a watcher, and the number of changes that it has seen then.
 
         If `seen` is None, or the following changes are no longer kept: a snapshot. If all changes were seen: None.
         """
         oldest = self._count - len(self._changes)
-        if seen is None or seen < oldest:
+        if seen_count is None or seen_count < oldest:
             return self.snapshot(), self._count
-        if seen >= self._count:
-            return None, seen
-        return self._changes[seen - oldest], seen + 1
+        if seen_count >= self._count:
+            return None, seen_count
+        return self._changes[seen_count - oldest], seen_count + 1
 
 
 def _topic_bytes(topic: Topic) -> int:

@@ -12,7 +12,7 @@ def check_address(address: str, name: str) -> None:
         raise Invalid(f"{address[:TEXT_LENGTH_MAX]!r}; give host:port where others reach the process", field=name)
 
 
-def check_text(text: str, name: str, what: str) -> None:
+def check_text(text: str, name: str, kind: str) -> None:
     """Refuse an empty text and one that is too long. Errors: Invalid."""
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
-        raise Invalid(f"{len(text)} characters; give {what}, 1 to {TEXT_LENGTH_MAX} characters", field=name)
+        raise Invalid(f"{len(text)} characters; give {kind}, 1 to {TEXT_LENGTH_MAX} characters", field=name)

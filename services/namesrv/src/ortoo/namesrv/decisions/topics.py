@@ -107,7 +107,7 @@ class TopicChange:
     lite_ttl_ms: int | None = None
 
 
-def completed(request: NewTopic) -> NewTopic:
+def with_defaults(request: NewTopic) -> NewTopic:
     """Check a request on its own and fill in its defaults. Errors: Invalid, naming the field."""
     check_topic_name(request.name, "name")
     read = request.read_queue_count or QUEUE_COUNT_DEFAULT
@@ -119,7 +119,7 @@ def completed(request: NewTopic) -> NewTopic:
     return dataclasses.replace(request, read_queue_count=read, write_queue_count=write, permission=permission)
 
 
-def create(
+def create_topic(
     request: NewTopic,
     existing: Topic | None,
     enodes: Mapping[str, bool],
@@ -134,10 +134,10 @@ def create(
     `enodes` has the liveness of each registered enode. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
     """
     if existing is not None:
-        _check_same(request, existing)
+        _check_unchanged(request, existing)
         return existing
     check_count(topic_count + 1)
-    chosen = place(request.name, request.enodes, enodes)
+    chosen = choose_enodes(request.name, request.enodes, enodes)
     placements = tuple(Placement(enode, request.read_queue_count, request.write_queue_count) for enode in chosen)
     return Topic(
         request.name,
@@ -157,7 +157,7 @@ def check_count(count: int) -> None:
         raise Overloaded(f"{TOPICS_MAX} topics are the maximum, not {count}; delete unused topics")
 
 
-def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
+def choose_enodes(topic: str, named: Collection[str], enodes: Mapping[str, bool], field: str = "enodes") -> list[str]:
     """The enodes for a topic, sorted: the `named` ones, or all that are alive. Errors: NotFound, Conflict."""
     alive = sorted(name for name, lives in enodes.items() if lives)
     known = ", ".join(alive) or "none"
@@ -176,9 +176,9 @@ def place(topic: str, named: Collection[str], enodes: Mapping[str, bool], field:
     return sorted(named) or alive
 
 
-def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
+def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bool], *, version: int) -> Topic:
     """The topic after a change; the `existing` one if nothing changes. Errors: NotFound, Invalid, Conflict."""
-    topic = found(request.name, existing)
+    topic = require_topic(request.name, existing)
     _check_enodes(request.add_enodes, "add_enodes")
     read = request.read_queue_count or topic.read_queue_count
     write = request.write_queue_count or min(topic.write_queue_count, read)
@@ -192,7 +192,7 @@ def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bo
     here = {p.enode for p in topic.placements}
     added = [name for name in request.add_enodes if name not in here]
     if added:
-        here.update(place(topic.name, added, enodes, "add_enodes"))
+        here.update(choose_enodes(topic.name, added, enodes, "add_enodes"))
     if len(here) > PLACEMENTS_MAX:
         raise Overloaded(f"a topic may lie on {PLACEMENTS_MAX} enodes, not {len(here)}; add fewer", field="add_enodes")
     changed = dataclasses.replace(
@@ -207,7 +207,7 @@ def change(request: TopicChange, existing: Topic | None, enodes: Mapping[str, bo
     return topic if changed == topic else dataclasses.replace(changed, version=version)
 
 
-def found(name: str, existing: Topic | None) -> Topic:
+def require_topic(name: str, existing: Topic | None) -> Topic:
     """The topic that a request names. Errors: Invalid, NotFound."""
     check_topic_name(name, "name")
     if existing is None:
@@ -246,7 +246,7 @@ def _check_enodes(names: Sequence[str], field: str) -> None:
         raise Invalid(f"enode {twice!r} is named twice; name each once", field=field)
 
 
-def _check_same(request: NewTopic, existing: Topic) -> None:
+def _check_unchanged(request: NewTopic, existing: Topic) -> None:
     """Compare the request with an existing topic; no enodes in the request = any enodes. Errors: AlreadyExists."""
     asked = {
         "permission": (request.permission.name, existing.permission.name),

@@ -1,19 +1,19 @@
 """Deletion and restoration of topics and groups: the stored change and the change for watchers."""
 
 from ortoo.common.errors import Conflict
-from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, topics
-from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
+from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 
 def delete_topic(
-    name: str, version: int, now_ms: int, grace_ms: int, stored: Transaction
-) -> tuple[DeletedTopic, RouteChange]:
+    name: str, version: int, now_ms: int, grace_ms: int, stored: CatalogTransaction
+) -> tuple[TopicDeletion, RouteChange]:
     """Delete a topic, which is kept to be restored. Errors: Invalid, NotFound, Conflict if its version differs."""
-    topic = topics.found(name, stored.topic(name))
+    topic = topics.require_topic(name, stored.topic(name))
     if version not in (0, topic.version):
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"
         raise Conflict(what, field="version")
@@ -22,7 +22,7 @@ def delete_topic(
     return deletion, RouteChange(stored.version, deleted_topics=(name,), deletions=(deletion,))
 
 
-def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic, RouteChange]:
+def undelete_topic(name: str, topic_id: int, stored: CatalogTransaction) -> tuple[Topic, RouteChange]:
     """Restore a deleted topic. Errors: as `deletions.undelete`."""
     deleted = stored.deleted_topics(name=name)
     topic = deletions.undelete(name, topic_id, stored.topic(name), deleted, version=stored.version)
@@ -30,39 +30,39 @@ def undelete_topic(name: str, topic_id: int, stored: Transaction) -> tuple[Topic
     return topic, RouteChange(stored.version, topics=(topic,))
 
 
-def delete_group(name: str, now_ms: int, grace_ms: int, stored: Transaction) -> tuple[DeletedGroup, RouteChange]:
+def delete_group(name: str, now_ms: int, grace_ms: int, stored: CatalogTransaction) -> tuple[GroupDeletion, RouteChange]:
     """Delete a group, which is kept to be restored. Errors: Invalid, NotFound."""
-    group = groups.found(name, stored.group(name))
+    group = groups.require_group(name, stored.group(name))
     now_ms = stored.now_ms(now_ms)
     deletion = deletions.delete_group(group, now_ms=now_ms, grace_ms=grace_ms, version=stored.version)
     stored.delete_group(deletion)
     return deletion, RouteChange(stored.version, deleted_groups=(name,), group_deletions=(deletion,))
 
 
-def undelete_group(name: str, stored: Transaction) -> tuple[Group, RouteChange]:
+def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteChange]:
     """Restore a deleted group. Errors: as `deletions.undelete_group`."""
     existing, deletion = stored.group(name), next(iter(stored.deleted_groups(name=name)), None)
     group = deletions.undelete_group(name, existing, deletion, version=stored.version)
-    stored.forget_deleted_groups([name])
+    stored.remove_deleted_groups([name])
     stored.put_group(group, existing)
     return group, RouteChange(stored.version, groups=(group,))
 
 
-def end_topics(now_ms: int, stored: Transaction) -> tuple[set[int], RouteChange | None]:
+def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], RouteChange | None]:
     """Mark the deleted topics that are due; returns the ids of deletions that are no longer reported."""
     deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
-    due = tuple(deletions.due(deleted, now_ms))
-    forgotten = deletions.forgotten({one.topic_id: one for one in deleted}, now_ms)
-    stored.end_deletions([one.topic_id for one in due], forgotten)
+    due = tuple(deletions.due_topics(deleted, now_ms))
+    forgotten = deletions.expired_deletions({one.topic_id: one for one in deleted}, now_ms)
+    stored.mark_topics_due([one.topic_id for one in due], forgotten)
     return forgotten, RouteChange(stored.version, deletions=due) if due or forgotten else None
 
 
-def end_groups(now_ms: int, stored: Transaction) -> tuple[set[str], RouteChange | None]:
+def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:
     """As `end_topics` for groups, by name; the deletions of groups that exist again end too."""
-    deleted, existing = stored.deleted_groups(), {group.name for group in stored.contents().groups}
+    deleted, existing = stored.deleted_groups(), {group.name for group in stored.load_all().groups}
     now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)
-    forgotten = deletions.forgotten({one.name: one for one in deleted}, now_ms) | again
-    stored.end_group_deletions([one.name for one in due])
-    stored.forget_deleted_groups(forgotten)
+    forgotten = deletions.expired_deletions({one.name: one for one in deleted}, now_ms) | again
+    stored.mark_groups_due([one.name for one in due])
+    stored.remove_deleted_groups(forgotten)
     return forgotten, RouteChange(stored.version, group_deletions=tuple(due)) if due or forgotten else None

@@ -13,18 +13,18 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.catalog.transaction import Transaction
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, orphaned_topics, topics
-from ortoo.namesrv.decisions.deletions import DeletedGroup, DeletedTopic
-from ortoo.namesrv.decisions.groups import WHOLE, Group, Meant
+from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
+from ortoo.namesrv.decisions.groups import ALL_FIELDS, Group, FieldSelection
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
-from ortoo.namesrv.decisions.process_leases import Enode, Leases, Snode
-from ortoo.namesrv.decisions.replicas import MemberSet
-from ortoo.namesrv.decisions.orphaned_topics import HeldTopic, OfferedTopic, Offers
-from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, Contents, RouteChange, Routes
+from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
+from ortoo.namesrv.decisions.replicas import ReplicaSet
+from ortoo.namesrv.decisions.orphaned_topics import StoredTopic, OrphanedTopic, OrphanedTopics
+from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, StoredDirectory, RouteChange, Routes
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion
-from ortoo.namesrv.directory.watches import Watches
+from ortoo.namesrv.directory.watches import RouteWatchers
 
 T = TypeVar("T")
 _log = get_logger("directory")
@@ -36,7 +36,7 @@ class Directory:
     def __init__(
         self,
         catalog: Catalog,
-        stored: Contents,
+        stored: StoredDirectory,
         *,
         lease_s: float,
         deletion_grace_ms: int,
@@ -50,18 +50,18 @@ class Directory:
         self._catalog = catalog
         self._rotation = rotation
         self._unsigned_handles = stored.unsigned_handles
-        self._routes = routes = Routes(stored, self._handed_out(stored.handle_keys))
-        self._leases = Leases(lease_s)
-        self._offers = Offers()
+        self._routes = routes = Routes(stored, self._distributed_keys(stored.handle_keys))
+        self._leases = ProcessLeases(lease_s)
+        self._orphaned_topics = OrphanedTopics()
         self.deletion_grace_ms = deletion_grace_ms
         self.group_deletion_grace_ms = group_deletion_grace_ms
-        self.watches = Watches(routes, watchers_max=watchers_max)
+        self.watches = RouteWatchers(routes, watchers_max=watchers_max)
         self._clock = clock
         self._randomness = randomness
         self.lease_ms = int(lease_s * 1000)
         self._synced = routes.version
         """Every stored change up to this version is in the routes."""
-        self._behind = asyncio.Event()
+        self._is_behind = asyncio.Event()
         self.outcomes = {"stored": 0, "refused": 0, "failed": 0}
         """The number of changes that were stored, that were refused, and that failed because of the database."""
 
@@ -82,7 +82,7 @@ class Directory:
 
     def topic(self, name: str) -> Topic:
         """A topic. Errors: Invalid, NotFound."""
-        return topics.found(name, self._routes.topics.get(name))
+        return topics.require_topic(name, self._routes.topics.get(name))
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -97,16 +97,16 @@ class Directory:
 
         Errors: as `topics.completed` and `topics.create`; Conflict if enodes offer one of this name.
         """
-        request = topics.completed(request)
-        offered = () if request.ignore_offers else self._offers.named(request.name, self._routes.deleted)
-        enodes = self._leases.enodes_alive()
+        request = topics.with_defaults(request)
+        offered = () if request.ignore_offers else self._orphaned_topics.find(request.name, self._routes.deleted)
+        enodes = self._leases.enode_liveness()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 
-        def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
+        def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
             if existing is None:
-                orphaned_topics.check_not_offered(request.name, offered)
-            topic = topics.create(
+                orphaned_topics.check_not_orphaned(request.name, offered)
+            topic = topics.create_topic(
                 request,
                 existing,
                 enodes,
@@ -121,86 +121,86 @@ class Directory:
 
     async def update_topic(self, request: TopicChange) -> Topic:
         """Change a topic. Errors: as `topics.change`."""
-        enodes = self._leases.enodes_alive()
+        enodes = self._leases.enode_liveness()
 
-        def decide(stored: Transaction) -> tuple[Topic, RouteChange | None]:
+        def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
-            return self._put_topic(stored, existing, topics.change(request, existing, enodes, version=stored.version))
+            return self._put_topic(stored, existing, topics.change_topic(request, existing, enodes, version=stored.version))
 
         return await self._change(decide)
 
-    async def delete_topic(self, name: str, *, at_once: bool = False, version: int = 0) -> DeletedTopic:
+    async def delete_topic(self, name: str, *, skip_grace_period: bool = False, version: int = 0) -> TopicDeletion:
         """Delete a topic; it can be restored unless `at_once`. Errors: as `deletion.delete_topic`."""
-        grace_ms = 0 if at_once else self.deletion_grace_ms
+        grace_ms = 0 if skip_grace_period else self.deletion_grace_ms
         return await self._change(partial(deletion.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
     async def undelete_topic(self, name: str, topic_id: int) -> Topic:
         """Restore a deleted topic. Errors: as `deletions.undelete`."""
         return await self._change(partial(deletion.undelete_topic, name, topic_id))
 
-    def deleted_topics(self) -> list[DeletedTopic]:
+    def deleted_topics(self) -> list[TopicDeletion]:
         """The topics that can be restored, the last deleted first."""
         found = [one for one in self._routes.deleted.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
-    async def end_deletions(self) -> None:
+    async def expire_deletions(self) -> None:
         """Publish the deletions whose grace period has expired, and remove the oldest ones."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
-        old = deletions.forgotten(known, now_ms)
-        if old or deletions.due(known.values(), now_ms):
+        old = deletions.expired_deletions(known, now_ms)
+        if old or deletions.due_topics(known.values(), now_ms):
             with contextlib.suppress(Unavailable, DataLoss):  # counted, and retried later
-                for topic_id in old | await self._change(partial(deletion.end_topics, now_ms)):
+                for topic_id in old | await self._change(partial(deletion.mark_due_topics, now_ms)):
                     known.pop(topic_id, None)
-        told = deletions.forgotten(groups_known, now_ms)
+        told = deletions.expired_deletions(groups_known, now_ms)
         if told or any(not one.is_due and one.due_at_ms <= now_ms for one in groups_known.values()):
             with contextlib.suppress(Unavailable, DataLoss):
-                for name in told | await self._change(partial(deletion.end_groups, now_ms)):
+                for name in told | await self._change(partial(deletion.mark_due_groups, now_ms)):
                     groups_known.pop(name, None)
 
-    async def renew_handle_keys(self) -> None:
+    async def rotate_handle_keys(self) -> None:
         """Create a new key that seals handles, if one is due."""
         now_ms, known = self._clock.now_ms(), self._routes.handle_keys
         if known is not None and not self._rotation.is_due(known.keys, now_ms):
             return
         made = HandleKey(1 + self._randomness.below((1 << 32) - 1), self._randomness.key_bytes(), now_ms)
 
-        def decide(stored: Transaction) -> tuple[None, RouteChange | None]:
+        def decide(stored: CatalogTransaction) -> tuple[None, RouteChange | None]:
             keys = stored.handle_keys()
             if not self._rotation.is_due(keys, now_ms):
                 return None, None  # another name server was quicker
-            keys = self._rotation.with_new(keys, made)
+            keys = self._rotation.add_key(keys, made)
             stored.put_handle_keys(keys)
-            return None, RouteChange(stored.version, handle_keys=self._handed_out(keys))
+            return None, RouteChange(stored.version, handle_keys=self._distributed_keys(keys))
 
         try:
             await self._change(decide)
         except (Unavailable, DataLoss) as error:  # counted, and retried later
             _log.emit(log_events.HANDLE_KEY_ROTATION_FAILED, reason=str(error))
 
-    def _handed_out(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
-        return self._rotation.handed_out(keys, unsigned_before=self._unsigned_handles)
+    def _distributed_keys(self, keys: tuple[HandleKey, ...]) -> HandleKeys:
+        return self._rotation.distributed_keys(keys, unsigned_before=self._unsigned_handles)
 
-    def offered_topics(self) -> tuple[list[OfferedTopic], int]:
+    def orphaned_topics(self) -> tuple[list[OrphanedTopic], int]:
         """The topics that enodes hold and the directory does not have, by name; and the number of further ones."""
-        return self._offers.all(self._routes.topics, self._routes.deleted), self._offers.more
+        return self._orphaned_topics.list_orphaned(self._routes.topics, self._routes.deleted), self._orphaned_topics.unlisted_count
 
-    async def adopt_topics(self, names: Sequence[str], *, everything: bool) -> adoption.Adoption:
+    async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
         """Adopt offered topics; with `everything` all that can be, and the second list has the others.
 
         Errors: as `orphaned_topics.wanted`; Overloaded.
         """
-        now_ms, said = self._clock.now_ms(), self._offers.copy()
-        return await self._change(partial(adoption.adopt, said, names, everything, now_ms))
+        now_ms, said = self._clock.now_ms(), self._orphaned_topics.snapshot()
+        return await self._change(partial(adoption.adopt_topics, said, names, all_possible, now_ms))
 
-    async def put_group(self, request: Group, *, create_only: bool, meant: Meant = WHOLE) -> Group:
+    async def put_group(self, request: Group, *, create_only: bool, selection: FieldSelection = ALL_FIELDS) -> Group:
         """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
-        groups.completed(groups.changed(request, None, meant))
+        groups.with_defaults(groups.merge_request(request, None, selection))
         now_ms = self._clock.now_ms()
 
-        def decide(stored: Transaction) -> tuple[Group, RouteChange | None]:
+        def decide(stored: CatalogTransaction) -> tuple[Group, RouteChange | None]:
             existing = stored.group(request.name)
             count = stored.group_count()
-            wanted = groups.completed(groups.changed(request, existing, meant))
+            wanted = groups.with_defaults(groups.merge_request(request, existing, selection))
             group = groups.put(
                 wanted, existing, create_only=create_only, group_count=count, version=stored.version, now_ms=now_ms
             )
@@ -211,9 +211,9 @@ class Directory:
 
         return await self._change(decide)
 
-    async def delete_group(self, name: str, *, at_once: bool = False) -> DeletedGroup:
+    async def delete_group(self, name: str, *, skip_grace_period: bool = False) -> GroupDeletion:
         """Delete a group; it can be restored unless `at_once`. Errors: Invalid, NotFound."""
-        grace_ms = 0 if at_once else self.group_deletion_grace_ms
+        grace_ms = 0 if skip_grace_period else self.group_deletion_grace_ms
         return await self._change(partial(deletion.delete_group, name, self._clock.now_ms(), grace_ms))
 
     async def undelete_group(self, name: str) -> Group:
@@ -222,7 +222,7 @@ class Directory:
         self._routes.deleted_groups.pop(name, None)
         return group
 
-    def deleted_groups(self) -> list[DeletedGroup]:
+    def deleted_groups(self) -> list[GroupDeletion]:
         """The groups that can be restored, the last deleted first."""
         found = [one for one in self._routes.deleted_groups.values() if not one.is_due]
         return sorted(found, key=lambda one: -one.deleted_at_ms)
@@ -231,34 +231,34 @@ class Directory:
         """Errors: as `Leases.check_double`."""
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
-    def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[HeldTopic], more: int) -> None:
+    def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int) -> None:
         """Grant or renew an enode's lease, and remember its topics that this directory does not have.
 
         Errors: as `Leases.register_enode` and `Offers.put`.
         """
-        self._tell(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
+        self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
-            self._offers.put(enode.name, unknown, more)
+            self._orphaned_topics.update(enode.name, unknown, unlisted_count)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `Leases.register_snode`."""
         now_s = self._clock.monotonic_s()
         news = self._leases.register_snode(snode, incarnation, shares_membership=shares_membership, now_s=now_s)
-        self._tell(snode=news)
+        self._publish(snode=news)
 
-    def put_members(self, known: MemberSet) -> None:
+    def update_replicas(self, replica_set: ReplicaSet) -> None:
         """Publish an enode's replicas and its leader's address. Errors: Overloaded."""
-        self._tell(enode=self._leases.put_members(known, self._clock.monotonic_s()))
+        self._publish(enode=self._leases.update_replicas(replica_set, self._clock.monotonic_s()))
 
     def unregister_enode(self, name: str, epoch: int) -> None:
         """End an enode's lease of an epoch; no effect if it has none or a later one."""
-        self._tell(enode=self._leases.end_enode(name, epoch))
+        self._publish(enode=self._leases.end_enode_lease(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
         """End a snode's lease; no effect if it has none."""
-        self._tell(snode=self._leases.end_snode(name))
+        self._publish(snode=self._leases.end_snode_lease(name))
 
-    async def follow_others(self, interval_s: float) -> None:
+    async def follow_database(self, interval_s: float) -> None:
         """Continuously apply changes stored by other name servers, and own changes that were stored despite an error.
 
         If this loop fails, the process must end, since it would serve wrong data.
@@ -267,15 +267,15 @@ class Directory:
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(interval_s if self._catalog.shared else None):
-                    await self._behind.wait()
-            self._behind.clear()
+                    await self._is_behind.wait()
+            self._is_behind.clear()
             try:
-                heard, version = self._synced, await self._catalog.version()
+                heard, version = self._synced, await self._catalog.read_version()
                 if version < heard:
                     _log.emit(log_events.DATABASE_LOST_CHANGES, version=version, heard=heard)
-                    version = await self._catalog.change(lambda stored: (stored.version, True), above=heard)
+                    version = await self._catalog.run_transaction(lambda stored: (stored.version, True), above_version=heard)
                 if version > self._synced:
-                    self._take_over(await self._catalog.contents())
+                    self._apply_stored(await self._catalog.load_all())
                 if failing:
                     _log.emit(log_events.DATABASE_AVAILABLE)
                 failing = False
@@ -283,13 +283,13 @@ class Directory:
                 if not failing:
                     _log.emit(log_events.DATABASE_READ_FAILED, reason=str(error))
                 failing = True
-                self._behind.set()
+                self._is_behind.set()
                 await self._clock.sleep(interval_s)
 
-    def _take_over(self, stored: Contents) -> None:
+    def _apply_stored(self, stored: StoredDirectory) -> None:
         if stored.version <= self._synced:
             return  # an own change was stored in between
-        change = self._routes.difference(stored, self._handed_out(stored.handle_keys))
+        change = self._routes.diff(stored, self._distributed_keys(stored.handle_keys))
         deleted = {one.name for one in stored.group_deletions}
         for name in self._routes.deleted_groups.keys() - deleted:
             del self._routes.deleted_groups[name]  # restored by another name server, or no longer reported
@@ -299,28 +299,28 @@ class Directory:
         if change is not None:
             self.watches.publish(change)
         if is_older:  # the missing topics were not deleted: after a snapshot enodes offer them
-            self.watches.begin_anew()
+            self.watches.resend_snapshots()
 
     async def expire(self) -> None:
         """End the expired leases, and notify the watchers."""
         enodes, snodes = self._leases.expire(self._clock.monotonic_s())
         for enode in enodes:
-            self._tell(enode=enode)
+            self._publish(enode=enode)
         for snode in snodes:
-            self._tell(snode=snode)
+            self._publish(snode=snode)
 
-    async def end_watches_when(self, event: asyncio.Event) -> None:
+    async def close_watches_on(self, event: asyncio.Event) -> None:
         """End all watches as soon as `event` is set, which is when the process shuts down."""
         await event.wait()
-        self.watches.end()
+        self.watches.close()
 
-    def _put_topic(self, stored: Transaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
+    def _put_topic(self, stored: CatalogTransaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
         if topic is existing:
             return topic, None
         stored.put_topic(topic, existing)
         return topic, RouteChange(stored.version, topics=(topic,))
 
-    def _tell(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:
+    def _publish(self, *, enode: Enode | None = None, snode: Snode | None = None) -> None:
         if enode is not None:
             known = self._routes.enodes.get(enode.name)
             if known is None or (known.address, known.alive) != (enode.address, enode.alive):
@@ -332,17 +332,17 @@ class Directory:
             _log_process("snode", snode)
             self.watches.publish(RouteChange(self.version, snodes=(snode,)))
 
-    async def _change(self, decide: Callable[[Transaction], tuple[T, RouteChange | None]]) -> T:
+    async def _change(self, decide: Callable[[CatalogTransaction], tuple[T, RouteChange | None]]) -> T:
         """Store a change, then serve and publish it, also if the caller disconnects in between."""
         heard = self._synced
 
-        def bounded(stored: Transaction) -> tuple[tuple[T, RouteChange | None], bool]:
+        def bounded(stored: CatalogTransaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
                 raise Unavailable(
                     "the name server's database was restored; retry when that is noticed", retry_after_ms=500
                 )
             answer, change = decide(stored)
-            if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.room_bytes):
+            if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.free_bytes):
                 raise Overloaded(
                     f"the directory is full: all its contents must fit into {ROUTES_BYTES_MAX} bytes. "
                     "Delete unused topics or groups"
@@ -353,15 +353,15 @@ class Directory:
             if done.cancelled():
                 return
             if isinstance(done.exception(), Unavailable | DataLoss):
-                self._behind.set()  # it may be stored nevertheless
+                self._is_behind.set()  # it may be stored nevertheless
             elif done.exception() is None and (change := done.result()[1]) is not None:
                 if change.version == self._synced + 1:
                     self._synced = change.version
                     self.watches.publish(change)
                 else:  # another name server stored a change in between: apply both together
-                    self._behind.set()
+                    self._is_behind.set()
 
-        storing = self._catalog.change(bounded)
+        storing = self._catalog.run_transaction(bounded)
         storing.add_done_callback(take_over)
         storing.add_done_callback(self._count)
         return (await asyncio.shield(storing))[0]

@@ -11,23 +11,23 @@ from ortoo.common.errors import NotFound, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv import log_events
-from ortoo.namesrv.catalog.stored_proposals import Proposals
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.decisions import proposals as decisions
-from ortoo.namesrv.decisions.replicas import MemberReport, Members, MemberSet, MemberState, Proposal
-from ortoo.namesrv.decisions.proposals import Standing
+from ortoo.namesrv.decisions.replicas import ReplicaReport, ReplicaSets, ReplicaSet, ReplicaState, Proposal
+from ortoo.namesrv.decisions.proposals import ProposalState
 
-HOLD_S = 0.3
+LONG_POLL_S = 0.3
 """How long the answer to a replica without a leader waits for a proposal; without one the answer is of no use."""
-TRIES = 2
+STORE_ATTEMPTS_MAX = 2
 """If another name server stored a proposal first, it is checked, and replaced if that leader cannot win."""
 _log = get_logger("elections")
 
 
 @dataclass(slots=True)
-class _Enode:
-    standing: Standing = Standing()
+class _EnodeState:
+    proposal_state: ProposalState = ProposalState()
     is_proposing: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
+    changed: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class Elections:
@@ -35,8 +35,8 @@ class Elections:
 
     def __init__(
         self,
-        stored: Proposals,
-        tell: Callable[[MemberSet], None],
+        stored: StoredProposals,
+        on_change: Callable[[ReplicaSet], None],
         *,
         lease_s: float,
         shared: bool,
@@ -47,22 +47,22 @@ class Elections:
         `shared` = other name servers use the same database.
         """
         self._stored = stored
-        self._tell = tell
-        self._members = Members(lease_s)
+        self._on_change = on_change
+        self._members = ReplicaSets(lease_s)
         self._shared = shared
         self._clock = clock
-        self._enodes: defaultdict[str, _Enode] = defaultdict(_Enode)
+        self._enodes: defaultdict[str, _EnodeState] = defaultdict(_EnodeState)
         self._is_failing = False
 
     async def load(self) -> None:
         """Read the proposals from before this start. If the database does not answer, they are read later."""
         await self._read(since_s=-math.inf)
 
-    def sets(self) -> list[MemberSet]:
+    def sets(self) -> list[ReplicaSet]:
         """The replica sets of all enodes that have one, by name."""
         return [known for _, known in sorted(self._members.sets.items())]
 
-    def found(self, enode: str) -> MemberSet:
+    def get(self, enode: str) -> ReplicaSet:
         """The replica set of one enode. Errors: NotFound."""
         known = self._members.sets.get(enode)
         if known is None:
@@ -74,102 +74,102 @@ class Elections:
 
     def proposal(self, enode: str) -> Proposal | None:
         """The last proposal, with any outcome."""
-        return self._enodes[enode].standing.proposal if enode in self._enodes else None
+        return self._enodes[enode].proposal_state.proposal if enode in self._enodes else None
 
-    def offered(self, members: MemberSet) -> Proposal | None:
+    def current_proposal(self, members: ReplicaSet) -> Proposal | None:
         """The proposal that a replica should act on now; None after its time has passed or when it has won.
 
         A late candidate would depose a leader elected since. A candidate that has already led in this epoch, and
         transferred its leadership, would compete with its successor.
         """
-        standing = self._enodes[members.enode].standing
-        may_win = self._clock.monotonic_s() < standing.patient_until_s(members) and standing.epoch > members.led_epoch
+        standing = self._enodes[members.enode].proposal_state
+        may_win = self._clock.monotonic_s() < standing.deadline_s(members) and standing.epoch > members.last_leader_epoch
         return standing.proposal if may_win else None
 
-    async def report(self, report: MemberReport) -> MemberSet:
+    async def report(self, report: ReplicaReport) -> ReplicaSet:
         """Store a replica's report, and propose a leader if needed. Errors: as `Members.put`.
 
         The answer to a replica without a leader waits up to `HOLD_S` for a proposal.
         """
-        members = self._members.put(report, self._clock.monotonic_s())
-        self._tell(members)
+        members = self._members.update(report, self._clock.monotonic_s())
+        self._on_change(members)
         enode = self._enodes[report.enode]
-        if members.set_id != enode.standing.set_id:
-            enode.standing = enode.standing.with_set(members.set_id)
-        news, before = enode.news, enode.standing.proposal
-        await self._propose_wanted(members)
-        if report.is_leader_silent and report.set_id and enode.standing.proposal == before and not report.is_leaving:
+        if members.set_id != enode.proposal_state.set_id:
+            enode.proposal_state = enode.proposal_state.with_set(members.set_id)
+        news, before = enode.changed, enode.proposal_state.proposal
+        await self._propose_next(members)
+        if report.is_leader_silent and report.set_id and enode.proposal_state.proposal == before and not report.is_leaving:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(HOLD_S):
+                async with asyncio.timeout(LONG_POLL_S):
                     await news.wait()
         return members
 
     async def elect(self, enode: str, number: int, disk: str) -> Proposal:
         """Propose the operator's choice. Errors: as `decisions.elected`; Unavailable."""
-        members = self.found(enode)
-        for _ in range(TRIES):
-            wanted = decisions.elected(members, self._enodes[enode].standing, number, disk)
+        members = self.get(enode)
+        for _ in range(STORE_ATTEMPTS_MAX):
+            wanted = decisions.operator_choice(members, self._enodes[enode].proposal_state, number, disk)
             if await self._store(enode, wanted):
                 return wanted
         raise Unavailable("another name server stored a proposal at the same time; check the leader, then retry")
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Expire old reports, and read the proposals of other name servers."""
         for members in self._members.expire(self._clock.monotonic_s()):
-            away = [one.member.number for one in members.statuses() if one.state is MemberState.AWAY]
+            away = [one.member.number for one in members.statuses() if one.state is ReplicaState.AWAY]
             _log.emit(log_events.REPLICA_REPORTS_MISSING, enode=members.enode, away=away)
-            self._tell(members)
+            self._on_change(members)
         if self._shared and self._members.sets:
             await self._read(since_s=self._clock.monotonic_s())
 
     async def _read(self, since_s: float) -> None:
         try:
-            stored = await self._stored.all()
+            stored = await self._stored.load_all()
         except OrtooError as error:
-            self._note_failure(error)
+            self._record_failure(error)
             return
         self._is_failing = False
         for name in dict.fromkeys((*stored, *self._enodes)):
-            self._learn(name, stored.get(name), since_s)
+            self._apply_stored(name, stored.get(name), since_s)
 
-    def _learn(self, name: str, stored: Proposal | None, since_s: float) -> None:
+    def _apply_stored(self, name: str, proposal: Proposal | None, since_s: float) -> None:
         enode = self._enodes[name]
-        before, enode.standing = enode.standing, enode.standing.with_stored(stored, since_s)
-        if enode.standing.proposal != before.proposal:
+        before, enode.proposal_state = enode.proposal_state, enode.proposal_state.with_stored(proposal, since_s)
+        if enode.proposal_state.proposal != before.proposal:
             self._wake(enode)
 
-    async def _propose_wanted(self, members: MemberSet) -> None:
+    async def _propose_next(self, members: ReplicaSet) -> None:
         """Store the needed proposal, unless another call is doing so."""
         enode = self._enodes[members.enode]
         if enode.is_proposing:
             return
         enode.is_proposing = True
         try:
-            for _ in range(TRIES):
-                wanted = decisions.wanted(members, enode.standing)
+            for _ in range(STORE_ATTEMPTS_MAX):
+                wanted = decisions.next_proposal(members, enode.proposal_state)
                 if wanted is None or await self._store(members.enode, wanted):
                     return
         except OrtooError as error:
-            self._note_failure(error)
+            self._record_failure(error)
         finally:
             enode.is_proposing = False
 
-    async def _store(self, name: str, wanted: Proposal) -> bool:
+    async def _store(self, name: str, proposal: Proposal) -> bool:
         """Whether `wanted` is now the stored proposal. Errors: Unavailable, DataLoss."""
         enode = self._enodes[name]
-        stored = await self._stored.propose(name, enode.standing.stored_epoch, wanted)
+        stored = await self._stored.compare_and_store(name, enode.proposal_state.stored_epoch, proposal)
         self._is_failing = False
-        self._learn(name, stored, self._clock.monotonic_s())
-        if stored != wanted:
+        self._apply_stored(name, stored, self._clock.monotonic_s())
+        if stored != proposal:
             return False
-        _log.emit(log_events.LEADER_ELECTION_PROPOSED, enode=name, epoch=wanted.epoch, member=wanted.leader.number)
+        _log.emit(log_events.LEADER_ELECTION_PROPOSED, enode=name, epoch=proposal.epoch, member=proposal.leader.number)
         return True
 
-    def _wake(self, enode: _Enode) -> None:
-        news, enode.news = enode.news, asyncio.Event()
+    def _wake(self, enode: _EnodeState) -> None:
+        news, enode.changed = enode.changed, asyncio.Event()
         news.set()
 
-    def _note_failure(self, error: OrtooError) -> None:
+    def _record_failure(self, error: OrtooError) -> None:
         if not self._is_failing:
             _log.emit(log_events.ELECTION_BLOCKED_BY_DATABASE, reason=str(error))
         self._is_failing = True

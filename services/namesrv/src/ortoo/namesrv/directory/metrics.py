@@ -28,24 +28,24 @@ def register(metrics: Metrics, directory: Directory, elections: Elections) -> No
     metrics.gauge(
         "ortoo_enode_under_replicated",
         "Voters of an enode that do not report.",
-        lambda: {(one.enode,): len(one.missing()) for one in elections.sets()},
+        lambda: {(one.enode,): len(one.missing_voters()) for one in elections.sets()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_leaderless",
         "1 for an enode whose replicas report and have no leader.",
-        lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.alive()},
+        lambda: {(one.enode,): int(one.leader() is None) for one in elections.sets() if one.live_reports()},
         labels=("enode",),
     )
     metrics.gauge(
         "ortoo_enode_epoch",
         "The epoch of the last leader that an enode's replicas reported.",
-        lambda: {(one.enode,): one.led_epoch for one in elections.sets()},
+        lambda: {(one.enode,): one.last_leader_epoch for one in elections.sets()},
         labels=("enode",),
     )
     metrics.counter(
         "ortoo_enode_take_overs_total",
         "Leader changes of an enode, as seen by this name server.",
-        lambda: {(one.enode,): one.take_overs for one in elections.sets()},
+        lambda: {(one.enode,): one.leader_changes for one in elections.sets()},
         labels=("enode",),
     )

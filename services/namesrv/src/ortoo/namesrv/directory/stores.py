@@ -6,7 +6,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.decisions.process_leases import KnownStore, check_lineage, check_store, may_come
-from ortoo.namesrv.decisions.replicas import MemberId, MemberReport, MemberSet
+from ortoo.namesrv.decisions.replicas import ReplicaId, ReplicaReport, ReplicaSet
 from ortoo.namesrv.decisions.text_checks import check_text
 
 STORES_MAX = 10_000
@@ -31,7 +31,7 @@ class StoresOfEnodes:
             self._learn(found)
         self._is_failing = False
 
-    async def look(self) -> None:
+    async def refresh(self) -> None:
         """Read the changes of other name servers."""
         if not self._shared:
             return
@@ -40,7 +40,7 @@ class StoresOfEnodes:
         except OrtooError as error:
             self._note_failure(error)
 
-    def may_come(self, enode: str, store_id: str, made_from: str) -> bool:
+    def is_acceptable(self, enode: str, store_id: str, made_from: str) -> bool:
         """Whether `check` accepts a store."""
         return may_come(self._known.get(enode), store_id, made_from)
 
@@ -48,19 +48,19 @@ class StoresOfEnodes:
         """Refuse a store if the enode has another one, from which this one was not made. Errors: Conflict."""
         check_store(self._known.get(enode), enode, store_id, made_from)
 
-    def check_report(self, report: MemberReport) -> None:
+    def check_report(self, report: ReplicaReport) -> None:
         """Check the store of a replica. Errors: as `check`; Conflict if the replica only has the id of the set."""
         if report.set_id:
             self.check(report.enode, report.set_id, report.made_from)
             check_lineage(self._known.get(report.enode), report)
 
-    async def note_members(self, members: MemberSet) -> None:
+    async def note_replicas(self, members: ReplicaSet) -> None:
         """Register an enode's replica set with its current replicas. Errors: as `note`."""
         latest = members.configuration()
         replicas = tuple(sorted({*latest.voters, *latest.learners})) if latest is not None else None
         await self.note(members.enode, members.set_id, replicas)
 
-    async def note(self, enode: str, store_id: str, replicas: tuple[MemberId, ...] | None = None) -> None:
+    async def note(self, enode: str, store_id: str, replicas: tuple[ReplicaId, ...] | None = None) -> None:
         """Register a store that `check` has accepted.
 
         Errors: Conflict if another name server has registered another store, Overloaded. While the database does not

@@ -7,7 +7,7 @@ from ortoo.common.errors import Overloaded
 from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
 
 
-class Watches:
+class RouteWatchers:
     """All watchers of one `Routes`."""
 
     def __init__(self, routes: Routes, *, watchers_max: int) -> None:
@@ -24,17 +24,17 @@ class Watches:
         self._routes.apply(change)
         self._wake()
 
-    def begin_anew(self) -> None:
+    def resend_snapshots(self) -> None:
         """Send a snapshot to all watchers."""
-        self._routes.forget_changes()
+        self._routes.clear_log()
         self._wake()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """End all watches, including later ones."""
         self._ended = True
         self._wake()
 
-    async def follow(self) -> AsyncGenerator[RouteChange, None]:
+    async def watch(self) -> AsyncGenerator[RouteChange, None]:
         """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
         if self.count >= self.watchers_max:
             raise Overloaded(

@@ -19,10 +19,10 @@ import sqlalchemy as sa
 from ortoo.common.errors import Conflict, DataLoss, Invalid, NotFound, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
 from ortoo.namesrv.catalog import tables
-from ortoo.namesrv.catalog.database import Transactions
-from ortoo.namesrv.catalog.database_file import kept_alone
-from ortoo.namesrv.catalog.engine import engine_of, url_of
-from ortoo.namesrv.catalog.schema import HEAD, prepare, revision_of
+from ortoo.namesrv.catalog.database import TransactionRunner
+from ortoo.namesrv.catalog.database_file import exclusive_access
+from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
+from ortoo.namesrv.catalog.schema import HEAD, migrate_to_head, stored_revision
 
 FORMAT = "ortoo-directory"
 VERSION = 1
@@ -34,7 +34,7 @@ COUNTED = ("topics", "groups", "users")
 Row = dict[str, Any]
 
 
-def words(arguments: Sequence[str], name: str) -> argparse.Namespace:
+def parse_arguments(arguments: Sequence[str], name: str) -> argparse.Namespace:
     """The arguments of one of the two tools: `backup_file`, and `file` with the settings."""
     about = {"backup": "Write the whole directory to a file.", "restore": "Restore a backup into an empty database."}
     parser = argparse.ArgumentParser(prog=f"ortoo-namesrv {name}", description=about[name])
@@ -50,10 +50,10 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
     not a backup, Unavailable, OSError.
     """
     _check_replaceable(file)
-    url = url_of(database_url, data_dir)
+    url = database_url_of(database_url, data_dir)
     if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
         raise NotFound(f"there is no database {url.database}", field="database_url" if database_url else "data_dir")
-    engine = engine_of(url, STATEMENT_TIMEOUT_S)
+    engine = create_database_engine(url, STATEMENT_TIMEOUT_S)
 
     def work() -> list[tuple[str, Row]]:
         with engine.connect() as connection:
@@ -61,7 +61,7 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
                 connection.exec_driver_sql("BEGIN")  # the driver begins no transaction for reads
             else:
                 connection.execution_options(isolation_level="REPEATABLE READ")
-            revision = revision_of(connection)
+            revision = stored_revision(connection)
             if revision != HEAD:
                 raise Unsupported(
                     f"the database has schema {revision or 'none'}, this version supports {HEAD}; start the name "
@@ -71,13 +71,13 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
             return [(table.name, row) for table in tables.metadata.sorted_tables for row in _rows(connection, table)]
 
     try:
-        rows = Transactions(engine).run(work)
+        rows = TransactionRunner(engine).run(work)
     finally:
         engine.dispose()
     head = {"format": FORMAT, "version": VERSION, "schema": HEAD}
     lines = [head, *({"table": name, "row": row} for name, row in rows)]
     _write(file, b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines), len(rows))
-    return f"backed up {_told(rows)} to {file}"
+    return f"backed up {_summary(rows)} to {file}"
 
 
 def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: int) -> str:
@@ -86,17 +86,17 @@ def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: 
     `new_id` is only temporary: the directory keeps its id. Errors: Conflict if the database is not empty or a name
     server uses its file. Invalid, DataLoss, Unsupported for an invalid backup. Unavailable.
     """
-    rows = [(name, _as_of_now(name, row, now_ms)) for name, row in read_backup(file)]
-    url = url_of(database_url, data_dir)
-    engine = engine_of(url, STATEMENT_TIMEOUT_S)
-    with kept_alone(url):
+    rows = [(name, _advance_row(name, row, now_ms)) for name, row in read_backup(file)]
+    url = database_url_of(database_url, data_dir)
+    engine = create_database_engine(url, STATEMENT_TIMEOUT_S)
+    with exclusive_access(url):
         try:
-            transactions = Transactions(engine)
-            transactions.run(lambda: prepare(engine, new_id))
+            transactions = TransactionRunner(engine)
+            transactions.run(lambda: migrate_to_head(engine, new_id))
             transactions.run(lambda: _fill(engine, rows))
         finally:
             engine.dispose()
-    return f"restored {_told(rows)} from {file}"
+    return f"restored {_summary(rows)} from {file}"
 
 
 def read_backup(file: Path) -> list[tuple[str, Row]]:
@@ -133,7 +133,7 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
     for name, row in rows:
         by_table.setdefault(name, []).append(row)
     with engine.begin() as connection:
-        held = [table.name for table in tables.metadata.sorted_tables if _holds(connection, table)]
+        held = [table.name for table in tables.metadata.sorted_tables if _has_rows(connection, table)]
         if held:
             raise Conflict(
                 f"the database is not empty: it has {', '.join(held)}; give an empty one, or move the old one away",
@@ -143,29 +143,29 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
         for table in tables.metadata.sorted_tables:
             part = by_table.get(table.name, [])
             for start in range(0, len(part), ROWS_PER_INSERT):
-                connection.execute(sa.insert(_as_kept(table)), part[start : start + ROWS_PER_INSERT])
+                connection.execute(sa.insert(_raw_table(table)), part[start : start + ROWS_PER_INSERT])
 
 
-def _as_of_now(table: str, row: Row, now_ms: int) -> Row:
+def _advance_row(table: str, row: Row, now_ms: int) -> Row:
     """A row of the backup, adjusted for the time of the restore."""
     match table:
         case tables.directory.name:
             # Enodes and snodes may have seen versions from after the backup, and ignore older ones.
-            return {**row, "version": _above_all(row["version"], now_ms)}
+            return {**row, "version": _advance_number(row["version"], now_ms)}
         case tables.rights.name:
-            return {**row, "epoch": _above_all(row["epoch"], now_ms)}
+            return {**row, "epoch": _advance_number(row["epoch"], now_ms)}
         case tables.deleted_topics.name | tables.deleted_groups.name:
             # The topic may have been restored after the backup, so the full grace period starts again.
             return {**row, "due_at_ms": max(row["due_at_ms"], now_ms + row["due_at_ms"] - row["deleted_at_ms"])}
     return row
 
 
-def _above_all(number: int, now_ms: int) -> int:
+def _advance_number(number: int, now_ms: int) -> int:
     """A number above any value reached after the backup, or after an earlier restore of the same backup."""
     return max(number + APART, now_ms)
 
 
-def _holds(connection: sa.Connection, table: sa.Table) -> bool:
+def _has_rows(connection: sa.Connection, table: sa.Table) -> bool:
     """Whether a table has rows, apart from the initial ones."""
     wanted = sa.select(sa.func.count()).select_from(table)
     if table is tables.directory:
@@ -174,14 +174,14 @@ def _holds(connection: sa.Connection, table: sa.Table) -> bool:
 
 
 def _rows(connection: sa.Connection, table: sa.Table) -> Iterator[Row]:
-    kept = _as_kept(table)
+    kept = _raw_table(table)
     order = [kept.c[column.name] for column in table.primary_key]
     return (dict(row._mapping) for row in connection.execute(sa.select(kept).order_by(*order)))
 
 
-def _as_kept(table: sa.Table) -> sa.TableClause:
+def _raw_table(table: sa.Table) -> sa.TableClause:
     """A table whose values are in their stored form."""
-    types = {c.name: c.type.kept_as if isinstance(c.type, tables.Kept) else c.type for c in table.columns}
+    types = {c.name: c.type.kept_as if isinstance(c.type, tables.EncodedColumn) else c.type for c in table.columns}
     return sa.table(table.name, *(sa.column(name, kind) for name, kind in types.items()))
 
 
@@ -223,7 +223,7 @@ def _parsed(line: bytes, file: Path) -> Mapping[str, Any]:
     return found
 
 
-def _told(rows: Sequence[tuple[str, Row]]) -> str:
+def _summary(rows: Sequence[tuple[str, Row]]) -> str:
     counts = {name: sum(table == name for table, _ in rows) for name in COUNTED}
     [identity] = [row["directory_id"] for table, row in rows if table == tables.directory.name]
     return f"directory {identity} with " + ", ".join(f"{count} {name}" for name, count in counts.items())

@@ -14,9 +14,9 @@ from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.replicas import MemberReport
-from ortoo.namesrv.decisions.orphaned_topics import HeldTopic
-from ortoo.namesrv.decisions.lease_refusals import Refusals
+from ortoo.namesrv.decisions.replicas import ReplicaReport
+from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
+from ortoo.namesrv.decisions.lease_refusals import LeaseRefusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
@@ -32,7 +32,7 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
 NAME = "ortoo.v1.NameService"
 
 
-def secrets_would_be_open() -> Conflict:
+def insecure_secrets_reason() -> Conflict:
     """The reason why a name server stores no users."""
     return Conflict(
         "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
@@ -57,28 +57,28 @@ class NameService(NameServiceServicer):
     """Whether every caller is authenticated as part of the cluster."""
     keeps_secrets_open: bool = False
     """Whether every caller could read the secrets of users, and no operator has accepted it."""
-    _refusals: Refusals = field(default_factory=Refusals, init=False)
+    _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
         """The processes that were refused a lease."""
         return self._refusals.findings(self.clock.monotonic_s())
 
     @contextlib.contextmanager
-    def _noting(self, who: str) -> Iterator[None]:
+    def _recording_refusals(self, process: str) -> Iterator[None]:
         """Remember whether a process got its lease."""
         try:
             yield
         except (Conflict, Fenced) as error:
-            self._refusals.refused(who, error, self.clock.monotonic_s())
+            self._refusals.record_refusal(process, error, self.clock.monotonic_s())
             raise
-        self._refusals.accepted(who)
+        self._refusals.record_acceptance(process)
 
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Register an enode or renew its lease."""
-        unknown = [read(HeldTopic, one) for one in request.unknown_topics]
+        unknown = [read(StoredTopic, one) for one in request.unknown_topics]
         enode = read(Enode, request.enode, "enode", alive=True, members=())  # replicas come from their own reports
-        with self._noting(f"enode {enode.name} at {enode.address}"):
-            may_succeed = self.stores.may_come(enode.name, enode.store_id, enode.made_from)
+        with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
+            may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
             self.stores.check(enode.name, enode.store_id, enode.made_from)
             self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
@@ -88,7 +88,7 @@ class NameService(NameServiceServicer):
     async def RegisterSnode(self, request: pb.RegisterSnodeRequest, context: Context) -> pb.RegisterSnodeResponse:
         """Register a snode or renew its lease."""
         snode, shares = read(Snode, request.snode, alive=True), request.shares_membership
-        with self._noting(f"snode {snode.name} at {snode.address}"):
+        with self._recording_refusals(f"snode {snode.name} at {snode.address}"):
             self.directory.register_snode(snode, request.incarnation, shares_membership=shares)
         return write(pb.RegisterSnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
@@ -116,7 +116,7 @@ class NameService(NameServiceServicer):
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
         """Delete a topic."""
         at_once, version = request.at_once, request.version
-        deletion = await self.directory.delete_topic(request.name, at_once=at_once, version=version)
+        deletion = await self.directory.delete_topic(request.name, skip_grace_period=at_once, version=version)
         return write(pb.DeleteTopicResponse, deletion)
 
     async def UndeleteTopic(self, request: pb.UndeleteTopicRequest, context: Context) -> pb.UndeleteTopicResponse:
@@ -134,14 +134,14 @@ class NameService(NameServiceServicer):
         self, request: pb.ListOfferedTopicsRequest, context: Context
     ) -> pb.ListOfferedTopicsResponse:
         """The topics that enodes hold and the directory does not have."""
-        offered, more = self.directory.offered_topics()
+        offered, more = self.directory.orphaned_topics()
         return pb.ListOfferedTopicsResponse(topics=[write(pb.OfferedTopic, one) for one in offered], more=more)
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
         """Add offered topics to the directory."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
-        taken, refused = await self.directory.adopt_topics(tuple(request.names), everything=request.all)
+        taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)
         return pb.AdoptTopicsResponse(
             topics=map(wire.topic_to, taken), refused=[write(pb.OfferedTopic, one) for one in refused]
         )
@@ -156,13 +156,13 @@ class NameService(NameServiceServicer):
 
     async def PutGroup(self, request: pb.PutGroupRequest, context: Context) -> pb.PutGroupResponse:
         """Create or change a group."""
-        asked, meant = wire.group_of(request.group), wire.meant_by(request)
-        group = await self.directory.put_group(asked, create_only=request.create_only, meant=meant)
+        asked, meant = wire.group_of(request.group), wire.selection_of(request)
+        group = await self.directory.put_group(asked, create_only=request.create_only, selection=meant)
         return pb.PutGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        return write(pb.DeleteGroupResponse, await self.directory.delete_group(request.name, at_once=request.at_once))
+        return write(pb.DeleteGroupResponse, await self.directory.delete_group(request.name, skip_grace_period=request.at_once))
 
     async def UndeleteGroup(
         self, request: deletion_pb.UndeleteGroupRequest, context: Context
@@ -186,10 +186,10 @@ class NameService(NameServiceServicer):
         """Create or change a user."""
         self._check_token(context)
         if self.keeps_secrets_open:
-            raise secrets_would_be_open()
+            raise insecure_secrets_reason()
         asked = request.user
         enabled, now_ms = asked.enabled if asked.HasField("enabled") else None, self.clock.now_ms()
-        user = await self.catalog.change_users(
+        user = await self.catalog.run_user_transaction(
             lambda users: users.put(asked.access_key, request.secret_key, enabled=enabled, now_ms=now_ms)
         )
         return pb.PutUserResponse(user=wire.user_to(user))
@@ -197,18 +197,18 @@ class NameService(NameServiceServicer):
     async def DeleteUser(self, request: pb.DeleteUserRequest, context: Context) -> pb.DeleteUserResponse:
         """Delete a user."""
         self._check_token(context)
-        await self.catalog.change_users(lambda users: users.delete(request.access_key))
+        await self.catalog.run_user_transaction(lambda users: users.delete(request.access_key))
         return pb.DeleteUserResponse()
 
     async def ListUsers(self, request: pb.ListUsersRequest, context: Context) -> pb.ListUsersResponse:
         """All users, without their secrets."""
         self._check_token(context)
-        return pb.ListUsersResponse(users=map(wire.user_to, await self.catalog.change_users(Users.all)))
+        return pb.ListUsersResponse(users=map(wire.user_to, await self.catalog.run_user_transaction(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
         """One user with the secret."""
         self._check_token(context)
-        user = await self.catalog.change_users(lambda users: users.get(request.access_key))
+        user = await self.catalog.run_user_transaction(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
 
     def _check_token(self, context: Context) -> None:
@@ -216,34 +216,34 @@ class NameService(NameServiceServicer):
 
     async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
         """Grant or renew an exclusive right."""
-        right = await self.catalog.change_rights(
+        right = await self.catalog.run_lease_transaction(
             lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
         )
-        return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.left_ms)
+        return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.remaining_ms)
 
     async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
         """Release a right."""
-        await self.catalog.change_rights(lambda rights: rights.release(request.resource, request.owner, request.epoch))
+        await self.catalog.run_lease_transaction(lambda rights: rights.release(request.resource, request.owner, request.epoch))
         return pb.ReleaseRightResponse()
 
     async def ReportMember(
         self, request: report_pb.ReportMemberRequest, context: Context
     ) -> report_pb.ReportMemberResponse:
         """Store a replica's report, and return the proposed leader."""
-        report = read(MemberReport, request)
-        with self._noting(f"replica {report.member.number} of enode {report.enode} at {report.member_address}"):
+        report = read(ReplicaReport, request)
+        with self._recording_refusals(f"replica {report.member.number} of enode {report.enode} at {report.member_address}"):
             self.stores.check_report(report)
             members = await self.elections.report(report)
             if report.set_id:
-                await self.stores.note_members(members)
-        return wire.answer_to(members, self.elections.offered(members))
+                await self.stores.note_replicas(members)
+        return wire.report_response(members, self.elections.current_proposal(members))
 
     async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
         """The replicas of one enode, or of all."""
-        sets = [self.elections.found(request.enode)] if request.enode else self.elections.sets()
+        sets = [self.elections.get(request.enode)] if request.enode else self.elections.sets()
         now_s = self.clock.monotonic_s()
         return admin_pb.ListMembersResponse(
-            enodes=[wire.members_to(one, self.elections.proposal(one.enode), now_s) for one in sets]
+            enodes=[wire.replica_set_to(one, self.elections.proposal(one.enode), now_s) for one in sets]
         )
 
     async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
@@ -263,7 +263,7 @@ class NameService(NameServiceServicer):
         """The complete directory, then every change."""
         if request.with_handle_keys and not self.guarded:
             self._check_token(context)
-        async with contextlib.aclosing(self.directory.watches.follow()) as changes:
+        async with contextlib.aclosing(self.directory.watches.watch()) as changes:
             async for change in changes:
-                for part in wire.change_to(change, with_handle_keys=request.with_handle_keys):
+                for part in wire.change_to(change, include_handle_keys=request.with_handle_keys):
                     yield part

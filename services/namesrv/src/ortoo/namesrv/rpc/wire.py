@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 from ortoo.common.grpc.messages import read, write
 from ortoo.namesrv.catalog.users import User
-from ortoo.namesrv.decisions.deletions import DeletedTopic
-from ortoo.namesrv.decisions.groups import Group, Meant
-from ortoo.namesrv.decisions.replicas import MemberSet, MemberState, MemberStatus, Proposal, majority
+from ortoo.namesrv.decisions.deletions import TopicDeletion
+from ortoo.namesrv.decisions.groups import Group, FieldSelection
+from ortoo.namesrv.decisions.replicas import ReplicaSet, ReplicaState, ReplicaStatus, Proposal, majority
 from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
@@ -37,7 +37,7 @@ def topic_to(topic: Topic) -> topic_pb2.Topic:
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
-def deleted_to(deletion: DeletedTopic) -> namesrv_pb2.DeletedTopic:
+def deleted_to(deletion: TopicDeletion) -> namesrv_pb2.DeletedTopic:
     """The message of a deleted topic."""
     return write(namesrv_pb2.DeletedTopic, deletion, topic=topic_to(deletion.topic))
 
@@ -47,21 +47,21 @@ def group_of(group: topic_pb2.Group) -> Group:
     return read(Group, group, "group", version=0, created_at_ms=0)
 
 
-def meant_by(request: namesrv_pb2.PutGroupRequest) -> Meant:
+def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
     """The settings that a request changes; it contains those without presence and those that are set."""
     group, fields = request.group, request.group.DESCRIPTOR.fields
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
-    return Meant(tuple(request.fields), held)
+    return FieldSelection(tuple(request.fields), held)
 
 
-def change_to(change: RouteChange, *, with_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
+def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
     """One change as messages of the watch, each small enough to be sent.
 
     Processes come first, so that clients that need one do not wait for all topics. Keys are only included if allowed.
     """
     keys = None
-    if with_handle_keys and change.handle_keys is not None:
+    if include_handle_keys and change.handle_keys is not None:
         listed = [write(handle_keys_pb2.HandleKey, key) for key in change.handle_keys.keys]
         keys = handle_keys_pb2.HandleKeys(keys=listed, unsigned_until_ms=change.handle_keys.unsigned_until_ms)
     whole = write(namesrv_pb2.WatchRoutesResponse, change, topics=map(topic_to, change.topics), handle_keys=keys)
@@ -94,7 +94,7 @@ def user_to(user: User) -> namesrv_pb2.User:
     return write(namesrv_pb2.User, user)
 
 
-def answer_to(members: MemberSet, proposal: Proposal | None) -> member_report_pb2.ReportMemberResponse:
+def report_response(members: ReplicaSet, proposal: Proposal | None) -> member_report_pb2.ReportMemberResponse:
     """The answer to a replica's report."""
     addresses = [
         write(member_report_pb2.MemberAddress, reported.report) for _, reported in sorted(members.reports.items())
@@ -102,7 +102,7 @@ def answer_to(members: MemberSet, proposal: Proposal | None) -> member_report_pb
     return member_report_pb2.ReportMemberResponse(proposal=_proposal_to(proposal), members=addresses)
 
 
-def members_to(members: MemberSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:
+def replica_set_to(members: ReplicaSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:
     """The replicas of an enode, for a person."""
     latest, leader = members.configuration(), members.leader()
     end = leader.tail.position if leader else None
@@ -116,18 +116,18 @@ def members_to(members: MemberSet, proposal: Proposal | None, now_s: float) -> m
     )
 
 
-def _status_to(status: MemberStatus, end: int | None, now_s: float) -> member_admin_pb2.MemberStatus:
+def _status_to(status: ReplicaStatus, end: int | None, now_s: float) -> member_admin_pb2.MemberStatus:
     member = write(member_report_pb2.MemberId, status.member)
     state = topic_pb2.EnodeMemberState.ValueType(status.state)
     if status.reported is None:
         return member_admin_pb2.MemberStatus(member=member, state=state)
     report = status.reported.report
-    is_here = status.state not in (MemberState.AWAY, MemberState.WAITING)
+    is_here = status.state not in (ReplicaState.AWAY, ReplicaState.WAITING)
     return write(
         member_admin_pb2.MemberStatus,
         report,
         state=state,
-        reported_ms_ago=max(0, int((now_s - status.reported.at_s) * 1000)),
+        reported_ms_ago=max(0, int((now_s - status.reported.received_at_s) * 1000)),
         lag_bytes=max(0, end - report.tail.position) if end is not None and is_here else None,
     )
 

@@ -6,31 +6,31 @@ It takes registrations and answers, and returns group members and commands. The 
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.clients.locks import ClientLocks
 from ortoo.snode.clients.sessions import ClientSessions
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import Enodes
+from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.topics import Topics
+from ortoo.snode.push.sessions import PushSessions
+from ortoo.snode.topics import TopicComponents
 
 
-class Clients:
+class ClientComponents:
     """The clients of this snode and of all snodes."""
 
     def __init__(
         self,
         runtime: Runtime,
-        cluster: Cluster,
-        enodes: Enodes,
-        topics: Topics,
+        cluster: ClusterView,
+        enodes: EnodeComponents,
+        topics: TopicComponents,
         groups: ConsumerGroups,
-        pushes: Sessions,
+        push_sessions: PushSessions,
     ) -> None:
         """Clients become group members in `groups`; their push sessions end with their client sessions."""
-        self.sessions = sessions = ClientSessions(runtime, groups, topics, pushes, enodes.locks)
-        self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, pushes)
+        self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, enodes.locks)
+        self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, push_sessions)
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
-            "ortoo_client_ids_changed_total", "Sessions that changed to another client id.", lambda: sessions.renamed
+            "ortoo_client_ids_changed_total", "Sessions that changed to another client id.", lambda: sessions.client_ids_changed
         )

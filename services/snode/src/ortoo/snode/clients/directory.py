@@ -6,20 +6,20 @@ from typing import Any
 
 from ortoo.common.errors import NotFound, Unavailable
 from ortoo.snode.clients.sessions import ClientSessions
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import PRODUCERS, Membership
-from ortoo.snode.membership.group_members import Member
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.push.session import PushSession
-from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.push.sessions import PushSessions
 
 
 @dataclass(slots=True)
 class ClientEntry:
     """One client and its groups."""
 
-    member: Member
+    member: GroupMember
     """Its membership in any of the groups; it has the identity of the client."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
@@ -45,39 +45,39 @@ class ClientDirectory:
     """Finds clients, in the sessions of this snode and in the shared membership."""
 
     runtime: Runtime
-    directory: Directory
+    directory: DirectoryCache
     membership: Membership
     sessions: ClientSessions
-    pushes: Sessions
+    push_sessions: PushSessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
         """All clients, or those of one group; by client id, then session."""
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
-            producers = name.startswith(PRODUCERS)
-            plain = name.removeprefix(PRODUCERS)
+            producers = name.startswith(PRODUCER_GROUP_PREFIX)
+            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX)
             for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
-                (entry.producer_groups if producers else entry.consumer_groups).append(plain)
+                (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
         for session in self.sessions.all():
-            found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.member(session)))
+            found.setdefault((session.client_id, session.session_id), ClientEntry(self.sessions.as_member(session)))
         return [
             found[key]
             for key in sorted(found)
             if not group or group in found[key].producer_groups or group in found[key].consumer_groups
         ]
 
-    def consumers(self, group: str) -> list[Member]:
+    def consumers(self, group: str) -> list[GroupMember]:
         """The consumers of a group, by client id."""
         members = self.membership.members(group)
         return [members[client_id] for client_id in sorted(members)]
 
-    def wanting(self, topic: str) -> list[str]:
+    def subscribed_groups(self, topic: str) -> list[str]:
         """The groups with a consumer that subscribes to a topic now."""
         return sorted(
             group
             for group in self.membership.groups()
-            if not group.startswith(PRODUCERS)
+            if not group.startswith(PRODUCER_GROUP_PREFIX)
             and any(topic in member.topics for member in self.membership.members(group).values())
         )
 
@@ -88,7 +88,7 @@ class ClientDirectory:
                 return entry
         raise NotFound(f"no client {client_id!r} is connected; AdminService/ListClients names them", field="client_id")
 
-    def is_here(self, entry: ClientEntry) -> bool:
+    def is_local(self, entry: ClientEntry) -> bool:
         """Whether the client is connected to this snode."""
         return entry.member.snode == self.runtime.settings.name
 
@@ -103,9 +103,9 @@ class ClientDirectory:
         """The queues of a client's push sessions at this snode."""
         return [
             owned
-            for push in self.pushes.all()
+            for push in self.push_sessions.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned(push)
+            for owned in _owned_queues(push)
         ]
 
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
@@ -113,7 +113,7 @@ class ClientDirectory:
 
         Errors: NotFound if it has no session here, Unavailable if it does not answer.
         """
-        session = self.sessions.of_client(client_id)
+        session = self.sessions.find_by_client(client_id)
         if session is None:
             raise NotFound(
                 f"client {client_id} has no session here that accepts commands; it must connect by SessionService",
@@ -122,17 +122,17 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, command, timeout_s)
 
 
-def _owned(push: PushSession) -> Iterable[OwnedQueue]:
+def _owned_queues(push: PushSession) -> Iterable[OwnedQueue]:
     for feeder in push.feeders.values():
         cursor = feeder.cursor
-        acknowledged = -1 if cursor.acknowledged is None else cursor.acknowledged
-        held = cursor.sent_offset - acknowledged
+        committed = -1 if cursor.committed_offset is None else cursor.committed_offset
+        outstanding = cursor.sent_offset - committed
         yield OwnedQueue(
             push.group,
             cursor.queue,
-            acknowledged,
+            committed,
             cursor.sent_offset,
-            max(0, held) if acknowledged >= 0 else 0,
+            max(0, outstanding) if committed >= 0 else 0,
             cursor.unacknowledged_bytes,
             feeder.fence > 0,
         )

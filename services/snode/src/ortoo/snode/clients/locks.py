@@ -9,9 +9,9 @@ from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockRequest, explained
+from ortoo.snode.enodes.link import EnodeLinks, LockResult, LockRequest, explain_error
 
-LIFETIME_MS = 60_000
+LOCK_LIFETIME_MS = 60_000
 QUEUES_MAX = 10_000
 
 
@@ -24,19 +24,19 @@ class ClientLocks:
 
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
-    ) -> list[tuple[Queue, LockAnswer]]:
+    ) -> list[tuple[Queue, LockResult]]:
         """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound if none of the queues exists."""
-        requests, gone = await self._requests(group, client_id, session, queues)
-        found = {queue: LockAnswer(0, error=error) for queue, error in gone.items()}
-        for enode, wanted in requests.items():
+        requests, missing = await self._requests(group, client_id, session, queues)
+        found = {queue: LockResult(0, error=error) for queue, error in missing.items()}
+        for enode, lock_requests in requests.items():
             if session is not None:
-                session.locks.update(dict.fromkeys((enode, request) for request in wanted.values()))
+                session.locks.update(dict.fromkeys((enode, request) for request in lock_requests.values()))
             try:
-                answers = await self._links.to(enode).take_locks("", list(wanted.values()))
+                answers = await self._links.to(enode).take_locks("", list(lock_requests.values()))
             except OrtooError as error:
-                answers = [LockAnswer(0, error=error)] * len(wanted)
-            for queue, one in zip(wanted, answers, strict=True):
-                found[queue] = one if one.error is None else replace(one, error=explained(one.error))
+                answers = [LockResult(0, error=error)] * len(lock_requests)
+            for queue, one in zip(lock_requests, answers, strict=True):
+                found[queue] = one if one.error is None else replace(one, error=explain_error(one.error))
         return [(queue, found[queue]) for queue in dict.fromkeys(queues)]
 
     async def release(
@@ -45,11 +45,11 @@ class ClientLocks:
         """Release locks; returns those that were held. Errors: Invalid, NotFound, Unavailable."""
         released: list[Queue] = []
         requests, _ = await self._requests(group, client_id, session, queues)
-        for enode, wanted in requests.items():
-            answers = await self._links.to(enode).release_locks(list(wanted.values()))
-            released += [queue for queue, done in zip(wanted, answers, strict=True) if done]
+        for enode, lock_requests in requests.items():
+            answers = await self._links.to(enode).release_locks(list(lock_requests.values()))
+            released += [queue for queue, done in zip(lock_requests, answers, strict=True) if done]
             if session is not None:
-                for request in wanted.values():
+                for request in lock_requests.values():
                     session.locks.pop((enode, request), None)
         return released
 
@@ -65,16 +65,16 @@ class ClientLocks:
             raise Invalid(f"{len(queues)} queues; give 1 to {QUEUES_MAX}", field="queues")
         session_id = session.session_id if session is not None else client_id
         requests: dict[str, dict[Queue, LockRequest]] = {}
-        gone: dict[Queue, OrtooError] = {}
+        missing: dict[Queue, OrtooError] = {}
         for queue in queues:
             try:
                 topic = await self._watch.topic(queue.topic)
                 check_readable(topic, queue)
             except OrtooError as error:
-                gone[queue] = error
+                missing[queue] = error
                 continue
             request = LockRequest(group, topic.topic_id, queue.queue_id, owner, session_id)
             requests.setdefault(queue.enode, {})[queue] = request
         if not requests:
-            raise next(iter(gone.values()))
-        return requests, gone
+            raise next(iter(missing.values()))
+        return requests, missing

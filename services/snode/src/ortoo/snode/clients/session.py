@@ -8,8 +8,8 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError, Overloaded
 from ortoo.snode.enodes.link import LockRequest
-from ortoo.snode.membership.group_members import Member
-from ortoo.snode.push.outbox import Closed, Opened
+from ortoo.snode.membership.group_members import GroupMember
+from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 
 COMMANDS_MAX = 1_000
 """Maximum of events that wait for one client."""
@@ -31,11 +31,11 @@ class GroupMembers:
 
     group: str
     version: int
-    members: Mapping[str, Member]
+    members: Mapping[str, GroupMember]
 
 
 @dataclass(frozen=True, slots=True)
-class RegistrationAnswer:
+class RegistrationResult:
     """The result of a registration."""
 
     request_id: int
@@ -46,13 +46,13 @@ class RegistrationAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class CommandSent:
+class ClientCommand:
     """A command to the client, as the protobuf message."""
 
     command: Any
 
 
-SessionEvent = Opened | GroupMembers | RegistrationAnswer | CommandSent | Closed
+SessionEvent = SessionOpened | GroupMembers | RegistrationResult | ClientCommand | SessionClosed
 
 
 class SessionOutbox:
@@ -62,14 +62,14 @@ class SessionOutbox:
         """Start empty."""
         self._events: deque[SessionEvent] = deque()
         self._members: dict[str, GroupMembers] = {}
-        self._closed: Closed | None = None
+        self._closed: SessionClosed | None = None
         self._wake = asyncio.Event()
 
     def put(self, event: SessionEvent) -> None:
         """Queue an event. Errors: Overloaded if the client does not read."""
         if isinstance(event, GroupMembers):
             self._members[event.group] = event
-        elif isinstance(event, Closed):
+        elif isinstance(event, SessionClosed):
             self._closed = self._closed or event
         elif len(self._events) >= COMMANDS_MAX:
             raise Overloaded(f"{COMMANDS_MAX} events wait for a client that does not read them", retry_after_ms=1000)
@@ -98,7 +98,7 @@ class ClientSession:
     hello: Hello
     peer: str
     since_ms: int
-    heard_at_s: float
+    last_active_s: float
     user: str = ""
     """The user who opened it."""
     expiry_s: float = 0.0
@@ -106,14 +106,14 @@ class ClientSession:
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: dict[str, None] = field(default_factory=dict)
     """Groups in which it is a producer."""
-    consumers: dict[str, Member] = field(default_factory=dict)
+    consumers: dict[str, GroupMember] = field(default_factory=dict)
     """Groups in which it is a consumer, with its membership."""
     locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
     """Locks that it has taken explicitly, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Unanswered commands."""
     call: asyncio.Task[Any] | None = None
-    closing: bool = False
+    is_closing: bool = False
 
     @property
     def client_id(self) -> str:

@@ -11,26 +11,26 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
     ClientSession,
-    CommandSent,
+    ClientCommand,
     GroupMembers,
     Hello,
 )
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_membership import PRODUCERS
-from ortoo.snode.membership.group_members import CloseReason, Member, merged
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
+from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
 from ortoo.snode.policy.principal import PRINCIPAL
-from ortoo.snode.push.outbox import Closed, Opened
-from ortoo.snode.push.sessions import Sessions
-from ortoo.snode.topics import Topics
+from ortoo.snode.push.outbox import SessionClosed, SessionOpened
+from ortoo.snode.push.sessions import PushSessions
+from ortoo.snode.topics import TopicComponents
 
 SESSIONS_MAX = 20_000
 GROUPS_MAX = 1_000
 """Maximum of groups in one session."""
 TEXT_LENGTH_MAX = 255
-FAREWELL_S = 10.0
+CLOSE_TIMEOUT_S = 10.0
 _log = get_logger("sessions")
 
 
@@ -38,19 +38,19 @@ class ClientSessions:
     """All open sessions of this snode, by id."""
 
     def __init__(
-        self, runtime: Runtime, groups: ConsumerGroups, topics: Topics, pushes: Sessions, locks: QueueLocks
+        self, runtime: Runtime, groups: ConsumerGroups, topics: TopicComponents, push_sessions: PushSessions, locks: SessionQueueLocks
     ) -> None:
-        self.renamed = 0
+        self.client_ids_changed = 0
         """Number of changes of a session's client id."""
         self._runtime = runtime
         self._membership = groups.membership
         self._topics = topics
-        self._pushes = pushes
+        self._push_sessions = push_sessions
         self._locks = locks
         self._sessions: dict[str, ClientSession] = {}
-        self._of_group: dict[str, dict[str, ClientSession]] = {}
-        self._leaving: dict[ClientSession, float] = {}
-        groups.on_members = self._members_changed
+        self._by_group: dict[str, dict[str, ClientSession]] = {}
+        self._closing_until_s: dict[ClientSession, float] = {}
+        groups.on_members_changed = self._on_members_changed
 
     def all(self) -> list[ClientSession]:
         """The open sessions."""
@@ -61,10 +61,10 @@ class ClientSessions:
         session = self._sessions.get(session_id)
         if session is None:
             raise NotFound(f"there is no session {session_id!r} at this snode; connect again", field="session_id")
-        PRINCIPAL.get().check_owns(session.user, "session", "session_id")
+        PRINCIPAL.get().check_owner(session.user, "session", "session_id")
         return session
 
-    def of_client(self, client_id: str) -> ClientSession | None:
+    def find_by_client(self, client_id: str) -> ClientSession | None:
         """The newest session of a client at this snode."""
         found = [session for session in self._sessions.values() if session.client_id == client_id]
         return found[-1] if found else None
@@ -78,70 +78,70 @@ class ClientSessions:
         named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
         session = ClientSession(*named, user=PRINCIPAL.get().user)
         self._sessions[session.session_id] = session
-        self._say_open(session)
+        self._send_opened(session)
         return session
 
-    def heard(self, session: ClientSession) -> None:
+    def touch(self, session: ClientSession) -> None:
         """Restart the timeout: the client sent something."""
-        session.heard_at_s = self._runtime.clock.monotonic_s()
+        session.last_active_s = self._runtime.clock.monotonic_s()
 
-    def rename(self, session: ClientSession, hello: Hello) -> None:
+    def update_hello(self, session: ClientSession, hello: Hello) -> None:
         """Replace the identity of the client. A new client id replaces the old one in its groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
         members = dict(session.consumers)
         producers = list(session.producers)
-        for group in (*members, *(PRODUCERS + one for one in producers)):
+        for group in (*members, *(PRODUCER_GROUP_PREFIX + one for one in producers)):
             check_owner(self._membership.members(group), hello.client_id)
         if hello.client_id != session.hello.client_id:
-            self.renamed += 1
+            self.client_ids_changed += 1
             _log.emit(log_events.SESSION_CLIENT_ID_CHANGED, was=session.client_id, now=hello.client_id)
             for group in members:
                 self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client changed its id")
             self._leave_producers(session)
         session.hello = hello
         for group, member in members.items():
-            now = self.member(session)
+            now = self.as_member(session)
             named = {name: getattr(now, name) for name in ("client_id", "room", "language", "client_version")}
             self._join_consumer(session, group, dataclasses.replace(member, **named))
         for group in producers:
             self._join_producer(session, group)
-        self._say_open(session)
+        self._send_opened(session)
 
     def register_producer(self, session: ClientSession, group: str) -> None:
         """Join a group of producers. Errors: Invalid, Overloaded."""
         check_group_name(group, "group")
-        self._check_count(session)
-        check_owner(self._membership.members(PRODUCERS + group), session.client_id)
+        self._check_group_count(session)
+        check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)
         self._join_producer(session, group)
 
-    async def register_consumer(self, session: ClientSession, group: str, wish: Member) -> GroupMembers:
+    async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
         """Join a group of consumers as `wish`, or change that membership; returns the group members now.
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
         """
         check_group_name(group, "group")
-        self._check_count(session)
+        self._check_group_count(session)
         check_owner(self._membership.members(group), session.client_id)
-        known = session.consumers.get(group)
-        subscriptions = merged(known.subscriptions if known is not None else (), wish.subscriptions)
-        filters = await self._pushes.filters(group, subscriptions, "subscriptions")
-        await self._topics.groups.check(group, broadcast=wish.broadcast)
-        if not wish.broadcast:
-            await self._topics.modes.use(group, filters, DeliveryMode.OFFSETS)
-        if session.closing:
+        registered = session.consumers.get(group)
+        subscriptions = merge_subscriptions(registered.subscriptions if registered is not None else (), requested.subscriptions)
+        filters = await self._push_sessions.compile_filters(group, subscriptions, "subscriptions")
+        await self._topics.group_settings.check(group, broadcast=requested.broadcast)
+        if not requested.broadcast:
+            await self._topics.delivery_modes.ensure_mode(group, filters, DeliveryMode.OFFSETS)
+        if session.is_closing:
             raise Conflict("the session is closed")
-        push = self._pushes.find(group, session.client_id)
-        attached = push is not None and push.member_session_id == session.session_id
-        if push is not None and attached:
+        push = self._push_sessions.find(group, session.client_id)
+        is_attached = push is not None and push.member_session_id == session.session_id
+        if push is not None and is_attached:
             push.subscribe(filters)
         member = dataclasses.replace(
-            wish,
+            requested,
             subscriptions=subscriptions,
-            pushed=wish.pushed or attached,
-            active=attached or not wish.pushed,
-            since_ms=known.since_ms if known is not None else self._runtime.clock.now_ms(),
+            pushed=requested.pushed or is_attached,
+            active=is_attached or not requested.pushed,
+            since_ms=registered.since_ms if registered is not None else self._runtime.clock.now_ms(),
         )
         self._join_consumer(session, group, member)
         return self.members(group)
@@ -150,7 +150,7 @@ class ClientSessions:
         """Leave a group of producers; a no-op if the session is not in it."""
         if group in session.producers:
             session.producers.pop(group, None)
-            self._membership.leave(PRODUCERS + group, session.client_id, session.session_id)
+            self._membership.leave(PRODUCER_GROUP_PREFIX + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
         """Leave a group of consumers; a no-op if the session is not in it."""
@@ -166,7 +166,7 @@ class ClientSessions:
         Errors: Overloaded if too many events wait for it, Unavailable if it does not answer in time or disconnects.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        session.outbox.put(CommandSent(command))
+        session.outbox.put(ClientCommand(command))
         session.commands[command_id] = answer
         try:
             async with asyncio.timeout(timeout_s):
@@ -179,7 +179,7 @@ class ClientSessions:
             raise Unavailable(f"client {session.client_id} disconnected before it answered")
         return answer.result()
 
-    def answered(self, session: ClientSession, command_id: str, result: Any) -> None:
+    def on_command_result(self, session: ClientSession, command_id: str, result: Any) -> None:
         """Record a client's answer to a command; a late answer is dropped."""
         answer = session.commands.get(command_id)
         if answer is not None and not answer.done():
@@ -187,23 +187,23 @@ class ClientSessions:
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
         """End a session, once. Every session ends here."""
-        if session.closing:
+        if session.is_closing:
             return
-        session.closing = True
+        session.is_closing = True
         self._sessions.pop(session.session_id, None)
         for group in list(session.consumers):
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)
         for enode, request in session.locks:
-            self._locks.give_back(enode, request)
+            self._locks.release(enode, request)
         for command in session.commands.values():
             command.cancel()
-        session.outbox.put(Closed(reason, message))
-        self._leaving[session] = self._runtime.clock.monotonic_s() + FAREWELL_S
+        session.outbox.put(SessionClosed(reason, message))
+        self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
-    def ended(self, session: ClientSession) -> None:
+    def on_call_ended(self, session: ClientSession) -> None:
         """The call of a session has ended."""
-        self._leaving.pop(session, None)
+        self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
         """End every session."""
@@ -214,24 +214,24 @@ class ClientSessions:
         """End silent sessions; to be called about once a second."""
         now_s = self._runtime.clock.monotonic_s()
         for session in self.all():
-            expiry_s = max(self._pushes.expiry_s, session.expiry_s)
-            if now_s - session.heard_at_s > expiry_s:
+            expiry_s = max(self._push_sessions.expiry_s, session.expiry_s)
+            if now_s - session.last_active_s > expiry_s:
                 self.close(session, CloseReason.EXPIRED, f"the client sent nothing for {expiry_s:.0f} s")
-        for session, deadline_s in list(self._leaving.items()):
+        for session, deadline_s in list(self._closing_until_s.items()):
             if deadline_s < now_s:
-                del self._leaving[session]
+                del self._closing_until_s[session]
                 if session.call is not None:
                     session.call.cancel()
 
-    def _say_open(self, session: ClientSession) -> None:
-        session.expiry_s = self._pushes.expiry_s
-        expiry_ms, interval_ms = int(session.expiry_s * 1000), self._pushes.heartbeat_interval_ms
-        session.outbox.put(Opened(session.session_id, interval_ms, expiry_ms, session.client_id))
+    def _send_opened(self, session: ClientSession) -> None:
+        session.expiry_s = self._push_sessions.expiry_s
+        expiry_ms, interval_ms = int(session.expiry_s * 1000), self._push_sessions.heartbeat_interval_ms
+        session.outbox.put(SessionOpened(session.session_id, interval_ms, expiry_ms, session.client_id))
 
-    def member(self, session: ClientSession) -> Member:
+    def as_member(self, session: ClientSession) -> GroupMember:
         """The client as a group member without queues."""
         hello, runtime = session.hello, self._runtime
-        return Member(
+        return GroupMember(
             session.client_id,
             session.session_id,
             runtime.settings.name,
@@ -246,38 +246,38 @@ class ClientSessions:
             user=session.user,
         )
 
-    def _check_count(self, session: ClientSession) -> None:
+    def _check_group_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
             raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
         session.producers[group] = None
-        self._membership.join(PRODUCERS + group, self.member(session))
+        self._membership.join(PRODUCER_GROUP_PREFIX + group, self.as_member(session))
 
     def _leave_producers(self, session: ClientSession) -> None:
         for group in list(session.producers):
             self.unregister_producer(session, group)
 
-    def _join_consumer(self, session: ClientSession, group: str, member: Member) -> None:
+    def _join_consumer(self, session: ClientSession, group: str, member: GroupMember) -> None:
         session.consumers[group] = member
-        self._of_group.setdefault(group, {})[session.session_id] = session
+        self._by_group.setdefault(group, {})[session.session_id] = session
         self._membership.join(group, member)
 
     def _leave_consumer(self, session: ClientSession, group: str, reason: CloseReason, message: str) -> None:
         if session.consumers.pop(group, None) is None:
             return
-        watching = self._of_group[group]
+        watching = self._by_group[group]
         del watching[session.session_id]
         if not watching:
-            del self._of_group[group]
-        push = self._pushes.find(group, session.client_id)
+            del self._by_group[group]
+        push = self._push_sessions.find(group, session.client_id)
         if push is not None and push.member_session_id == session.session_id:
-            self._pushes.close_soon(push, reason, message)
+            self._push_sessions.start_close(push, reason, message)
         self._membership.leave(group, session.client_id, session.session_id)
 
-    def _members_changed(self, group: str, version: int, members: Mapping[str, Member]) -> None:
-        notify = self._topics.groups.of(group).notify_members_changed
-        for session in list(self._of_group.get(group, {}).values()):
+    def _on_members_changed(self, group: str, version: int, members: Mapping[str, GroupMember]) -> None:
+        notify = self._topics.group_settings.get(group).notify_members_changed
+        for session in list(self._by_group.get(group, {}).values()):
             member = members.get(session.client_id)
             if member is not None and member.session_id != session.session_id:
                 self.close(
@@ -289,11 +289,11 @@ class ClientSessions:
                 session.outbox.put(GroupMembers(group, version, dict(members)))
 
 
-def check_owner(members: Mapping[str, Member], client_id: str) -> None:
+def check_owner(members: Mapping[str, GroupMember], client_id: str) -> None:
     """Refuse to replace another user's client in a group. Errors: Forbidden."""
-    known = members.get(client_id)
-    if known is not None:
-        PRINCIPAL.get().check_owns(known.user, "client id", "client_id")
+    member = members.get(client_id)
+    if member is not None:
+        PRINCIPAL.get().check_owner(member.user, "client id", "client_id")
 
 
 def _check_hello(hello: Hello) -> None:

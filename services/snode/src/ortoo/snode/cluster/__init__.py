@@ -6,31 +6,31 @@ package may import it.
 
 from dataclasses import dataclass
 
-from ortoo.common.cluster.address_server import found_name_servers
+from ortoo.common.cluster.address_server import resolve_name_servers
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.grpc.cluster_token import read_token
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ClusterView:
     """The copy of the directory, its watch, and the name servers."""
 
-    directory: Directory
+    directory: DirectoryCache
     watch: DirectoryWatch
-    name_server: NameServer
+    name_server: NameServerClient
 
 
-async def open_cluster(runtime: Runtime) -> Cluster:
+async def open_cluster(runtime: Runtime) -> ClusterView:
     """Find the name servers; updates begin with `watch.run`. Errors: Unavailable, Invalid."""
-    clock, metrics, directory = runtime.clock, runtime.metrics, Directory(HandleSeals(runtime.clock.now_ms))
+    clock, metrics, directory = runtime.clock, runtime.metrics, DirectoryCache(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
-    name_servers = await found_name_servers(address, background=runtime.background, clock=clock)
+    name_servers = await resolve_name_servers(address, background=runtime.background, clock=clock)
     admin_token = read_token(runtime.settings.admin_token_file, "admin_token_file")
-    name_server = NameServer(name_servers, runtime.channels, admin_token)
+    name_server = NameServerClient(name_servers, runtime.channels, admin_token)
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",
@@ -42,4 +42,4 @@ async def open_cluster(runtime: Runtime) -> Cluster:
         "ortoo_directory_version", "The version of this snode's copy of the directory.", lambda: directory.version
     )
     watch = DirectoryWatch(directory, name_server, clock=clock, randomness=runtime.randomness)
-    return Cluster(directory, watch, name_server)
+    return ClusterView(directory, watch, name_server)

@@ -6,13 +6,13 @@ from typing import TypeVar
 
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, RouteChange, SnodeEntry, Topic
+from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, DirectoryUpdate, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
-SENDABLE_MAX = 4_096
+AVAILABLE_CACHE_MAX = 4_096
 
 
-class Directory:
+class DirectoryCache:
     """Topics, groups and processes by name, at one version."""
 
     def __init__(self, seals: HandleSeals | None = None) -> None:
@@ -25,23 +25,23 @@ class Directory:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
-        self._sendable: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
+        self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """The writable queues among requested ones, cached: every send needs them, and a topic may have thousands."""
 
-    def apply(self, change: RouteChange) -> set[str]:
+    def apply(self, change: DirectoryUpdate) -> set[str]:
         """Apply a change; returns the names of the topics that are new, changed or deleted.
 
         One of several name servers may lag behind another. Its snapshot then lacks newer changes.
         """
-        before = self._topics
+        previous_topics = self._topics
         if change.handle_keys is not None:
-            self.seals.use(change.handle_keys)
+            self.seals.use_keys(change.handle_keys)
         if change.snapshot and change.directory_id != self.directory_id:
             # Versions of another directory cannot be compared with those stored here.
             self._topics, self._groups = {}, {}
             self.directory_id = change.directory_id
-        topics = _applied(self._topics, change.topics, change.deleted_topics, change)
-        self._topics, self._groups = topics, _applied(self._groups, change.groups, change.deleted_groups, change)
+        topics = _apply_changes(self._topics, change.topics, change.deleted_topics, change)
+        self._topics, self._groups = topics, _apply_changes(self._groups, change.groups, change.deleted_groups, change)
         if change.snapshot:
             # A name server that just started has no leases yet; the earlier addresses are still worth a try.
             self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
@@ -49,21 +49,21 @@ class Directory:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
-        self._sendable.clear()
-        return {name for name in before.keys() | topics.keys() if before.get(name) != topics.get(name)}
+        self._available_cache.clear()
+        return {name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)}
 
-    def learn_topic(self, topic: Topic) -> bool:
+    def update_topic(self, topic: Topic) -> bool:
         """Store a topic from a direct query; True if it is newer than the stored one. The watch will send it too."""
-        known = self._topics.get(topic.name)
-        if known is not None and known.version >= topic.version:
+        current = self._topics.get(topic.name)
+        if current is not None and current.version >= topic.version:
             return False
         self._topics[topic.name] = topic
         return True
 
-    def learn_group(self, group: Group) -> None:
+    def update_group(self, group: Group) -> None:
         """Store a group from a direct query, unless it is stored."""
-        known = self._groups.get(group.name)
-        if known is None or known.version < group.version:
+        current = self._groups.get(group.name)
+        if current is None or current.version < group.version:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
@@ -101,30 +101,30 @@ class Directory:
         """All proxies, by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
-    def to_send(self, queues: Sequence[Queue]) -> Sequence[Queue]:
+    def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
         """The queues whose enode has a lease and accepts messages; if none has, those whose enode refuses writes."""
-        cached = self._sendable.get(id(queues))
+        cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
         found = [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
         if isinstance(queues, tuple):  # the cached queues of one version of a topic
-            if len(self._sendable) >= SENDABLE_MAX:
-                self._sendable.clear()
-            self._sendable[id(queues)] = (queues, found)
+            if len(self._available_cache) >= AVAILABLE_CACHE_MAX:
+                self._available_cache.clear()
+            self._available_cache[id(queues)] = (queues, found)
         return found
 
 
-def _applied(
-    known: dict[str, Kind], news: Iterable[Kind], deleted: Iterable[str], change: RouteChange
+def _apply_changes(
+    current: dict[str, Kind], updated: Iterable[Kind], deleted: Iterable[str], change: DirectoryUpdate
 ) -> dict[str, Kind]:
     """The entries after a change; those newer than a snapshot stay."""
-    after = {} if change.snapshot else dict(known)
+    after = {} if change.snapshot else dict(current)
     for name in deleted:
         after.pop(name, None)
-    after.update((one.name, one) for one in news)
+    after.update((one.name, one) for one in updated)
     if change.snapshot:
-        after.update((name, one) for name, one in known.items() if one.version > change.version)
+        after.update((name, one) for name, one in current.items() if one.version > change.version)
     return after
 
 
@@ -144,7 +144,7 @@ def check_writable(topic: Topic, queue: Queue) -> None:
     _check_queue(topic, queue, "write", "that take messages")
 
 
-def queues_to_write(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
+def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
     """The queue that a sender names, or all queues for producers. Errors: Invalid if the topic takes no messages."""
     if queue is not None:
         if queue.topic not in ("", topic.name):
@@ -167,7 +167,7 @@ def check_readable(topic: Topic, queue: Queue) -> None:
     _check_queue(topic, queue, "read", "that can be read")
 
 
-def _check_queue(topic: Topic, queue: Queue, what: str, which: str) -> None:
+def _check_queue(topic: Topic, queue: Queue, access: str, description: str) -> None:
     placement = topic.placement(queue.enode)
     if placement is None:
         enodes = ", ".join(p.enode for p in topic.placements) or "no enode"
@@ -175,10 +175,10 @@ def _check_queue(topic: Topic, queue: Queue, what: str, which: str) -> None:
             f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute names its queues",
             field="queue.enode",
         )
-    count = placement.write_queue_count if what == "write" else placement.read_queue_count
+    count = placement.write_queue_count if access == "write" else placement.read_queue_count
     if queue.queue_id >= count:
         raise Invalid(
-            f"topic {topic.name} has {what} queues 0 to {count - 1} on {queue.enode}, not {queue.queue_id}; "
-            f"QueryRoute names those {which}",
+            f"topic {topic.name} has {access} queues 0 to {count - 1} on {queue.enode}, not {queue.queue_id}; "
+            f"QueryRoute names those {description}",
             field="queue.queue_id",
         )

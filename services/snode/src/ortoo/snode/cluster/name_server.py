@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ortoo.common.cluster.name_servers import NameServers
-from ortoo.common.cluster.route_watch import whole_news
+from ortoo.common.cluster.route_watch import assemble_changes
 from ortoo.common.errors import AlreadyExists, Forbidden, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.grpc.messages import write
-from ortoo.snode.cluster.routes import Group, MessageType, Permission, RouteChange, Topic
-from ortoo.snode.cluster.wire import change_of, group_of, topic_of
+from ortoo.snode.cluster.routes import Group, MessageType, Permission, DirectoryUpdate, Topic
+from ortoo.snode.cluster.wire import decode_update, decode_group, decode_topic
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -21,7 +21,7 @@ CALL_TIMEOUT_S = 3.0
 
 
 @dataclass(slots=True, eq=False)
-class NameServer:
+class NameServerClient:
     """Equal name servers over one database; one that fails is skipped.
 
     One of `servers` is used at a time.
@@ -45,29 +45,29 @@ class NameServer:
     @property
     def stub(self) -> NameServiceStub:
         """For one call: by `call`, or within `rpc_errors`."""
-        return NameServiceStub(self.channels.to(self.servers.current))
+        return NameServiceStub(self.channels.channel_to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
         """The answer of a method of `stub`. Errors: those of the name server, Unavailable."""
         with rpc_errors(self.peer, within=True):
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
-    def pass_over(self, error: OrtooError) -> None:
+    def fail_over(self, error: OrtooError) -> None:
         """Use the next address if `error` means that this one is unreachable."""
         if isinstance(error, Unavailable):
             self.servers.next_after(self.servers.current)
 
-    async def watch(self) -> AsyncIterator[RouteChange]:
+    async def watch(self) -> AsyncIterator[DirectoryUpdate]:
         """Yield a snapshot, then every change; ends or raises when the name server disconnects."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
         with rpc_errors(self.peer, within=True):
-            async for news in whole_news(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
-                yield change_of(news)
+            async for update in assemble_changes(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
+                yield decode_update(update)
 
     async def get_topic(self, name: str) -> Topic:
         """One topic. Errors: NotFound, Unavailable."""
         answer = await self.call(self.stub.GetTopic, namesrv_pb2.GetTopicRequest(name=name))
-        return topic_of(answer.topic)
+        return decode_topic(answer.topic)
 
     async def create_topic(
         self,
@@ -85,19 +85,19 @@ class NameServer:
             message_type=message_type.value,  # type: ignore[arg-type]
         )
         answer = await self.call(self.stub.CreateTopic, request)
-        return topic_of(answer.topic)
+        return decode_topic(answer.topic)
 
-    async def place_topic(self, name: str, enode: str) -> Topic:
+    async def add_topic_enode(self, name: str, enode: str) -> Topic:
         """Add queues of a topic on one more enode. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, add_enodes=[enode])
         answer = await self.call(self.stub.UpdateTopic, request)
-        return topic_of(answer.topic)
+        return decode_topic(answer.topic)
 
     async def set_permission(self, name: str, permission: Permission) -> Topic:
         """Set the permission of a topic. Errors: NotFound, Unavailable."""
         request = namesrv_pb2.UpdateTopicRequest(name=name, permission=permission.value)  # type: ignore[arg-type]
         answer = await self.call(self.stub.UpdateTopic, request)
-        return topic_of(answer.topic)
+        return decode_topic(answer.topic)
 
     async def delete_topic(self, name: str, *, version: int) -> None:
         """Delete a topic if this is its version. Errors: Conflict, NotFound, Unavailable."""
@@ -109,7 +109,7 @@ class NameServer:
             group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
         )
         try:
-            return group_of((await self.call(self.stub.PutGroup, request)).group)
+            return decode_group((await self.call(self.stub.PutGroup, request)).group)
         except AlreadyExists:
             return await self.get_group(name)
 
@@ -119,14 +119,14 @@ class NameServer:
         found = next((group for group in groups if group.name == name), None)
         if found is None:
             raise NotFound(f"there is no group {name!r}", field="group")
-        return group_of(found)
+        return decode_group(found)
 
     async def put_group(self, group: Group) -> Group:
         """Create a group or change it. Errors: Invalid, Overloaded, Unavailable."""
         request = namesrv_pb2.PutGroupRequest(group=write(topic_pb2.Group, group))
-        return group_of((await self.call(self.stub.PutGroup, request)).group)
+        return decode_group((await self.call(self.stub.PutGroup, request)).group)
 
-    async def secret_of(self, access_key: str) -> str:
+    async def get_secret(self, access_key: str) -> str:
         """The secret of an enabled user.
 
         Errors: NotFound, Forbidden for a disabled user, Unavailable, also if this snode may not read users.
@@ -156,11 +156,11 @@ class NameServer:
             shares_membership=shares_membership,
         )
         with rpc_errors(f"name server {name_server}"):
-            answer = await NameServiceStub(self.channels.to(name_server)).RegisterSnode(request, timeout=CALL_TIMEOUT_S)
+            answer = await NameServiceStub(self.channels.channel_to(name_server)).RegisterSnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000
 
     async def unregister(self, name_server: str, name: str) -> None:
         """Release the lease at one name server."""
         request = namesrv_pb2.UnregisterRequest(snode=name)
         with rpc_errors(f"name server {name_server}"):
-            await NameServiceStub(self.channels.to(name_server)).Unregister(request, timeout=1.0)
+            await NameServiceStub(self.channels.channel_to(name_server)).Unregister(request, timeout=1.0)

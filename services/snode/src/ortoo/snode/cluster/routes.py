@@ -149,7 +149,7 @@ class Group:
     """Whether each lite topic is for one group member alone, the last that subscribed to it."""
 
 
-class MemberState(enum.IntEnum):
+class EnodeReplicaState(enum.IntEnum):
     """The state of a replica of an enode; the numbers are those on the wire."""
 
     UNSPECIFIED = 0
@@ -160,12 +160,12 @@ class MemberState(enum.IntEnum):
     WAITING = 5
 
 
-class EnodeMember(NamedTuple):
+class EnodeReplica(NamedTuple):
     """One of the processes that store an enode's log."""
 
     number: int
     disk: str
-    state: MemberState
+    state: EnodeReplicaState
     address: str
 
 
@@ -184,10 +184,10 @@ class EnodeEntry:
     """Why it takes no messages now; empty = it takes them."""
     epoch: int = 0
     """The epoch of the leader at the address."""
-    members: tuple[EnodeMember, ...] = ()
+    members: tuple[EnodeReplica, ...] = ()
 
     @property
-    def reign(self) -> int:
+    def leader_epoch(self) -> int:
         """Distinguishes one leader from the next; 0 for an enode with a single replica."""
         return self.epoch if len(self.members) > 1 else 0
 
@@ -204,7 +204,7 @@ class SnodeEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class RouteChange:
+class DirectoryUpdate:
     """One message of the watch: a full `snapshot`, or changes."""
 
     version: int

@@ -8,14 +8,14 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.settings import Settings
+from ortoo.snode.settings import SnodeSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
     """Lives as long as the snode."""
 
-    settings: Settings
+    settings: SnodeSettings
     incarnation: str
     """A new id at each start."""
     background: Background

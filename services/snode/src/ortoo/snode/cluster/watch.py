@@ -12,21 +12,21 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory, unknown_topic
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.directory import DirectoryCache, unknown_topic
+from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.routes import Topic
 
 UNKNOWN_TOPIC_TTL_S = 1.0
 """Time for which the answer "there is no such topic" is cached."""
 UNKNOWN_TOPICS_MAX = 1_000
-REACHED_TIMEOUT_S = 2.0
+WAIT_TIMEOUT_S = 2.0
 _log = get_logger("directory")
 
 
 class DirectoryWatch:
     """Follows the name server for ever. While it is unreachable the copy serves."""
 
-    def __init__(self, directory: Directory, name_server: NameServer, *, clock: Clock, randomness: Randomness) -> None:
+    def __init__(self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness) -> None:
         self.ready = asyncio.Event()
         """Set when the directory has been received once."""
         self._directory = directory
@@ -35,9 +35,9 @@ class DirectoryWatch:
         self._randomness = randomness
         self.changed = asyncio.Event()
         """Set, and replaced, at the next change of the directory."""
-        self.on_topics: Callable[[set[str]], None] = lambda topics: None
+        self.on_topics_changed: Callable[[set[str]], None] = lambda topics: None
         """Called with the names of topics whenever some have changed."""
-        self._unknown: OrderedDict[str, float] = OrderedDict()
+        self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
 
     async def run(self) -> None:
         """Follow the name server, and reconnect after it was unreachable.
@@ -48,56 +48,56 @@ class DirectoryWatch:
         while True:
             try:
                 async for change in self._name_server.watch():
-                    self._tell(self._directory.apply(change))
+                    self._notify(self._directory.apply(change))
                     attempt = 0
                     self.ready.set()
                 _log.emit(log_events.ROUTE_WATCH_ENDED)
             except OrtooError as error:
                 if attempt == 0:
                     _log.emit(log_events.ROUTE_WATCH_FAILED_RETRYING, reason=str(error))
-                self._name_server.pass_over(error)
+                self._name_server.fail_over(error)
             await self._clock.sleep(backoff.delay_s(attempt, self._randomness))
             attempt += 1
 
     async def topic(self, name: str) -> Topic:
         """A topic; one that is not stored here is queried once. Errors: Invalid, NotFound."""
-        return self._directory.find_topic(name) or await self._ask(name)
+        return self._directory.find_topic(name) or await self._fetch_topic(name)
 
-    async def reached(self, version: int) -> None:
+    async def wait_for_version(self, version: int) -> None:
         """Wait, for a bounded time, until the directory is at least at `version`."""
-        await self._until(lambda: self._directory.version >= version)
+        await self._wait_until(lambda: self._directory.version >= version)
 
-    async def gone(self, name: str) -> None:
+    async def wait_until_deleted(self, name: str) -> None:
         """Wait, for a bounded time, until the directory has no topic of this name."""
-        await self._until(lambda: self._directory.find_topic(name) is None)
+        await self._wait_until(lambda: self._directory.find_topic(name) is None)
 
-    async def _until(self, is_so: Callable[[], bool]) -> None:
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REACHED_TIMEOUT_S):
-                while not is_so():
+            async with asyncio.timeout(WAIT_TIMEOUT_S):
+                while not condition():
                     await self.changed.wait()
 
-    async def _ask(self, name: str) -> Topic:
+    async def _fetch_topic(self, name: str) -> Topic:
         check_topic_name(name)
         now_s = self._clock.monotonic_s()
-        if self._unknown.get(name, 0.0) > now_s:
+        if self._unknown_until_s.get(name, 0.0) > now_s:
             raise unknown_topic(name)
         try:
             topic = await self._name_server.get_topic(name)
         except NotFound:
-            self._unknown[name] = now_s + UNKNOWN_TOPIC_TTL_S
-            self._unknown.move_to_end(name)
-            if len(self._unknown) > UNKNOWN_TOPICS_MAX:
-                self._unknown.popitem(last=False)
+            self._unknown_until_s[name] = now_s + UNKNOWN_TOPIC_TTL_S
+            self._unknown_until_s.move_to_end(name)
+            if len(self._unknown_until_s) > UNKNOWN_TOPICS_MAX:
+                self._unknown_until_s.popitem(last=False)
             raise unknown_topic(name) from None
-        if self._directory.learn_topic(topic):
-            self._tell({name})
+        if self._directory.update_topic(topic):
+            self._notify({name})
         return self._directory.topic(name)
 
-    def _tell(self, topics: set[str]) -> None:
+    def _notify(self, topics: set[str]) -> None:
         for name in topics:
-            self._unknown.pop(name, None)
+            self._unknown_until_s.pop(name, None)
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
         if topics:
-            self.on_topics(topics)
+            self.on_topics_changed(topics)

@@ -4,18 +4,18 @@ It takes batches and requests and returns the enodes' answers as plain values. I
 error promptly. Every package except `cluster` may import it.
 """
 
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import EnodeLinks, LinkTo
-from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.enodes.link import EnodeLinks, LinkFactory
+from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.settings import ReadFrom
 
 
-class Enodes:
+class EnodeComponents:
     """Links by enode, and the locks held through them."""
 
-    def __init__(self, runtime: Runtime, cluster: Cluster, link_to: LinkTo) -> None:
+    def __init__(self, runtime: Runtime, cluster: ClusterView, link_factory: LinkFactory) -> None:
         """`link_to` gives the links to the directory's enodes; locks are held for this run of the snode."""
         reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
-        self.links = EnodeLinks(cluster.directory, link_to, reads_followers=reads_followers)
-        self.locks = QueueLocks(runtime, cluster.directory, self.links)
+        self.links = EnodeLinks(cluster.directory, link_factory, reads_followers=reads_followers)
+        self.locks = SessionQueueLocks(runtime, cluster.directory, self.links)

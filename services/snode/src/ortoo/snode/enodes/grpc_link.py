@@ -7,25 +7,25 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.errors import Moved, Unavailable
+from ortoo.common.errors import NotLeader, Unavailable
 from ortoo.common.errors.status import error_of
-from ortoo.common.groups.pop import LeasePart, Popped, PopWish, ReplayWish, SendBackWish, Stale, Verdict
+from ortoo.common.groups.pop import LeasePart, Popped, PopRequest, ReplayRequest, RetryRequest, StaleMessage, LeaseVerdict
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
-from ortoo.snode.cluster.wire import batch_to
-from ortoo.snode.enodes.append_wire import append_to
+from ortoo.snode.cluster.wire import encode_batch
+from ortoo.snode.enodes.append_wire import encode_append
 from ortoo.snode.enodes.link import (
-    Appended,
+    AppendedBatch,
     DelayedEntry,
     DueHalf,
-    Fetched,
-    FetchWish,
+    FetchedBatches,
+    FetchBatchesRequest,
     FlushMode,
     HalfVerdict,
-    LockAnswer,
+    LockResult,
     LockKey,
     LockRequest,
     MessagePlace,
@@ -34,50 +34,50 @@ from ortoo.snode.enodes.link import (
     QueueRange,
     VerdictSource,
 )
-from ortoo.snode.enodes.replica_link import Answer, MemberLink
-from ortoo.snode.enodes.held_appends import FIRST_WAIT_S, LONGEST_WAIT_S
-from ortoo.snode.enodes.pop_wire import popped_of, replay_to, send_back_to, settlement_to, stale_of, wish_to
+from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
+from ortoo.snode.enodes.held_appends import RETRY_DELAY_MIN_S, RETRY_DELAY_MAX_S
+from ortoo.snode.enodes.pop_wire import decode_popped, encode_replay, encode_retry, encode_settlement, decode_stale, encode_pop
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
-ATTACH_INTERVAL_S = 5.0
+ATTACH_HEARTBEAT_S = 5.0
 """Interval in which the snode signals to an enode that it is attached."""
 FIND_TIMEOUT_S = 30.0
 """A search may have to wait for its process to start and for the index to catch up."""
 
 
-class GrpcEnodeLink(MemberLink):
+class GrpcEnodeLink(ReplicaLink):
     """One enode. Every call fails promptly with Unavailable if the enode is unreachable, frozen or has restarted."""
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[AppendedBatch]:
         """Send one batch. Batches of one queue are stored in the order of the calls.
 
         For a delayed batch the answer has the first message's timer id instead of an offset.
 
         Errors: those of the enode's store, Overloaded at once if too many bytes are in flight.
         """
-        bulky, size_bytes = append_to(topic_id, queue_id, batch, flush_mode), len(batch.records)
-        if self._held.is_holding:
-            return self._held.add(bulky, size_bytes)
+        bulky, size_bytes = encode_append(topic_id, queue_id, batch, flush_mode), len(batch.records)
+        if self._held_appends.is_holding:
+            return self._held_appends.add(bulky, size_bytes)
         return self.appends.send(bulky, size_bytes=size_bytes)
 
-    async def fetch(self, wish: FetchWish) -> Fetched:
+    async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
         """Read whole batches, or their matching parts.
 
         Errors: NotFound, OutOfRange, DataLoss, Fenced if the group's lock has a newer generation.
         """
-        pushed = wish.pushdown and write(pb.Pushdown, wish.pushdown, columns=sorted(wish.pushdown.columns))
-        request = write(pb.FetchBatchesRequest, wish, pushdown=pushed)
-        if wish.any_member:  # this replica itself, leader or not
-            return await self._fetches.send_if_there(request)
-        return await self._led(lambda link: link._fetches.send(request, wait_s=wish.wait_ms / 1000))
+        pushdown = request.pushdown and write(pb.Pushdown, request.pushdown, columns=sorted(request.pushdown.columns))
+        message = write(pb.FetchBatchesRequest, request, pushdown=pushdown)
+        if request.any_member:  # this replica itself, leader or not
+            return await self._fetches.send_if_available(message)
+        return await self._call_leader(lambda link: link._fetches.send(message, wait_s=request.wait_ms / 1000))
 
-    async def commit_rows(
+    async def commit_offsets(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
         """Store a group's offsets, each with its generation; returns the queues whose generation was too old.
@@ -90,59 +90,59 @@ class GrpcEnodeLink(MemberLink):
             offsets=[pb.QueueOffset(queue_id=q, offset=o, generation=g) for q, o, g in rows],
             reset=reset,
         )
-        answer = await self._call(lambda stub: stub.CommitOffsets, request)
-        return list(answer.fenced_queue_ids)
+        response = await self._call(lambda stub: stub.CommitOffsets, request)
+        return list(response.fenced_queue_ids)
 
-    async def offset_groups(self, topic_id: int) -> list[str]:
+    async def query_offset_groups(self, topic_id: int) -> list[str]:
         """The groups that have an offset in a topic, by name."""
         request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
-    async def take_locks(self, incarnation: str, wishes: Sequence[LockRequest]) -> list[LockAnswer]:
+    async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks, one answer each. With an incarnation they live while that is attached."""
-        request = pb.TakeLocksRequest(incarnation=incarnation, wishes=[write(pb.LockWish, one) for one in wishes])
-        answer = await self._call(lambda stub: stub.TakeLocks, request)
+        message = pb.TakeLocksRequest(incarnation=incarnation, wishes=[write(pb.LockWish, one) for one in requests])
+        response = await self._call(lambda stub: stub.TakeLocks, message)
         return [
-            read(LockAnswer, one, error=error_of(one.failure) if one.HasField("failure") else None)
-            for one in answer.answers
+            read(LockResult, one, error=error_of(one.failure) if one.HasField("failure") else None)
+            for one in response.answers
         ]
 
-    async def release_locks(self, wishes: Sequence[LockRequest]) -> list[bool]:
+    async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
         """Release locks; returns for each whether its session held it."""
-        request = pb.ReleaseLocksRequest(wishes=[write(pb.LockWish, one) for one in wishes])
-        return list((await self._call(lambda stub: stub.ReleaseLocks, request)).released)
+        message = pb.ReleaseLocksRequest(wishes=[write(pb.LockWish, one) for one in requests])
+        return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
-    async def attach(self, snode: str, incarnation: str, freed: Callable[[Sequence[LockKey]], None]) -> None:
+    async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
         """Stay attached to the enode until the call ends; `freed` receives refused locks that are free now.
 
         Errors: Unavailable when the connection broke.
         """
-        call, sign = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
+        call, heartbeat = self._stub.Attach(), pb.AttachRequest(snode=snode, incarnation=incarnation)
 
-        async def signs() -> None:
+        async def send_heartbeats() -> None:
             while not call.done():
                 with contextlib.suppress(grpc.aio.AioRpcError, asyncio.InvalidStateError):  # the reader gets the error
-                    await call.write(sign)
-                await self._clock.sleep(ATTACH_INTERVAL_S)
+                    await call.write(heartbeat)
+                await self._clock.sleep(ATTACH_HEARTBEAT_S)
 
-        async def stay() -> None:
+        async def stay_attached() -> None:
             # With an iterator of requests, grpc.aio would use it for a while after the call has ended.
             async with Background("attach") as background:
-                background.spawn("signs", signs())
-                await self._hear(call, lambda news: freed([(k.group, k.topic_id, k.queue_id) for k in news.freed]))
+                background.spawn("signs", send_heartbeats())
+                await self._read_messages(call, lambda news: on_freed([(k.group, k.topic_id, k.queue_id) for k in news.freed]))
 
-        await self._over(self._conversations, call, stay())
+        await self._await_tracked(self._long_calls, call, stay_attached())
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets; queues without one are absent."""
         request = pb.QueryOffsetsRequest(topic_id=topic_id, group=group, queue_ids=queue_ids)
-        answer = await self._call(lambda stub: stub.QueryOffsets, request)
-        return {item.queue_id: item.offset for item in answer.offsets}
+        response = await self._call(lambda stub: stub.QueryOffsets, request)
+        return {item.queue_id: item.offset for item in response.offsets}
 
     async def describe_queues(self, topic_id: int) -> list[QueueRange]:
         """The stored range of each queue of a topic."""
-        answer = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
-        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in answer.queues]
+        response = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
+        return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Delete a delayed message. Errors: NotFound if it is not waiting, Conflict while it is being delivered."""
@@ -152,8 +152,8 @@ class GrpcEnodeLink(MemberLink):
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
         """The delayed messages of a topic that are due from `from_ms` on, by time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
-        answer = await self._call(lambda stub: stub.ListDelayed, request)
-        return [read(DelayedEntry, one) for one in answer.entries]
+        response = await self._call(lambda stub: stub.ListDelayed, request)
+        return [read(DelayedEntry, one) for one in response.entries]
 
     async def store_half(
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
@@ -162,7 +162,7 @@ class GrpcEnodeLink(MemberLink):
         request = deferred_pb.StoreHalfRequest(
             topic_id=topic_id,
             queue_id=queue_id,
-            batch=batch_to(batch),
+            batch=encode_batch(batch),
             producer_group=producer_group,
             check_after_ms=check_after_ms,
             key=key,
@@ -184,18 +184,18 @@ class GrpcEnodeLink(MemberLink):
         request = deferred_pb.ListHalvesRequest(
             topic_id=topic_id, producer_group=producer_group, parked_only=parked_only, limit=limit
         )
-        answer = await self._call(lambda stub: stub.ListHalves, request)
-        return [read(OpenHalf, one) for one in answer.halves]
+        response = await self._call(lambda stub: stub.ListHalves, request)
+        return [read(OpenHalf, one) for one in response.halves]
 
     async def resume_half(self, topic_id: int, number: int) -> None:
         """Check a parked transaction again. Errors: NotFound, Conflict."""
         await self._call(lambda stub: stub.ResumeHalf, deferred_pb.ResumeHalfRequest(topic_id=topic_id, number=number))
 
-    async def watch_halves(self, producer_groups: Iterable[str], heard: Callable[[DueHalf], None]) -> None:
+    async def watch_halves(self, producer_groups: Iterable[str], on_due: Callable[[DueHalf], None]) -> None:
         """Receive transactions that are due for a check, until the connection ends. Errors: Unavailable."""
         call = self._stub.WatchHalves(deferred_pb.WatchHalvesRequest(producer_groups=producer_groups))
-        due = self._hear(call, lambda news: heard(DueHalf(read(OpenHalf, news.half), batch_of(news.batch))))
-        await self._over(self._conversations, call, due)
+        due = self._read_messages(call, lambda news: on_due(DueHalf(read(OpenHalf, news.half), batch_of(news.batch))))
+        await self._await_tracked(self._long_calls, call, due)
         raise Unavailable(f"{self._peer} ended the call")
 
     async def find_offset(self, topic_id: int, queue_id: int, stored_at_ms: int) -> int:
@@ -213,41 +213,41 @@ class GrpcEnodeLink(MemberLink):
         request = pb.FindMessagesRequest(
             topic_id=topic_id, key=key, message_id=message_id, begin_ms=begin_ms, end_ms=end_ms, limit=limit
         )
-        answer = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
-        return [MessagePlace(one.queue_id, one.offset) for one in answer.places]
+        response = await self._call(lambda stub: stub.FindMessages, request, max(self._timeout_s, FIND_TIMEOUT_S))
+        return [MessagePlace(one.queue_id, one.offset) for one in response.places]
 
-    async def pop(self, wish: PopWish) -> Popped:
+    async def pop(self, request: PopRequest) -> Popped:
         """Lease messages; waits for the first one for `wish.wait_ms`. Errors: NotFound, Overloaded."""
-        request = pop_pb.LeaseRequest(pop=wish_to(wish))
-        answer = await self._led(lambda link: link._lease(request, wish.wait_ms / 1000))
-        return popped_of(answer.popped)
+        message = pop_pb.LeaseRequest(pop=encode_pop(request))
+        response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
+        return decode_popped(response.popped)
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
         """Ack, nack, release or renew leased messages; returns those that their lease no longer has."""
-        request = pop_pb.LeaseRequest(settle=settlement_to(topic_id, group, parts, verdict))
-        return stale_of((await self._led(lambda link: link._lease(request))).settled)
+        request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
+        return decode_stale((await self._call_leader(lambda link: link._send_lease(request))).settled)
 
-    async def peek(self, wish: PopWish) -> Popped:
+    async def peek(self, request: PopRequest) -> Popped:
         """The messages that a pop would return, and the number that consumers have; changes nothing."""
-        return popped_of(await self._call(lambda stub: stub.PopQueues, wish_to(wish, peek=True)))
+        return decode_popped(await self._call(lambda stub: stub.PopQueues, encode_pop(request, peek=True)))
 
-    async def send_back(self, wish: SendBackWish) -> list[str]:
+    async def retry_messages(self, request: RetryRequest) -> list[str]:
         """Copy messages to a group's retry topic; returns their ids."""
-        answer = await self._call(lambda stub: stub.SendBackMessages, send_back_to(wish))
-        return list(answer.message_ids)
+        response = await self._call(lambda stub: stub.SendBackMessages, encode_retry(request))
+        return list(response.message_ids)
 
-    async def replay(self, wish: ReplayWish) -> list[tuple[int, int]]:
+    async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
         """Replay dead letters; returns the ranges that were sent now, or would be in a dry run."""
-        answer = await self._call(lambda stub: stub.ReplayStored, replay_to(wish))
-        return [(one.first_offset, one.count) for one in answer.ranges]
+        response = await self._call(lambda stub: stub.ReplayStored, encode_replay(request))
+        return [(one.first_offset, one.count) for one in response.ranges]
 
-    async def append_identified(
+    async def append_deduplicated(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
         """Store messages with ids of the application, each once within the window; returns their locations."""
-        request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=batch_to(batch), ids=ids)
-        answer = await self._call(lambda stub: stub.AppendIdentified, request)
-        return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in answer.places]
+        request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids)
+        response = await self._call(lambda stub: stub.AppendIdentified, request)
+        return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in response.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
         """Set how a group consumes a topic, unless it is set. Errors: Conflict if it consumes in another mode."""
@@ -258,13 +258,13 @@ class GrpcEnodeLink(MemberLink):
         """Change how a group consumes a topic; returns the previous mode. Errors: Conflict while members are active."""
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
-        answer = await self._call(lambda stub: stub.SetStoredMode, request)
-        return DeliveryMode(answer.before)
+        response = await self._call(lambda stub: stub.SetStoredMode, request)
+        return DeliveryMode(response.before)
 
-    async def modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
+    async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
         """How a group consumes topics: topic id and mode."""
-        answer = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
-        return [(one.topic_id, DeliveryMode(one.mode)) for one in answer.modes]
+        response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
+        return [(one.topic_id, DeliveryMode(one.mode)) for one in response.modes]
 
     async def _call(
         self,
@@ -273,22 +273,22 @@ class GrpcEnodeLink(MemberLink):
         timeout_s: float | None = None,
     ) -> Answer:
         """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
-        return await self._led(lambda link: link._ask(method(link._stub), request, timeout_s or self._timeout_s))
+        return await self._call_leader(lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s))
 
-    async def _led(self, asked: Callable[[MemberLink], Awaitable[Answer]]) -> Answer:
+    async def _call_leader(self, operation: Callable[[ReplicaLink], Awaitable[Answer]]) -> Answer:
         """The leader's answer. A replica that does not lead refuses without effect, so the next one may be asked."""
-        link: MemberLink = self
-        wait_s = FIRST_WAIT_S
+        link: ReplicaLink = self
+        wait_s = RETRY_DELAY_MIN_S
         deadline_s = self._clock.monotonic_s() + self._timeout_s
         while True:
             try:
-                return await asked(link)
-            except Moved as moved:
-                before, link = link, self._leaders.learn(self._enode, moved)
-                while link is before:
+                return await operation(link)
+            except NotLeader as moved:
+                previous, link = link, self._leaders.redirect(self._enode, moved)
+                while link is previous:
                     if self._clock.monotonic_s() + wait_s >= deadline_s:
                         raise
                     await self._clock.sleep(wait_s)
-                    link, wait_s = self._leaders.learn(self._enode, Moved()), min(2 * wait_s, LONGEST_WAIT_S)
+                    link, wait_s = self._leaders.redirect(self._enode, NotLeader()), min(2 * wait_s, RETRY_DELAY_MAX_S)
                     if not moved.epoch:  # no new leader is known: this replica may be about to lead
                         break

@@ -3,17 +3,17 @@
 from types import TracebackType
 from typing import Self
 
-from ortoo.common.errors import Moved
+from ortoo.common.errors import NotLeader
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.replica_link import Held
+from ortoo.snode.enodes.replica_link import HeldEnodeAppends
 
-MEMBER_KEPT_S = 60.0
+CHANNEL_RETENTION_S = 60.0
 """Time for which the connection to a replica stays open after it stopped leading."""
-RETIRING_LOOK_S = 0.05
-ON_THEIR_WAY_S = 0.2
+RETIRE_POLL_S = 0.05
+IN_FLIGHT_GRACE_S = 0.2
 """Longer than answers of pops travel. After a change of leader, answers of the previous leader may arrive for this
 time. Pops that wait at a lost leader are retried at the next one after this time."""
 
@@ -30,7 +30,7 @@ class GrpcLinks:
         self.in_flight_bytes_max = in_flight_bytes_max
         self.background = background
         self._links: dict[str, GrpcEnodeLink] = {}
-        self._held: dict[str, Held] = {}
+        self._held_appends: dict[str, HeldEnodeAppends] = {}
         self._channels = channels
 
     async def __aenter__(self) -> Self:
@@ -40,9 +40,9 @@ class GrpcLinks:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         for enode, link in self._links.items():
-            gone = link.close()
-            link.break_off()
-            self._held[enode].fail_all(gone)
+            closed_error = link.close()
+            link.close_leases()
+            self._held_appends[enode].fail_all(closed_error)
         self._links.clear()
 
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
@@ -52,57 +52,57 @@ class GrpcLinks:
         link. Another address in the same epoch, or an older epoch, is ignored unless the present link has been
         disconnected for long.
         """
-        known = self._links.get(enode)
-        if known is not None:
-            is_old = epoch < known.epoch or (epoch == known.epoch > 0)
-            if (known.address, known.epoch) == (address, epoch) or (is_old and self._is_right(known)):
-                return known
+        current = self._links.get(enode)
+        if current is not None:
+            is_old = epoch < current.epoch or (epoch == current.epoch > 0)
+            if (current.address, current.epoch) == (address, epoch) or (is_old and self._is_current(current)):
+                return current
         link = self._open(enode, address, epoch)
-        if known is not None:
-            known.close(Moved(leader_address=address, epoch=epoch) if epoch > known.epoch else None)
-            self.background.contained("drop", self._drop(known))
+        if current is not None:
+            current.close(NotLeader(leader_address=address, epoch=epoch) if epoch > current.epoch else None)
+            self.background.run_contained("drop", self._drop_channel(current))
         return link
 
-    def _is_right(self, link: GrpcEnodeLink) -> bool:
+    def _is_current(self, link: GrpcEnodeLink) -> bool:
         return link.connected or self.clock.monotonic_s() < link.opened_s + self.timeout_s
 
     def _open(self, enode: str, address: str, epoch: int) -> GrpcEnodeLink:
-        link = self._links[enode] = GrpcEnodeLink(enode, address, epoch, self._channels.to(address), self)
+        link = self._links[enode] = GrpcEnodeLink(enode, address, epoch, self._channels.channel_to(address), self)
         return link
 
-    def held(self, enode: str) -> Held:
+    def held_appends(self, enode: str) -> HeldEnodeAppends:
         """The appends that wait for the enode's next leader."""
-        held = self._held.get(enode)
+        held = self._held_appends.get(enode)
         if held is None:
-            held = self._held[enode] = Held(
+            held = self._held_appends[enode] = HeldEnodeAppends(
                 lambda: self._links[enode].appends, self.clock, self.timeout_s, self.in_flight_bytes_max
             )
-            self.background.contained("held appends", held.run())
+            self.background.run_contained("held appends", held.run())
         return held
 
-    def learn(self, enode: str, moved: Moved) -> GrpcEnodeLink:
+    def redirect(self, enode: str, moved: NotLeader) -> GrpcEnodeLink:
         """The link to ask after a replica reported another leader.
 
         Such a replica is alive. It still answers its open requests, and its link is closed when it has.
         """
-        known = self._links[enode]
-        if not moved.leader_address or moved.epoch <= known.epoch:
-            return known
-        self.background.contained("retire", self._retire(known))
+        current = self._links[enode]
+        if not moved.leader_address or moved.epoch <= current.epoch:
+            return current
+        self.background.run_contained("retire", self._retire(current))
         return self._open(enode, moved.leader_address, moved.epoch)
 
     async def _retire(self, link: GrpcEnodeLink) -> None:
         link.fail_reads()
         while not link.is_idle:
-            await self.clock.sleep(RETIRING_LOOK_S)
+            await self.clock.sleep(RETIRE_POLL_S)
         link.close()
-        await self._drop(link)
+        await self._drop_channel(link)
 
-    async def _drop(self, link: GrpcEnodeLink) -> None:
+    async def _drop_channel(self, link: GrpcEnodeLink) -> None:
         """Close the connection to an unused address. A replica may still get other requests for a long time."""
-        await self.clock.sleep(ON_THEIR_WAY_S)
-        link.break_off()
+        await self.clock.sleep(IN_FLIGHT_GRACE_S)
+        link.close_leases()
         if link.epoch:
-            await self.clock.sleep(MEMBER_KEPT_S)
+            await self.clock.sleep(CHANNEL_RETENTION_S)
         if all(one.address != link.address for one in self._links.values()):
             await self._channels.drop(link.address)

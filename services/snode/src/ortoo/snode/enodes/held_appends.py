@@ -5,12 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from ortoo.common.errors import Moved, OrtooError, Overloaded
+from ortoo.common.errors import NotLeader, OrtooError, Overloaded
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import told_as
-from ortoo.snode.enodes.request_stream import Pending, Request, RequestStream, Result, seen
+from ortoo.common.process.containment import as_ortoo_error
+from ortoo.snode.enodes.request_stream import PendingRequest, Request, RequestStream, Result, retrieve_exception
 
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.02, 0.1
+RETRY_DELAY_MIN_S, RETRY_DELAY_MAX_S = 0.02, 0.1
 """Waits before a replica is asked again whether it leads now."""
 
 
@@ -22,15 +22,15 @@ class HeldAppends(Generic[Request, Result]):
     former leader has answered all of them.
     """
 
-    current: Callable[[], RequestStream[Request, Any, Result]]
+    current_stream: Callable[[], RequestStream[Request, Any, Result]]
     """Gives the stream to the current leader, by the latest information."""
     clock: Clock
     timeout_s: float
     bytes_max: int
-    _held: list[tuple[int, int, Pending[Request, Result]]] = field(default_factory=list, init=False)
-    _later: int = field(default=0, init=False)
+    _held: list[tuple[int, int, PendingRequest[Request, Result]]] = field(default_factory=list, init=False)
+    _new_count: int = field(default=0, init=False)
     _bytes: int = field(default=0, init=False)
-    _error: Moved = field(default_factory=Moved, init=False)
+    _error: NotLeader = field(default_factory=NotLeader, init=False)
     _source: RequestStream[Request, Any, Result] | None = field(default=None, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -46,19 +46,19 @@ class HeldAppends(Generic[Request, Result]):
                 f"{self._bytes} bytes wait for an enode's next leader; at most {self.bytes_max} may", retry_after_ms=50
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(seen)
-        self._later += 1
-        self._hold(1, self._later, Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
+        future.add_done_callback(retrieve_exception)
+        self._new_count += 1
+        self._append(1, self._new_count, PendingRequest(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
         return future
 
-    def moved(self, source: RequestStream[Request, Any, Result], item: Pending[Request, Result], error: Moved) -> None:
+    def add_moved(self, source: RequestStream[Request, Any, Result], item: PendingRequest[Request, Result], error: NotLeader) -> None:
         """Hold an append that a replica did not take."""
         self._source, self._error = source, error
-        self._hold(0, item.request.request_id, item)
+        self._append(0, item.request.request_id, item)
 
     def fail_all(self, error: OrtooError) -> None:
         """Fail all held appends."""
-        for _, _, item in self._taken():
+        for _, _, item in self._take_all():
             if not item.future.done():
                 item.future.set_exception(error)
 
@@ -68,35 +68,35 @@ class HeldAppends(Generic[Request, Result]):
             await self._wake.wait()
             self._wake.clear()
             try:
-                await self._send_on()
+                await self._resend()
             except Exception as failure:
-                self.fail_all(told_as(failure, "enode link"))
+                self.fail_all(as_ortoo_error(failure, "enode link"))
 
-    async def _send_on(self) -> None:
+    async def _resend(self) -> None:
         while self._held:
             source = self._source
             assert source is not None
-            if self.current() is source or not source.is_idle:
-                await self.clock.sleep(FIRST_WAIT_S)
-                self._fail_late()
+            if self.current_stream() is source or not source.is_idle:
+                await self.clock.sleep(RETRY_DELAY_MIN_S)
+                self._fail_expired()
                 # A replica that voted for another epoch can lead only in a later one, which then becomes known.
-                if not source.is_idle or (self._error.epoch and self.current() is source):
+                if not source.is_idle or (self._error.epoch and self.current_stream() is source):
                     continue
-            link = self.current()
-            for _, _, item in self._taken():
-                link.take(item)
+            link = self.current_stream()
+            for _, _, item in self._take_all():
+                link.enqueue(item)
 
-    def _taken(self) -> list[tuple[int, int, Pending[Request, Result]]]:
+    def _take_all(self) -> list[tuple[int, int, PendingRequest[Request, Result]]]:
         taken, self._held = sorted(self._held, key=lambda one: one[:2]), []
         self._bytes = 0
         return [one for one in taken if not one[2].future.done()]
 
-    def _hold(self, sort: int, number: int, item: Pending[Request, Result]) -> None:
+    def _append(self, sort: int, number: int, item: PendingRequest[Request, Result]) -> None:
         self._held.append((sort, number, item))
         self._bytes += item.size_bytes
         self._wake.set()
 
-    def _fail_late(self) -> None:
+    def _fail_expired(self) -> None:
         now_s = self.clock.monotonic_s()
         late = [one for one in self._held if one[2].deadline_s <= now_s]
         if not late:

@@ -5,20 +5,20 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
-from ortoo.common.filters.selection import Selected, selected
+from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.routes import MemberState, Queue
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
 
 if TYPE_CHECKING:
     from ortoo.snode.enodes.grpc_link import GrpcEnodeLink  # it is made of these values
 
 Answer = TypeVar("Answer")
-LinkTo = Callable[[str, str, int], "GrpcEnodeLink"]
+LinkFactory = Callable[[str, str, int], "GrpcEnodeLink"]
 """Gives the link to an enode by its name, address and epoch."""
 FETCH_WAIT_MS = 30_000
 """Wait at the end of the queue for a read that follows it."""
@@ -35,7 +35,7 @@ class FlushMode(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendedBatch:
     """The location of a stored batch."""
 
     first_offset: int
@@ -44,7 +44,7 @@ class Appended:
 
 
 @dataclass(frozen=True, slots=True)
-class FetchWish:
+class FetchBatchesRequest:
     """One read of a queue."""
 
     topic_id: int
@@ -63,13 +63,13 @@ class FetchWish:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedBatches:
     """Whole batches in offset order; the first may start before the requested offset."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
     end_offset: int
-    parts: tuple[Selected, ...] | None = None
+    parts: tuple[SelectedRows, ...] | None = None
     """The selected parts instead of batches; None = no selection was requested, or the enode cannot select."""
 
     @property
@@ -78,17 +78,17 @@ class Fetched:
         held = self.batches if self.parts is None else self.parts
         return sum(len(one.batch.records) for one in held if one.batch is not None)
 
-    def selected(
-        self, from_offset: int, to_offset: int | None = None, wanted: MessageFilter | None = None
-    ) -> Iterator[Selected]:
+    def select_parts(
+        self, from_offset: int, to_offset: int | None = None, message_filter: MessageFilter | None = None
+    ) -> Iterator[SelectedRows]:
         """The parts for a reader that requested it with the same `wanted`; the last one ends at its end."""
         if self.parts is None:
             for stored in self.batches:
-                yield selected(stored, from_offset, to_offset, wanted)
+                yield select_rows(stored, from_offset, to_offset, message_filter)
             return
         yield from self.parts
         if not self.parts or self.parts[-1].next_offset < self.next_offset > from_offset:
-            yield Selected(from_offset, self.next_offset, 0, None, b"", 0)
+            yield SelectedRows(from_offset, self.next_offset, 0, None, b"", 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class LockRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class LockAnswer:
+class LockResult:
     """The lock's generation; 0 = another client owns it for `remaining_ms`, or `error` says why it is refused."""
 
     generation: int
@@ -189,21 +189,21 @@ class VerdictSource(enum.IntEnum):
 class EnodeLinks:
     """Links to the enodes of the directory."""
 
-    def __init__(self, directory: Directory, link_to: LinkTo, *, reads_followers: bool = False) -> None:
+    def __init__(self, directory: DirectoryCache, link_factory: LinkFactory, *, reads_followers: bool = False) -> None:
         self._directory = directory
         self._reads_followers = reads_followers
-        self._link_to = link_to
-        self._reigns: dict[str, int] = {}
+        self._link_factory = link_factory
+        self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
         """The link to an enode. Errors: Unavailable if it has never registered or is known to be unreachable."""
         entry = self._directory.enode(enode)
         if entry is None:
-            raise _away(f"no enode named {enode} has registered; start it, or wait for it")
-        link = self._link_to(enode, entry.address, entry.reign)
+            raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
+        link = self._link_factory(enode, entry.address, entry.leader_epoch)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away(f"enode {enode} is unreachable, its lease expired; retry when it is back")
+            raise _away_error(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
@@ -213,30 +213,30 @@ class EnodeLinks:
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
-            [one for one in entry.members if one.state is MemberState.FOLLOWING and one.address] if entry else []
+            [one for one in entry.members if one.state is EnodeReplicaState.FOLLOWING and one.address] if entry else []
         )
         if not following:
             return None
         one = following[queue.queue_id % len(following)]
-        return self._link_to(f"{queue.enode} member {one.number}", one.address, 0)
+        return self._link_factory(f"{queue.enode} member {one.number}", one.address, 0)
 
-    def look(self) -> None:
+    def update_leaders(self) -> None:
         """Close links to previous leaders; to be called whenever the directory has changed.
 
         Their requests in flight then fail at once, instead of at the next request.
         """
         for entry in self._directory.enodes():
-            if self._reigns.get(entry.name, 0) < entry.reign:
-                if entry.name in self._reigns:
-                    self._link_to(entry.name, entry.address, entry.reign)
-                self._reigns[entry.name] = entry.reign
+            if self._leader_epochs.get(entry.name, 0) < entry.leader_epoch:
+                if entry.name in self._leader_epochs:
+                    self._link_factory(entry.name, entry.address, entry.leader_epoch)
+                self._leader_epochs[entry.name] = entry.leader_epoch
 
-    async def ask(
+    async def ask_all(
         self,
         enodes: Iterable[str],
-        question: "Callable[[GrpcEnodeLink], Awaitable[Answer]]",
+        operation: "Callable[[GrpcEnodeLink], Awaitable[Answer]]",
         *,
-        tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
+        is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
         """The answers of these enodes, asked one after another; those with a `tolerated` error are missing.
 
@@ -245,18 +245,18 @@ class EnodeLinks:
         answers: dict[str, Answer] = {}
         for enode in enodes:
             try:
-                answers[enode] = await question(self.to(enode))
+                answers[enode] = await operation(self.to(enode))
             except OrtooError as error:
-                if not tolerated(error):
+                if not is_tolerated(error):
                     raise
         return answers
 
 
-def _away(message: str) -> Unavailable:
-    return Unavailable(message, field=NOT_TAKEN_FIELD, retry_after_ms=500)
+def _away_error(message: str) -> Unavailable:
+    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
 
 
-def explained(error: OrtooError) -> OrtooError:
+def explain_error(error: OrtooError) -> OrtooError:
     """An enode's error translated for a client: a topic that only the directory knows will soon be at the enode."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
         return Unavailable(f"{error.message}; the enode may learn of it in a moment, retry", retry_after_ms=100)

@@ -8,31 +8,31 @@ from ortoo.common.groups.pop import (
     LeasePart,
     Popped,
     PoppedBatch,
-    PopWish,
+    PopRequest,
     Renew,
-    ReplayWish,
-    SendBackWish,
-    Stale,
-    Verdict,
+    ReplayRequest,
+    RetryRequest,
+    StaleMessage,
+    LeaseVerdict,
 )
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import write
 from ortoo.v1 import enode_pop_pb2 as pb
 
 
-def wish_to(wish: PopWish, *, peek: bool = False) -> pb.PopQueuesRequest:
+def encode_pop(request: PopRequest, *, peek: bool = False) -> pb.PopQueuesRequest:
     """A pop request."""
-    return write(pb.PopQueuesRequest, wish, client_id=wish.consumer, peek=peek)
+    return write(pb.PopQueuesRequest, request, client_id=request.consumer, peek=peek)
 
 
-def ended_of(answer: pb.LeaseResponse) -> pb.LeaseResponse:
+def check_lease_response(response: pb.LeaseResponse) -> pb.LeaseResponse:
     """The answer, if it is not a failure. Errors: those of the enode."""
-    if answer.HasField("failure"):
-        raise error_of(answer.failure)
-    return answer
+    if response.HasField("failure"):
+        raise error_of(response.failure)
+    return response
 
 
-def popped_of(answer: pb.PopQueuesResponse) -> Popped:
+def decode_popped(response: pb.PopQueuesResponse) -> Popped:
     """The popped messages of an answer."""
     batches = [
         PoppedBatch(
@@ -43,52 +43,52 @@ def popped_of(answer: pb.PopQueuesResponse) -> Popped:
             tuple(one.offsets),
             tuple(one.attempts) or (1,) * len(one.offsets),
         )
-        for one in answer.batches
+        for one in response.batches
     ]
-    return Popped(batches, answer.wants_dead_letter_topic, answer.blocked, answer.more, answer.passed)
+    return Popped(batches, response.wants_dead_letter_topic, response.blocked, response.more, response.passed)
 
 
-def settlement_to(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> pb.SettlePoppedRequest:
+def encode_settlement(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> pb.SettlePoppedRequest:
     """A request to ack, nack, release or renew messages."""
-    request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_part, parts))
+    request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_encode_part, parts))
     if isinstance(verdict, Finish):
         request.finish.filtered = verdict.filtered
         request.finish.SetInParent()
     elif isinstance(verdict, Renew):
         request.renew_invisible_ms = verdict.invisible_ms
     else:
-        given = write(pb.GiveBack, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
-        request.give_back.CopyFrom(given)
+        redelivery = write(pb.GiveBack, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
+        request.give_back.CopyFrom(redelivery)
     return request
 
 
-def stale_of(answer: pb.SettlePoppedResponse) -> list[Stale]:
+def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
     """The messages that leases no longer have."""
     return [
-        Stale(one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None)
-        for one in answer.stale
+        StaleMessage(one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None)
+        for one in response.stale
     ]
 
 
-def send_back_to(wish: SendBackWish) -> pb.SendBackMessagesRequest:
+def encode_retry(request: RetryRequest) -> pb.SendBackMessagesRequest:
     """A request to nack messages by offset."""
-    return write(pb.SendBackMessagesRequest, wish, uncounted=not wish.counts, client_id=wish.consumer)
+    return write(pb.SendBackMessagesRequest, request, uncounted=not request.counts, client_id=request.consumer)
 
 
-def replay_to(wish: ReplayWish) -> pb.ReplayStoredRequest:
+def encode_replay(request: ReplayRequest) -> pb.ReplayStoredRequest:
     """A request to replay dead letters."""
-    return write(pb.ReplayStoredRequest, wish, ranges=_ranges(wish.ranges))
+    return write(pb.ReplayStoredRequest, request, ranges=_encode_ranges(request.ranges))
 
 
-def _ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
+def _encode_ranges(ranges: Sequence[tuple[int, int]]) -> list[pb.OffsetRange]:
     return [pb.OffsetRange(first_offset=first, count=count) for first, count in ranges]
 
 
-def _part(part: LeasePart) -> pb.LeasePart:
+def _encode_part(part: LeasePart) -> pb.LeasePart:
     return pb.LeasePart(
         queue_id=part.queue_id,
         lease_number=part.number,
-        ranges=_ranges(part.ranges),
+        ranges=_encode_ranges(part.ranges),
         lenient=not part.is_exact,
         in_time=part.in_time,
     )

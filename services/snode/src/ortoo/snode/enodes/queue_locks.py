@@ -11,15 +11,15 @@ from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, Internal, OrtooError
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import contain, told_as
+from ortoo.common.process.containment import record_contained, as_ortoo_error
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.serial_batcher import Batcher
-from ortoo.snode.enodes.link import EnodeLinks, LockAnswer, LockKey, LockRequest
+from ortoo.snode.enodes.serial_batcher import SerialBatcher
+from ortoo.snode.enodes.link import EnodeLinks, LockResult, LockKey, LockRequest
 
-ASK_AGAIN_S = 1.0
+LOCK_RETRY_S = 1.0
 """Interval for requesting refused locks again, in case the report that they are free got lost."""
 LOCKS_MAX = 5_000
 """Maximum of locks in one request."""
@@ -28,15 +28,15 @@ _attachments_log = get_logger("attachments")
 
 
 @dataclass(slots=True, eq=False)
-class _LockBatcher(Batcher):
+class _LockBatcher(SerialBatcher):
     """Pending requests to one enode: releases first, because a taker may wait for them.
 
     A lock is not requested before its session's release is answered; a late release would free it again.
     """
 
     enode: str
-    locks: "QueueLocks"
-    takes: dict[LockRequest, asyncio.Future[LockAnswer]] = field(default_factory=dict, init=False)
+    locks: "SessionQueueLocks"
+    takes: dict[LockRequest, asyncio.Future[LockResult]] = field(default_factory=dict, init=False)
     """A session requests a lock once at a time, because its group gives the queue to one of its feeders."""
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
@@ -44,20 +44,20 @@ class _LockBatcher(Batcher):
         """Release and request locks until nothing is pending."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while self.releases or self.takes:
-            ok = await self._release() if self.releases else True
-            ok = await self._ask() and ok
+            ok = await self._send_releases() if self.releases else True
+            ok = await self._send_takes() and ok
             attempt = 0 if ok else attempt + 1
             if not ok and self.releases:
                 await self.locks.runtime.clock.sleep(backoff.delay_s(attempt, self.locks.runtime.randomness))
 
-    def failed(self, error: Exception) -> None:
+    def on_defect(self, error: Exception) -> None:
         """Draining failed unexpectedly: fail the requests, which their callers repeat."""
         takes, self.takes = self.takes, {}
         for future in takes.values():
             if not future.done():
                 future.set_exception(Internal("the snode failed to request locks and logged the details"))
 
-    async def _release(self) -> bool:
+    async def _send_releases(self) -> bool:
         requests = list(self.releases)[:LOCKS_MAX]
         try:
             await self.locks.links.to(self.enode).release_locks(requests)
@@ -69,91 +69,91 @@ class _LockBatcher(Batcher):
             self.releases.pop(request, None)
         return True
 
-    async def _ask(self) -> bool:
+    async def _send_takes(self) -> bool:
         waiting, self.takes = self.takes, {}
-        asked: dict[LockRequest, asyncio.Future[LockAnswer]] = {}
+        sent: dict[LockRequest, asyncio.Future[LockResult]] = {}
         for request, future in waiting.items():
-            if len(asked) >= LOCKS_MAX or self._is_given_back(request):
+            if len(sent) >= LOCKS_MAX or self._is_being_released(request):
                 self.takes[request] = future
             elif not future.done():
-                asked[request] = future
-        if not asked:
+                sent[request] = future
+        if not sent:
             return True
         try:
-            answers = await self.locks.links.to(self.enode).take_locks(self.locks.runtime.incarnation, list(asked))
+            results = await self.locks.links.to(self.enode).take_locks(self.locks.runtime.incarnation, list(sent))
         except Exception as error:
-            failure = told_as(error, "TakeLocks")
-            for future in asked.values():
+            failure = as_ortoo_error(error, "TakeLocks")
+            for future in sent.values():
                 if not future.done():
                     future.set_exception(failure)
             return False
-        for future, answer in zip(asked.values(), answers, strict=True):
+        for future, answer in zip(sent.values(), results, strict=True):
             if not future.done():
                 future.set_result(answer)
         return True
 
-    def _is_given_back(self, request: LockRequest) -> bool:
+    def _is_being_released(self, request: LockRequest) -> bool:
         return (dataclasses.replace(request, resume=False) if request.resume else request) in self.releases
 
 
 @dataclass(slots=True, eq=False)
-class QueueLocks:
+class SessionQueueLocks:
     """Locks for the push sessions of this snode, bound to its incarnation."""
 
     runtime: Runtime
-    directory: Directory
+    directory: DirectoryCache
     links: EnodeLinks
-    wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    has_waiters: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while a session waits for a lock, or may do so."""
     _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
-    _news: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
+    _freed_events: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
     """By requested lock: an event that is set and removed when the lock may be free."""
     _attached: set[str] = field(default_factory=set, init=False)
 
-    async def hold(self, enode: str, request: LockRequest) -> int:
+    async def acquire(self, enode: str, request: LockRequest) -> int:
         """Take a lock, however long it takes; returns its generation.
 
         Errors: Fenced if a newer session of the same client has it, Unavailable if the enode is unreachable.
         """
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
-            news = self._news.setdefault(key, asyncio.Event())
-            self.wanted.set()
-            answer = await self._take(enode, request)
-            if answer.generation:
-                return answer.generation
-            if answer.error is not None:
-                raise answer.error
-            if answer.owner == request.owner:
+            freed = self._freed_events.setdefault(key, asyncio.Event())
+            self.has_waiters.set()
+            result = await self._request_lock(enode, request)
+            if result.generation:
+                return result.generation
+            if result.error is not None:
+                raise result.error
+            if result.owner == request.owner:
                 raise Fenced("a newer session of this client has the queue")
-            await news.wait()
+            await freed.wait()
 
-    def give_back(self, enode: str, request: LockRequest) -> None:
+    def release(self, enode: str, request: LockRequest) -> None:
         """Release a lock, held or only requested; retried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
         batcher.wake(self.runtime.background, f"locks {enode}")
 
-    def freed(self, enode: str, keys: Sequence[LockKey]) -> None:
+    def on_freed(self, enode: str, keys: Sequence[LockKey]) -> None:
         """An enode reports free locks."""
         for key in keys:
-            if (news := self._news.pop((enode, key), None)) is not None:
-                news.set()
+            if (event := self._freed_events.pop((enode, key), None)) is not None:
+                event.set()
 
-    async def ask_again(self) -> None:
+    async def retry_refused(self) -> None:
         """Make all waiting sessions request again; to be called every `ASK_AGAIN_S` while `wanted` is set."""
-        news, self._news = self._news, {}
-        if news:
-            self.wanted.set()
-        for one in news.values():
+        freed_events, self._freed_events = self._freed_events, {}
+        if freed_events:
+            self.has_waiters.set()
+        for one in freed_events.values():
             one.set()
 
-    async def _take(self, enode: str, request: LockRequest) -> LockAnswer:
+    async def _request_lock(self, enode: str, request: LockRequest) -> LockResult:
         batcher = self._batcher(enode)
-        answer: asyncio.Future[LockAnswer] = asyncio.get_running_loop().create_future()
-        batcher.takes[request] = answer
+        result: asyncio.Future[LockResult] = asyncio.get_running_loop().create_future()
+        batcher.takes[request] = result
         batcher.wake(self.runtime.background, f"locks {enode}")
-        return await answer
+        return await result
 
     def _batcher(self, enode: str) -> _LockBatcher:
         batcher = self._batchers.get(enode)
@@ -161,24 +161,24 @@ class QueueLocks:
             batcher = self._batchers[enode] = _LockBatcher(enode, self)
         return batcher
 
-    async def look(self) -> None:
+    async def attach_new_enodes(self) -> None:
         """Attach to new enodes; to be called whenever the directory has changed."""
         for entry in self.directory.enodes():
             if entry.name not in self._attached:
                 self._attached.add(entry.name)
-                self.runtime.background.contained("attach", self._stay(entry.name))
+                self.runtime.background.run_contained("attach", self._stay_attached(entry.name))
 
-    async def _stay(self, enode: str) -> None:
+    async def _stay_attached(self, enode: str) -> None:
         clock, backoff, attempt = self.runtime.clock, Backoff(first_s=0.05, max_s=0.5), 0
         while True:
             began_s = clock.monotonic_s()
             try:
-                freed = functools.partial(self.freed, enode)
+                freed = functools.partial(self.on_freed, enode)
                 await self.links.to(enode).attach(self.runtime.settings.name, self.runtime.incarnation, freed)
             except OrtooError as error:
                 if attempt == 0:
                     _attachments_log.emit(log_events.ENODE_ATTACH_FAILED_RETRYING, enode=enode, reason=str(error))
             except Exception as error:
-                contain("attach", error)
+                record_contained("attach", error)
             attempt = 0 if clock.monotonic_s() - began_s > 1.0 else attempt + 1
             await clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))

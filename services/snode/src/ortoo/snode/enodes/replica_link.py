@@ -7,26 +7,26 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import Moved, OrtooError, Unavailable, Unsupported
-from ortoo.common.errors.status import cancellations, rpc_errors
+from ortoo.common.errors import NotLeader, OrtooError, Unavailable, Unsupported
+from ortoo.common.errors.status import cancellation_count, rpc_errors
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.snode.enodes.append_wire import appended_of, fetched_of
-from ortoo.snode.enodes.link import Appended, Fetched
+from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
+from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches
 from ortoo.snode.enodes.held_appends import HeldAppends
-from ortoo.snode.enodes.pop_wire import ended_of
-from ortoo.snode.enodes.request_stream import LEFT_ALONE_S, Pending, RequestStream
+from ortoo.snode.enodes.pop_wire import check_lease_response
+from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 Answer = TypeVar("Answer")
-Held = HeldAppends[Bulky, Appended]
+HeldEnodeAppends = HeldAppends[BulkMessage, AppendedBatch]
 
 
-class Leaders(Protocol):
+class LeaderTracker(Protocol):
     """The current leaders of the enodes, and the requests that wait for a leader."""
 
     background: Background
@@ -34,17 +34,17 @@ class Leaders(Protocol):
     timeout_s: float
     in_flight_bytes_max: int
 
-    def held(self, enode: str) -> Held:
+    def held_appends(self, enode: str) -> HeldEnodeAppends:
         """The appends that wait for the enode's next leader."""
 
-    def learn(self, enode: str, moved: Moved) -> "MemberLink":
+    def redirect(self, enode: str, moved: NotLeader) -> "ReplicaLink":
         """The link to ask after a replica reported another leader; the present one if no newer leader is known."""
 
 
-class MemberLink:
+class ReplicaLink:
     """The connection to the replica of an enode that leads it, by the latest information."""
 
-    def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: Leaders) -> None:
+    def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: LeaderTracker) -> None:
         """It connects when there is a request; `leaders` has later leaders."""
         self.address = address
         self.epoch = epoch
@@ -56,61 +56,61 @@ class MemberLink:
         self._timeout_s = leaders.timeout_s
         self.opened_s = leaders.clock.monotonic_s()
         self._calls: dict[Any, None] = {}  # ordered, so that simulations end them deterministically
-        self._conversations: dict[Any, None] = {}
+        self._long_calls: dict[Any, None] = {}
         """Calls that end with this link, because a leader that hangs does not end them."""
-        self._gone: OrtooError | None = None
-        self._held = leaders.held(enode)
+        self._closed_error: OrtooError | None = None
+        self._held_appends = leaders.held_appends(enode)
         stream = partial(RequestStream[Any, Any, Any], self._peer, clock=leaders.clock, timeout_s=leaders.timeout_s)
-        self.appends: RequestStream[Bulky, pb.AppendResponse, Appended] = stream(
+        self.appends: RequestStream[BulkMessage, pb.AppendResponse, AppendedBatch] = stream(
             open_call=lambda: bulk_calls.append(channel),
-            decode=appended_of,
+            decode=decode_append_response,
             in_flight_bytes_max=leaders.in_flight_bytes_max,
             answers_all_it_took=True,
-            moved=self._hold,
+            moved=self._hold_append,
             may_move=epoch > 0,
         )
-        self._fetches: RequestStream[pb.FetchBatchesRequest, Bulky, Fetched] = stream(
-            open_call=lambda: bulk_calls.fetch_batches(channel), decode=fetched_of
+        self._fetches: RequestStream[pb.FetchBatchesRequest, BulkMessage, FetchedBatches] = stream(
+            open_call=lambda: bulk_calls.fetch_batches(channel), decode=decode_fetch_response
         )
         self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
             open_call=self._stub.Lease,
-            decode=ended_of,
+            decode=check_lease_response,
             answers_all_it_took=True,
             late_fail_alone=True,
             greets=True,
         )
-        self._lease_calls_until_s = 0.0
+        self._unary_leases_until_s = 0.0
         """Until then pops and settlements are single calls: the process is of a version without the stream."""
-        self._leasing = leaders.background.contained("leases", self._leases.run())
-        self._carrying = [
-            leaders.background.contained("appends", self.appends.run()),
-            leaders.background.contained("fetches", self._fetches.run()),
+        self._lease_task = leaders.background.run_contained("leases", self._leases.run())
+        self._stream_tasks = [
+            leaders.background.run_contained("appends", self.appends.run()),
+            leaders.background.run_contained("fetches", self._fetches.run()),
         ]
 
-    def close(self, moved: Moved | None = None) -> OrtooError:
+    def close(self, moved: NotLeader | None = None) -> OrtooError:
         """Close; requests in flight fail with the returned error, pops and settlements when `break_off` is called.
 
         If the enode has `moved`, unsent requests wait for its leader.
         """
-        for task in self._carrying:
+        for task in self._stream_tasks:
             task.cancel()
-        self._gone = gone = self.fail_reads()
-        self.appends.fail_all(gone, moved)
-        for call in [*self._calls, *self._conversations]:
+        self._closed_error = closed_error = self.fail_reads()
+        self.appends.fail_all(closed_error, moved)
+        for call in [*self._calls, *self._long_calls]:
             call.cancel()
-        return gone
+        return closed_error
 
-    def break_off(self) -> None:
+    def close_leases(self) -> None:
         """Stop waiting for answers about leases. Leases in the answers of the previous leader are valid until then."""
-        self._leasing.cancel()
-        self._leases.close(self._closing())
+        self._lease_task.cancel()
+        self._leases.close(self._make_closed_error())
 
     def fail_reads(self) -> OrtooError:
         """Fail the waiting reads, so that their callers retry; returns their error."""
-        self._fetches.fail_all(gone := self._closing())
-        return gone
+        self._fetches.fail_all(closed_error := self._make_closed_error())
+        return closed_error
 
-    def _closing(self) -> Unavailable:
+    def _make_closed_error(self) -> Unavailable:
         return Unavailable(f"the link to {self._peer} was closed; the outcome is unknown, retry")
 
     @property
@@ -123,47 +123,47 @@ class MemberLink:
         """Whether a stream to it works now."""
         return self.appends.connected or self._fetches.connected or self._leases.connected
 
-    def _hold(self, item: Pending[Bulky, Appended], moved: Moved) -> None:
-        self._held.moved(self.appends, item, moved)
-        self._leaders.learn(self._enode, moved)
+    def _hold_append(self, item: PendingRequest[BulkMessage, AppendedBatch], moved: NotLeader) -> None:
+        self._held_appends.add_moved(self.appends, item, moved)
+        self._leaders.redirect(self._enode, moved)
 
-    async def _lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
+    async def _send_lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
         """Send a request to this process. Errors: those of the enode, Unavailable as in RequestStream."""
-        if self._clock.monotonic_s() >= self._lease_calls_until_s:
+        if self._clock.monotonic_s() >= self._unary_leases_until_s:
             try:
                 return await self._leases.send(request, wait_s=wait_s)
             except Unsupported:
                 if self._leases.connected:
                     raise  # the error is about this request alone
-                self._lease_calls_until_s = self._clock.monotonic_s() + LEFT_ALONE_S
+                self._unary_leases_until_s = self._clock.monotonic_s() + PEER_RETRY_S
         timeout_s = self._timeout_s + wait_s
         if request.WhichOneof("asked") == "pop":
-            return pop_pb.LeaseResponse(popped=await self._ask(self._stub.PopQueues, request.pop, timeout_s))
-        return pop_pb.LeaseResponse(settled=await self._ask(self._stub.SettlePopped, request.settle, timeout_s))
+            return pop_pb.LeaseResponse(popped=await self._call_unary(self._stub.PopQueues, request.pop, timeout_s))
+        return pop_pb.LeaseResponse(settled=await self._call_unary(self._stub.SettlePopped, request.settle, timeout_s))
 
-    async def _ask(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
+    async def _call_unary(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
         with rpc_errors(self._peer, within=True):
             call = method(request, timeout=timeout_s)
-            return await self._over(self._calls, call, call)
+            return await self._await_tracked(self._calls, call, call)
 
-    async def _hear(self, call: Any, told: Callable[[Any], None]) -> None:
+    async def _read_messages(self, call: Any, on_message: Callable[[Any], None]) -> None:
         """Pass each message of an open call to `told`, until it ends. Errors: Unavailable when the connection broke."""
         try:
             with rpc_errors(self._peer, within=True):
-                async for news in call:
-                    told(news)
+                async for message in call:
+                    on_message(message)
         finally:
             call.cancel()
 
-    async def _over(self, calls: dict[Any, None], call: Any, answer: Awaitable[Answer]) -> Answer:
+    async def _await_tracked(self, calls: dict[Any, None], call: Any, response: Awaitable[Answer]) -> Answer:
         """The answer of a call, which is one of `calls` meanwhile."""
         calls[call] = None
         try:
-            return await answer
+            return await response
         except asyncio.CancelledError:
             # Either this link was closed for a newer one, or the caller was cancelled.
-            if self._gone is None or cancellations():
+            if self._closed_error is None or cancellation_count():
                 raise
-            raise self._gone from None
+            raise self._closed_error from None
         finally:
             del calls[call]

@@ -8,33 +8,33 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import grpc
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Moved, OrtooError, Overloaded, Unavailable, Unsupported
-from ortoo.common.errors.status import cancellations, error_of_rpc
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotLeader, OrtooError, Overloaded, Unavailable, Unsupported
+from ortoo.common.errors.status import cancellation_count, error_of_rpc
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import told_as
+from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode import log_events
 
-LOOK_MIN_S = 0.001
-LEFT_ALONE_S = 10.0
+CHECK_INTERVAL_MIN_S = 0.001
+PEER_RETRY_S = 10.0
 """Time after a broken call in which optional requests skip this peer: each would wait for a connection first."""
 _log = get_logger("enode link")
 
 
-class Numbered(Protocol):
+class NumberedMessage(Protocol):
     """A message with a request id."""
 
     request_id: int
 
 
-Request = TypeVar("Request", bound=Numbered)
-Answer = TypeVar("Answer", bound=Numbered)
+Request = TypeVar("Request", bound=NumberedMessage)
+Answer = TypeVar("Answer", bound=NumberedMessage)
 Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
-class Pending(Generic[Request, Result]):
+class PendingRequest(Generic[Request, Result]):
     """A request that waits for its answer."""
 
     request: Request
@@ -67,25 +67,25 @@ class RequestStream(Generic[Request, Answer, Result]):
     clock: Clock
     timeout_s: float
     in_flight_bytes_max: int = 1  # requests without a size count nothing
-    answers_all_it_took: bool = False
-    late_fail_alone: bool = False
-    greets: bool = False
-    moved: Callable[[Pending[Request, Result], Moved], None] | None = None
-    may_move: bool = False
+    answers_all_accepted: bool = False
+    fails_late_singly: bool = False
+    has_greeting: bool = False
+    on_moved: Callable[[PendingRequest[Request, Result], NotLeader], None] | None = None
+    may_redirect: bool = False
     """Whether unsent requests may soon be for another process, and are passed to `moved` as well."""
     connected: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
-    _heard_s: float = field(default=0.0, init=False)
+    _last_answer_s: float = field(default=0.0, init=False)
     """When the peer last answered, or no answer was due."""
-    _broken_s: float = field(default=-LEFT_ALONE_S, init=False)
+    _call_ended_s: float = field(default=-PEER_RETRY_S, init=False)
     """When the last call ended."""
-    _pending: dict[int, Pending[Request, Result]] = field(default_factory=dict, init=False)
+    _pending: dict[int, PendingRequest[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _awaited: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_pending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set when an answer is due at some time."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
@@ -96,30 +96,30 @@ class RequestStream(Generic[Request, Answer, Result]):
                 retry_after_ms=50,
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-        future.add_done_callback(seen)
-        self.take(Pending(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s + wait_s))
+        future.add_done_callback(retrieve_exception)
+        self.enqueue(PendingRequest(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s + wait_s))
         return future
 
-    def send_if_there(self, request: Request) -> asyncio.Future[Result]:
+    def send_if_available(self, request: Request) -> asyncio.Future[Result]:
         """As `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
-        if self.clock.monotonic_s() < self._broken_s + LEFT_ALONE_S:
-            raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_TAKEN_FIELD)
+        if self.clock.monotonic_s() < self._call_ended_s + PEER_RETRY_S:
+            raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_ACCEPTED_FIELD)
         return self.send(request)
 
-    def take(self, item: Pending[Request, Result]) -> None:
+    def enqueue(self, item: PendingRequest[Request, Result]) -> None:
         """Send a pending request, possibly one that another stream could not send."""
         if self._is_closed:
-            item.future.set_exception(self._never_sent())
+            item.future.set_exception(self._not_sent_error())
             return
         self._last_id += 1
         item.request.request_id = self._last_id
         if not self._pending:
-            self._heard_s = self.clock.monotonic_s()
+            self._last_answer_s = self.clock.monotonic_s()
         self._pending[self._last_id] = item
         self._bytes += item.size_bytes
         self._unsent.append(item.request)
         self._wake.set()
-        self._awaited.set()
+        self._has_pending.set()
 
     @property
     def is_idle(self) -> bool:
@@ -131,34 +131,34 @@ class RequestStream(Generic[Request, Answer, Result]):
         while True:
             await self._wake.wait()
             try:
-                error = await self._converse()
+                error = await self._run_call()
             except Exception as failure:
-                error = told_as(failure, "enode link")
-            self._broken_s = self.clock.monotonic_s()
+                error = as_ortoo_error(failure, "enode link")
+            self._call_ended_s = self.clock.monotonic_s()
             if self._pending:
                 _log.emit(log_events.ENODE_REQUESTS_FAILED, peer=self.peer, count=len(self._pending), reason=str(error))
-            moved = error if isinstance(error, Moved) else Moved(f"{error}; nothing was stored")
-            self.fail_all(error, moved if self.may_move else None)
+            moved = error if isinstance(error, NotLeader) else NotLeader(f"{error}; nothing was stored")
+            self.fail_all(error, moved if self.may_redirect else None)
 
     def close(self, error: OrtooError) -> None:
         """Fail all unanswered requests, and later ones."""
         self._is_closed = True
         self.fail_all(error)
 
-    def fail_all(self, error: OrtooError, unsent: Moved | None = None) -> None:
+    def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
         """Fail all unanswered requests; with `unsent`, those that were certainly not taken have moved."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
-        if error.field == NOT_TAKEN_FIELD and unsent is not None:
+        if error.field == NOT_ACCEPTED_FIELD and moved is not None:
             never_sent, pending = [*pending.values(), *never_sent], {}
         for item in never_sent:
             if item.future.done():
                 continue
-            if unsent is not None and self.moved is not None:
-                self.moved(item, unsent)
+            if moved is not None and self.on_moved is not None:
+                self.on_moved(item, moved)
             else:
-                item.future.set_exception(error if isinstance(error, Moved | Unsupported) else self._never_sent())
+                item.future.set_exception(error if isinstance(error, NotLeader | Unsupported) else self._not_sent_error())
         self._unsent.clear()
         self._wake.clear()
         self._bytes = 0
@@ -166,10 +166,10 @@ class RequestStream(Generic[Request, Answer, Result]):
             if not item.future.done():
                 item.future.set_exception(error)
 
-    def _never_sent(self) -> Unavailable:
-        return Unavailable(f"{self.peer} disconnected before this was sent; retry", field=NOT_TAKEN_FIELD)
+    def _not_sent_error(self) -> Unavailable:
+        return Unavailable(f"{self.peer} disconnected before this was sent; retry", field=NOT_ACCEPTED_FIELD)
 
-    async def _converse(self) -> OrtooError:
+    async def _run_call(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
         self._greeted.clear()
         call = self.open_call()
@@ -186,22 +186,22 @@ class RequestStream(Generic[Request, Answer, Result]):
         try:
             error = await part
         except grpc.aio.AioRpcError as failure:
-            error = error_of_rpc(failure, self.peer, within=True)
+            error = error_of_rpc(failure, self.peer, is_internal=True)
             if not isinstance(error, Unavailable | Unsupported):
                 error = Unavailable(f"{self.peer} ended the stream: {error}")
         except (grpc.aio.UsageError, asyncio.InvalidStateError, asyncio.CancelledError):
-            if cancellations():
+            if cancellation_count():
                 raise
             # A channel that is closed here cancels its calls, but not their callers.
             error = Unavailable(f"{self.peer}: the connection broke; the outcome is unknown, retry")
         except Exception as failure:
-            error = told_as(failure, "enode link")
+            error = as_ortoo_error(failure, "enode link")
         if not broken.done():
             broken.set_result(error)
 
     async def _write(self, call: Any) -> OrtooError:
         await call.wait_for_connection()  # requests for a peer that is unreachable count as unsent
-        if self.greets:
+        if self.has_greeting:
             await self._greeted.wait()
         while True:
             while self._unsent:
@@ -220,7 +220,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         while (answer := await call.read()) is not grpc.aio.EOF:
             self.connected = True
             self._greeted.set()
-            self._heard_s = self.clock.monotonic_s()
+            self._last_answer_s = self.clock.monotonic_s()
             item = self._pending.pop(answer.request_id, None)
             if item is None:
                 continue
@@ -230,26 +230,26 @@ class RequestStream(Generic[Request, Answer, Result]):
             try:
                 item.future.set_result(self.decode(answer))
             except Exception as error:
-                if isinstance(error, Moved) and self.moved is not None:
-                    self.moved(item, error)
+                if isinstance(error, NotLeader) and self.on_moved is not None:
+                    self.on_moved(item, error)
                 else:
-                    item.future.set_exception(told_as(error, "enode link"))
+                    item.future.set_exception(as_ortoo_error(error, "enode link"))
         code = await call.code()
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
-        if self.answers_all_it_took:
-            return Unavailable(f"{self.peer} is stopping and has not taken this; retry", field=NOT_TAKEN_FIELD)
+        if self.answers_all_accepted:
+            return Unavailable(f"{self.peer} is stopping and has not taken this; retry", field=NOT_ACCEPTED_FIELD)
         return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:
         """Fail each request that has waited too long; return when the peer is silent."""
         while True:
             if not self._pending:
-                self._awaited.clear()
-                await self._awaited.wait()
+                self._has_pending.clear()
+                await self._has_pending.wait()
             first_s = min(item.deadline_s for item in self._pending.values())
             # A request sent meanwhile may have a later deadline than this sleep.
-            await self.clock.sleep(min(max(first_s - self.clock.monotonic_s(), LOOK_MIN_S), self.timeout_s))
+            await self.clock.sleep(min(max(first_s - self.clock.monotonic_s(), CHECK_INTERVAL_MIN_S), self.timeout_s))
             now_s = self.clock.monotonic_s()
             late = [number for number, item in self._pending.items() if item.deadline_s <= now_s]
             if not late:
@@ -257,19 +257,19 @@ class RequestStream(Generic[Request, Answer, Result]):
             error = Unavailable(
                 f"{self.peer} did not answer within {self.timeout_s * 1000:.0f} ms; the outcome is unknown, retry"
             )
-            if now_s - self._heard_s >= self.timeout_s and not self.late_fail_alone:
+            if now_s - self._last_answer_s >= self.timeout_s and not self.fails_late_singly:
                 return error
             unsent = {request.request_id for request in self._unsent}
             for number in late:
                 item = self._pending.pop(number)
                 self._bytes -= item.size_bytes
                 if not item.future.done():
-                    item.future.set_exception(self._never_sent() if number in unsent else error)
+                    item.future.set_exception(self._not_sent_error() if number in unsent else error)
             if not unsent.isdisjoint(late):  # bound the memory of requests for a peer that reads nothing
                 self._unsent = deque(one for one in self._unsent if one.request_id in self._pending)
 
 
-def seen(future: asyncio.Future[Any]) -> None:
+def retrieve_exception(future: asyncio.Future[Any]) -> None:
     """Retrieve the error, so that an error without a waiting caller is not reported as lost."""
     if not future.cancelled():
         future.exception()

@@ -3,27 +3,27 @@
 from ortoo.common.process.background import Background
 
 
-class Batcher:
+class SerialBatcher:
     """Collects items for one destination; each subclass defines the items and how they are sent."""
 
-    draining = False
+    is_draining = False
     """Whether a task is draining it."""
 
     async def drain(self) -> None:
         """Send until nothing is pending."""
         raise NotImplementedError
 
-    def failed(self, error: Exception) -> None:
+    def on_defect(self, error: Exception) -> None:
         """Draining failed unexpectedly: fail the pending items."""
 
     def wake(self, background: Background, name: str) -> None:
         """Start a task that drains it, unless one runs."""
-        if not self.draining:
-            self.draining = True
-            background.scope(type(self).__name__.lstrip("_"), failed=self.failed).start(name, self._work())
+        if not self.is_draining:
+            self.is_draining = True
+            background.scope(type(self).__name__.lstrip("_"), failed=self.on_defect).start(name, self._run_drain())
 
-    async def _work(self) -> None:
+    async def _run_drain(self) -> None:
         try:
             await self.drain()
         finally:
-            self.draining = False
+            self.is_draining = False

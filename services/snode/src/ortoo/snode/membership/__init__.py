@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from ortoo.common.errors.findings import Findings
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.membership.group_membership import Membership, SharedMembership
@@ -18,7 +18,7 @@ from ortoo.snode.membership.store import MembershipStore
 
 @contextlib.asynccontextmanager
 async def open_membership(
-    runtime: Runtime, cluster: Cluster, connect_redis: Callable[[str], Any], found: Findings
+    runtime: Runtime, cluster: ClusterView, connect_redis: Callable[[str], Any], findings: Findings
 ) -> AsyncIterator[ConsumerGroups]:
     """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
 
@@ -36,7 +36,7 @@ async def open_membership(
                 "1 while the shared membership store answers.",
                 lambda: int(store.connected.is_set()),
             )
-            found.sources.append(store.findings)
+            findings.sources.append(store.findings)
         groups = ConsumerGroups(cluster.directory, membership, clock)
-        cluster.watch.on_topics = groups.topics_changed
+        cluster.watch.on_topics_changed = groups.on_topics_changed
         yield groups

@@ -5,16 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import contain
-from ortoo.snode.cluster.directory import Directory
+from ortoo.common.process.containment import record_contained
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.snode.membership.group_members import Member
+from ortoo.snode.membership.group_members import GroupMember
 
-REST = 4.0
+PAUSE_FACTOR = 4.0
 """After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""
-REST_FROM_S = 0.005
+PAUSE_THRESHOLD_S = 0.005
 
 
 class Assignable(Protocol):
@@ -31,17 +31,17 @@ class Assignable(Protocol):
     def assign(self, generation: int, queues: list[Queue]) -> None:
         """Take these queues, and no others, from now on."""
 
-    def replaced(self) -> None:
+    def on_replaced(self) -> None:
         """End: another session has replaced it in the group."""
 
 
 class ConsumerGroups:
     """Push sessions by group, and the current owner of each queue within this snode."""
 
-    def __init__(self, directory: Directory, membership: Membership, clock: Clock) -> None:
+    def __init__(self, directory: DirectoryCache, membership: Membership, clock: Clock) -> None:
         self.membership = membership
         """The members of all groups."""
-        self.on_members: Callable[[str, int, Mapping[str, Member]], None] = lambda group, generation, members: None
+        self.on_members_changed: Callable[[str, int, Mapping[str, GroupMember]], None] = lambda group, generation, members: None
         """Called soon after the members of a group have changed; several changes may come as one."""
         self._directory = directory
         self._clock = clock
@@ -49,7 +49,7 @@ class ConsumerGroups:
         self._holders: dict[tuple[str, Queue], tuple[object, asyncio.Event]] = {}
         self._changed: dict[str, None] = {}
         self._wake = asyncio.Event()
-        membership.on_change = self._note
+        membership.on_change = self._mark_changed
 
     async def run(self) -> None:
         """Assign queues wherever something has changed, for ever.
@@ -64,18 +64,18 @@ class ConsumerGroups:
             changed, self._changed = self._changed, {}
             for group in changed:
                 try:
-                    self._settle(group)
+                    self._rebalance(group)
                 except Exception as error:
-                    contain("sharing out a group", error)
+                    record_contained("sharing out a group", error)
             took_s = self._clock.monotonic_s() - began_s
-            if took_s > REST_FROM_S:
-                await self._clock.sleep(took_s * REST)
+            if took_s > PAUSE_THRESHOLD_S:
+                await self._clock.sleep(took_s * PAUSE_FACTOR)
 
-    def join(self, group: str, member: Member, session: Assignable) -> None:
+    def join(self, group: str, member: GroupMember, session: Assignable) -> None:
         """Add a push session to its group; the queues of all its members are assigned again."""
         self._sessions.setdefault(group, {})[session.client_id] = session
         self.membership.join(group, member)
-        self._note(group)
+        self._mark_changed(group)
 
     def leave(self, group: str, session: Assignable) -> None:
         """Remove a push session from its group; its queues go to others when it has released them."""
@@ -89,13 +89,13 @@ class ConsumerGroups:
         """The push session of a client in a group, if this snode has one."""
         return self._sessions.get(group, {}).get(client_id)
 
-    def topics_changed(self, topics: set[str]) -> None:
+    def on_topics_changed(self, topics: set[str]) -> None:
         """Assign again where a topic has other queues than before."""
         for group in list(self.membership.groups()):
             if any(member.topics & topics for member in self.membership.members(group).values()):
-                self.membership.advance(group)
+                self.membership.advance_generation(group)
 
-    async def hold(self, group: str, queue: Queue, owner: object) -> None:
+    async def acquire(self, group: str, queue: Queue, owner: object) -> None:
         """Wait until the queue's former owner has released it, and take it. `owner` is a new object for each hold."""
         key = (group, queue)
         while (holder := self._holders.get(key)) is not None:
@@ -109,26 +109,26 @@ class ConsumerGroups:
             del self._holders[(group, queue)]
             holder[1].set()
 
-    def _note(self, group: str) -> None:
+    def _mark_changed(self, group: str) -> None:
         self._changed[group] = None
         self._wake.set()
 
-    def _settle(self, group: str) -> None:
+    def _rebalance(self, group: str) -> None:
         members = self.membership.members(group)
         generation = self.membership.generation(group)
         sessions = list(self._sessions.get(group, {}).values())
-        given: dict[str, list[Queue]] = {}
+        assigned: dict[str, list[Queue]] = {}
         if sessions:
             queues: dict[str, list[Queue]] = {}
             for name in dict.fromkeys(name for member in members.values() for name in member.topics):
                 topic = self._directory.find_topic(name)
                 queues[name] = topic.read_queues() if topic is not None and topic.readable else []
-            given = assign(members, queues)
+            assigned = assign(members, queues)
         for session in sessions:
             member = members.get(session.client_id)
             # A session without a member was replaced by one that has left again. It must not keep queues from others.
             if member is None or member.session_id != session.member_session_id:
-                session.replaced()
-            elif session.client_id in given:
-                session.assign(generation, given[session.client_id])
-        self.on_members(group, generation, members)
+                session.on_replaced()
+            elif session.client_id in assigned:
+                session.assign(generation, assigned[session.client_id])
+        self.on_members_changed(group, generation, members)

@@ -37,7 +37,7 @@ class Subscription:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class GroupMember:
     """One client in one group."""
 
     client_id: str
@@ -72,11 +72,11 @@ class Member:
         return frozenset(one.topic for one in self.subscriptions)
 
     @property
-    def shares(self) -> bool:
+    def is_assigned_queues(self) -> bool:
         """Whether it takes part in the assignment of queues."""
         return self.active and not self.broadcast
 
-    def encoded(self) -> str:
+    def encode(self) -> str:
         """Its text in the shared store."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
@@ -85,7 +85,7 @@ class Member:
         return json.dumps({"format": FORMAT} | fields, separators=(",", ":"))
 
 
-def decoded(text: str | bytes) -> Member:
+def decode_member(text: str | bytes) -> GroupMember:
     """Read the text of `encoded`. Errors: Unsupported for the text of a newer snode."""
     data: dict[str, Any] = json.loads(text)
     if data.pop("format", 0) != FORMAT:
@@ -94,38 +94,38 @@ def decoded(text: str | bytes) -> Member:
     data["configured"] = tuple(Queue(*one) for one in data["configured"])
     data["rooms"] = tuple(data["rooms"])
     data["strategy"] = AllocationStrategy(data["strategy"])
-    return Member(**data)
+    return GroupMember(**data)
 
 
-def sharing(members: Mapping[str, Member]) -> list[str]:
+def assignable_client_ids(members: Mapping[str, GroupMember]) -> list[str]:
     """The client ids that take part in the assignment, sorted."""
-    return sorted(client_id for client_id, member in members.items() if member.shares)
+    return sorted(client_id for client_id, member in members.items() if member.is_assigned_queues)
 
 
-def strategy_of(members: Mapping[str, Member]) -> AllocationStrategy:
+def strategy_of(members: Mapping[str, GroupMember]) -> AllocationStrategy:
     """The strategy of the group: that of the first such member by client id."""
-    first = min((client_id for client_id, member in members.items() if member.shares), default=None)
+    first = min((client_id for client_id, member in members.items() if member.is_assigned_queues), default=None)
     return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
 
 
-def merged(known: Iterable[Subscription], news: Iterable[Subscription]) -> tuple[Subscription, ...]:
+def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subscription]) -> tuple[Subscription, ...]:
     """The subscriptions after an update by a client; an older version than the stored one of a topic is ignored."""
-    before = {one.topic: one for one in known}
+    before = {one.topic: one for one in current}
     after: dict[str, Subscription] = {}
-    for one in news:
-        was = before.get(one.topic)
-        after[one.topic] = was if was is not None and 0 < one.version < was.version else one
+    for one in updated:
+        previous = before.get(one.topic)
+        after[one.topic] = previous if previous is not None and 0 < one.version < previous.version else one
     return tuple(after[topic] for topic in sorted(after))
 
 
 @dataclass(frozen=True, slots=True)
-class SlowRule:
+class SlowConsumerRule:
     """The thresholds of a group."""
 
     threshold_messages: int = 1024
     grace_s: float = 10.0
 
-    def broken_by(
+    def is_slow(
         self, *, newest_offset: int, acknowledged_offset: int | None, waiting_since_s: float | None, now_s: float
     ) -> bool:
         """Whether a group member is slow in one queue.
@@ -136,9 +136,9 @@ class SlowRule:
         return (
             acknowledged_offset is not None
             and newest_offset - acknowledged_offset > self.threshold_messages
-            and self.is_awaited_long(waiting_since_s, now_s)
+            and self.is_overdue(waiting_since_s, now_s)
         )
 
-    def is_awaited_long(self, since_s: float | None, now_s: float) -> bool:
+    def is_overdue(self, since_s: float | None, now_s: float) -> bool:
         """Whether the grace period has expired; None = no acknowledgement is due."""
         return since_s is not None and now_s - since_s >= self.grace_s

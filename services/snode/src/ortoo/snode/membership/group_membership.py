@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ortoo.common.process.clock import Clock
-from ortoo.snode.membership.group_members import Member
+from ortoo.snode.membership.group_members import GroupMember
 
-PRODUCERS = "producers/"
+PRODUCER_GROUP_PREFIX = "producers/"
 """Prefix of the names of producer groups here; no consumer group can have it."""
 
 
@@ -19,27 +19,27 @@ class Membership:
     def __init__(self, clock: Clock) -> None:
         """Start without groups."""
         self._clock = clock
-        self._last = 0
-        self._versions: dict[str, int] = {}
-        self._members: dict[str, dict[str, Member]] = {}
+        self._last_generation = 0
+        self._generations: dict[str, int] = {}
+        self._members: dict[str, dict[str, GroupMember]] = {}
         self.on_change: Callable[[str], None] = lambda group: None
         """Called with the group's name after each change."""
 
-    def join(self, group: str, member: Member) -> None:
+    def join(self, group: str, member: GroupMember) -> None:
         """Add or change a member of this snode; it replaces any member with the same client id."""
         if self.members(group).get(member.client_id) != member:
             self._put(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Remove a member; a no-op if the client id is used by another session now."""
-        if self._has(group, client_id, session_id):
+        if self._is_current_session(group, client_id, session_id):
             self._remove(group, client_id)
 
-    def _has(self, group: str, client_id: str, session_id: str) -> bool:
+    def _is_current_session(self, group: str, client_id: str, session_id: str) -> bool:
         member = self.members(group).get(client_id)
         return member is not None and member.session_id == session_id
 
-    def members(self, group: str) -> Mapping[str, Member]:
+    def members(self, group: str) -> Mapping[str, GroupMember]:
         """The current members, by client id."""
         return self._members.get(group, {})
 
@@ -49,43 +49,43 @@ class Membership:
 
     def generation(self, group: str) -> int:
         """The generation of the group; 0 if it has no members."""
-        return self._versions.get(group, 0)
+        return self._generations.get(group, 0)
 
-    def advance(self, group: str) -> int:
+    def advance_generation(self, group: str) -> int:
         """Give the group a higher generation, also after other changes such as a topic's queues.
 
         One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
         """
-        generation = self._last = self._versions[group] = max(self._last + 1, self._clock.now_ms())
+        generation = self._last_generation = self._generations[group] = max(self._last_generation + 1, self._clock.now_ms())
         self.on_change(group)
         if group not in self._members:
-            del self._versions[group]
+            del self._generations[group]
         return generation
 
-    def _put(self, group: str, member: Member) -> None:
+    def _put(self, group: str, member: GroupMember) -> None:
         self._members.setdefault(group, {})[member.client_id] = member
-        self.advance(group)
+        self.advance_generation(group)
 
     def _remove(self, group: str, client_id: str) -> None:
         members = self._members[group]
         del members[client_id]
         if not members:
             del self._members[group]
-        self.advance(group)
+        self.advance_generation(group)
 
 
 Key = tuple[str, str]
 """(group, client id)."""
-Word = Member | str
+MembershipChange = GroupMember | str
 """A record about an own member: the member, or the id of its session that has left."""
 
 
 @dataclass(frozen=True, slots=True)
-class Placed:
+class StoredMember:
     """A member in the shared store. Of two records about a client id the one with the higher number is newer."""
 
     number: int
-    member: Member
+    member: GroupMember
 
 
 class SharedMembership(Membership):
@@ -98,68 +98,68 @@ class SharedMembership(Membership):
     def __init__(self, incarnation: str, clock: Clock) -> None:
         """Start without groups."""
         super().__init__(clock)
-        self.unsaid: dict[Key, Word] = {}
+        self.unpublished: dict[Key, MembershipChange] = {}
         """The records not yet in the shared store, the newest of each member."""
         self._incarnation = incarnation
         self._numbers: dict[Key, int] = {}
-        self.on_unsaid: Callable[[], None] = lambda: None
+        self.on_unpublished: Callable[[], None] = lambda: None
         """Called when there is a record for the shared store."""
 
-    def join(self, group: str, member: Member) -> None:
+    def join(self, group: str, member: GroupMember) -> None:
         """Add or change a member, and record it."""
         if self.members(group).get(member.client_id) != member:
-            self._say((group, member.client_id), member)
+            self._publish((group, member.client_id), member)
             super().join(group, member)
 
     def leave(self, group: str, client_id: str, session_id: str) -> None:
         """Remove a member, and record it."""
-        if self._has(group, client_id, session_id):
-            self._say((group, client_id), session_id)
+        if self._is_current_session(group, client_id, session_id):
+            self._publish((group, client_id), session_id)
             super().leave(group, client_id, session_id)
 
     def groups(self) -> Iterable[str]:
         """Groups with members, by name; every snode returns the same list."""
         return sorted(self._members)
 
-    def own(self) -> dict[Key, Member]:
+    def own_members(self) -> dict[Key, GroupMember]:
         """The members of this snode."""
-        return {key: member for key, member in self._all().items() if self._is_own(member)}
+        return {key: member for key, member in self._all_members().items() if self._is_own(member)}
 
-    def _all(self) -> dict[Key, Member]:
+    def _all_members(self) -> dict[Key, GroupMember]:
         return {(group, one): member for group, members in self._members.items() for one, member in members.items()}
 
-    def _is_own(self, member: Member) -> bool:
+    def _is_own(self, member: GroupMember) -> bool:
         return member.incarnation == self._incarnation
 
-    def said(self, key: Key, word: Word, number: int) -> None:
+    def on_published(self, key: Key, change: MembershipChange, number: int) -> None:
         """The shared store has accepted a record, with this number."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
-        if self.unsaid.get(key) == word:
-            del self.unsaid[key]
-            if isinstance(word, str):
+        if self.unpublished.get(key) == change:
+            del self.unpublished[key]
+            if isinstance(change, str):
                 self._numbers.pop(key, None)
 
-    def heard(self, key: Key, number: int, member: Member | None) -> None:
+    def apply_stored(self, key: Key, number: int, member: GroupMember | None) -> None:
         """A record from the shared store: a member, or that it has left. Older records are ignored."""
-        if number <= self._numbers.get(key, 0) or key in self.unsaid:
+        if number <= self._numbers.get(key, 0) or key in self.unpublished:
             return
         group, client_id = key
-        known = self.members(group).get(client_id)
+        current = self.members(group).get(client_id)
         if member is not None and self._is_own(member):
-            if known is None or not self._is_own(known):
-                self._say(key, member.session_id)  # an own member that has left
+            if current is None or not self._is_own(current):
+                self._publish(key, member.session_id)  # an own member that has left
         elif member is not None:
             self._numbers[key] = number
-            if known != member:
+            if current != member:
                 self._put(group, member)
         else:
             self._numbers.pop(key, None)
-            if known is not None and self._is_own(known):
-                self._say(key, known)  # another snode assumed that this one had ended
-            elif known is not None:
+            if current is not None and self._is_own(current):
+                self._publish(key, current)  # another snode assumed that this one had ended
+            elif current is not None:
                 self._remove(group, client_id)
 
-    def forget_numbers(self) -> None:
+    def reset_numbers(self) -> None:
         """The shared store may have been emptied, and its counter reset."""
         self._numbers.clear()
 
@@ -167,28 +167,28 @@ class SharedMembership(Membership):
         """The number of the newest record of each member; to be taken before the shared store is read."""
         return dict(self._numbers)
 
-    def reconcile(self, found: Mapping[Key, Placed], before: Mapping[Key, int]) -> None:
+    def reconcile(self, stored: Mapping[Key, StoredMember], numbers_before: Mapping[Key, int]) -> None:
         """Compare with the whole shared store: remove others' members that it lacks, record own ones.
 
         The store may have lost records and its counter. So its content counts, whatever the numbers, unless a newer
         record was received since `before`.
         """
-        known = self._all()
-        unheard = {key for key in {*known, *found} if self._numbers.get(key, 0) == before.get(key, 0)}
-        for key, member in known.items():
-            if not self._is_own(member) and key in unheard and key not in found:
+        current = self._all_members()
+        unchanged = {key for key in {*current, *stored} if self._numbers.get(key, 0) == numbers_before.get(key, 0)}
+        for key, member in current.items():
+            if not self._is_own(member) and key in unchanged and key not in stored:
                 self._numbers.pop(key, None)
                 self._remove(*key)
-        for key, placed in found.items():
-            if key in unheard:
+        for key, stored_member in stored.items():
+            if key in unchanged:
                 self._numbers.pop(key, None)
-            self.heard(key, placed.number, placed.member)
-        for key, member in self.own().items():
-            placed_own = found.get(key)
-            if key not in self.unsaid and key in unheard and (placed_own is None or placed_own.member != member):
-                self._say(key, member)
+            self.apply_stored(key, stored_member.number, stored_member.member)
+        for key, member in self.own_members().items():
+            stored_own = stored.get(key)
+            if key not in self.unpublished and key in unchanged and (stored_own is None or stored_own.member != member):
+                self._publish(key, member)
 
-    def of_snodes_not_in(self, alive: Collection[str]) -> list[tuple[Key, Member]]:
+    def members_of_dead_snodes(self, alive: Collection[str]) -> list[tuple[Key, GroupMember]]:
         """Members of other snodes whose incarnation is not `alive`."""
         return [
             ((group, client_id), member)
@@ -197,10 +197,10 @@ class SharedMembership(Membership):
             if member.incarnation not in alive and not self._is_own(member)
         ]
 
-    def drop(self, key: Key, session_id: str) -> None:
+    def remove_dead(self, key: Key, session_id: str) -> None:
         """Remove a member of another snode."""
         super().leave(*key, session_id)
 
-    def _say(self, key: Key, word: Word) -> None:
-        self.unsaid[key] = word
-        self.on_unsaid()
+    def _publish(self, key: Key, change: MembershipChange) -> None:
+        self.unpublished[key] = change
+        self.on_unpublished()

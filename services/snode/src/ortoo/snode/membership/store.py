@@ -22,23 +22,23 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import Finding
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.containment import contain
+from ortoo.common.process.containment import record_contained
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import Key, Placed, SharedMembership, Word
-from ortoo.snode.membership.group_members import Member, decoded
+from ortoo.snode.membership.group_membership import Key, StoredMember, SharedMembership, MembershipChange
+from ortoo.snode.membership.group_members import GroupMember, decode_member
 
 CALL_TIMEOUT_S = 2.0
-RELOAD_S = 20.0
+RELOAD_INTERVAL_S = 20.0
 """Interval for reading everything again, in case a change got lost. An emptied store is noticed sooner."""
-FIRST_CONNECT_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 """Time for which a start waits for the store."""
 BATCH_MAX = 500
 """Maximum of changes written at once."""
 _log = get_logger("membership")
 
-_SAY = """
+_PUBLISH_SCRIPT = """
 local known = redis.call('HGET', KEYS[1], ARGV[1])
 if ARGV[2] == '' then
   if not known or not string.find(known, ARGV[3], 1, true) then return '0' end
@@ -61,7 +61,7 @@ end
 redis.call('PUBLISH', KEYS[4], text .. '\\n' .. ARGV[5] .. '\\n' .. ARGV[2])
 return text
 """
-_BEAT = """
+_HEARTBEAT_SCRIPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local added = redis.call('ZADD', KEYS[1], string.format('%.0f', now), ARGV[1])
@@ -98,18 +98,18 @@ class MembershipStore:
     connected: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set while the store answers."""
     _failures: tuple[type[Exception], ...] = field(init=False)
-    _say_script: Any = field(init=False)
-    _beat_script: Any = field(init=False)
+    _publish_script: Any = field(init=False)
+    _heartbeat_script: Any = field(init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _patient_until_s: float = field(default=0.0, init=False)
+    _grace_until_s: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         import redis
 
         self._failures = (redis.RedisError, OSError, TimeoutError)
-        self._say_script = self.client.register_script(_SAY)
-        self._beat_script = self.client.register_script(_BEAT)
-        self.membership.on_unsaid = self._wake.set
+        self._publish_script = self.client.register_script(_PUBLISH_SCRIPT)
+        self._heartbeat_script = self.client.register_script(_HEARTBEAT_SCRIPT)
+        self.membership.on_unpublished = self._wake.set
 
     @property
     def _timeout_s(self) -> float:
@@ -131,7 +131,7 @@ class MembershipStore:
         """Connect and stay connected; the block begins when the members are read, or the store does not answer."""
         running = self.runtime.background.spawn("membership", self._run())
         try:
-            async with asyncio.timeout(FIRST_CONNECT_S):
+            async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self.connected.wait()
         except TimeoutError:
             _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE_AT_START)
@@ -140,153 +140,153 @@ class MembershipStore:
         finally:
             running.cancel()
             await asyncio.wait([running])
-            await self._part()
+            await self._leave()
 
     async def _run(self) -> None:
         """Stay connected for ever, whatever the error: otherwise the process would keep outdated members."""
         backoff, attempt = Backoff(first_s=0.1, max_s=1.0), 0
         while True:
             try:
-                await self._converse()
+                await self._run_connection()
             except* self._failures as group:
                 if self.connected.is_set() or attempt == 0:
                     reason = str(group.exceptions[0]) or type(group.exceptions[0]).__name__
                     _log.emit(log_events.MEMBERSHIP_STORE_UNAVAILABLE, reason=reason)
             except* Exception as group:
-                contain("membership", group)
+                record_contained("membership", group)
             attempt = 0 if self.connected.is_set() else attempt + 1
             self.connected.clear()
             await self.runtime.clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))
 
-    async def _converse(self) -> None:
+    async def _run_connection(self) -> None:
         async with contextlib.AsyncExitStack() as parts:
             changes: Any = await parts.enter_async_context(self.client.pubsub())
-            await _in_time(changes.subscribe(self._name("changes")))
+            await _with_timeout(changes.subscribe(self._key("changes")))
             # Snodes that were disconnected too return a moment later than this one; their members stay until then.
-            self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
-            await self._beat_once()
-            await self._heal()
+            self._grace_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
+            await self._heartbeat()
+            await self._resync()
             work = await parts.enter_async_context(Background("membership"))
-            work.spawn("say", self._say_for_ever())
-            work.spawn("beat", self._beat_for_ever())
-            work.spawn("reload", self._reload_for_ever())
+            work.spawn("say", self._publish_loop())
+            work.spawn("beat", self._heartbeat_loop())
+            work.spawn("reload", self._reload_loop())
             _log.emit(log_events.MEMBERSHIP_STORE_AVAILABLE)
             self.connected.set()
             while True:
                 message = await changes.get_message(ignore_subscribe_messages=True, timeout=None)
                 if message is not None:
-                    self._hear(message["data"])
+                    self._on_message(message["data"])
 
-    async def _heal(self) -> None:
+    async def _resync(self) -> None:
         """Write all own members, then read all others; members of snodes that are not back yet are kept."""
-        self.membership.forget_numbers()
-        for key, member in self.membership.own().items():
-            await self._say(key, member, heal=True)
-        for key, placed in (await self._read()).items():
-            self.membership.heard(key, placed.number, placed.member)
+        self.membership.reset_numbers()
+        for key, member in self.membership.own_members().items():
+            await self._publish(key, member, is_resync=True)
+        for key, stored in (await self._read()).items():
+            self.membership.apply_stored(key, stored.number, stored.member)
 
-    async def _say_for_ever(self) -> None:
+    async def _publish_loop(self) -> None:
         while True:
             self._wake.clear()
-            for key, word in list(self.membership.unsaid.items())[:BATCH_MAX]:
-                await self._say(key, word)
-            if not self.membership.unsaid:
+            for key, change in list(self.membership.unpublished.items())[:BATCH_MAX]:
+                await self._publish(key, change)
+            if not self.membership.unpublished:
                 await self._wake.wait()
 
-    async def _say(self, key: Key, word: Word, *, heal: bool = False) -> None:
-        self.membership.said(key, word, await self._tell(key, word, "heal" if heal else ""))
+    async def _publish(self, key: Key, change: MembershipChange, *, is_resync: bool = False) -> None:
+        self.membership.on_published(key, change, await self._store_change(key, change, "heal" if is_resync else ""))
 
-    async def _tell(self, key: Key, word: Word, how: str = "") -> int:
+    async def _store_change(self, key: Key, change: MembershipChange, mode: str = "") -> int:
         """Write a member or its departure; returns the number of the record, 0 if it was not accepted."""
         group, client_id = key
-        if isinstance(word, str):
-            session_id, text, since_ms = word, "", 0
+        if isinstance(change, str):
+            session_id, text, since_ms = change, "", 0
         else:
-            session_id, text, since_ms = word.session_id, word.encoded(), word.since_ms
-        said = self._say_script(
-            keys=[self._name(f"members/{group}"), *map(self._name, ("groups", "number", "changes"))],
-            args=[client_id, text, session_id, group, json.dumps([group, client_id]), how, since_ms],
+            session_id, text, since_ms = change.session_id, change.encode(), change.since_ms
+        result = self._publish_script(
+            keys=[self._key(f"members/{group}"), *map(self._key, ("groups", "number", "changes"))],
+            args=[client_id, text, session_id, group, json.dumps([group, client_id]), mode, since_ms],
         )
-        return int(await _in_time(said))
+        return int(await _with_timeout(result))
 
-    async def _beat_for_ever(self) -> None:
+    async def _heartbeat_loop(self) -> None:
         while True:
             await self.runtime.clock.sleep(self._timeout_s / 3)
-            known, alive = await self._beat_once()
+            known, alive = await self._heartbeat()
             if not known:
                 _log.emit(log_events.MEMBERSHIP_STORE_LOST_SNODE)
-                self._patient_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
+                self._grace_until_s = self.runtime.clock.monotonic_s() + self._timeout_s
                 await self._reload()
-            if self.runtime.clock.monotonic_s() < self._patient_until_s:
+            if self.runtime.clock.monotonic_s() < self._grace_until_s:
                 continue
-            for key, member in self.membership.of_snodes_not_in(alive):
+            for key, member in self.membership.members_of_dead_snodes(alive):
                 _log.emit(log_events.SNODE_EXPIRED, snode=member.snode, group=key[0])
-                await self._tell(key, member.session_id)
-                self.membership.drop(key, member.session_id)
+                await self._store_change(key, member.session_id)
+                self.membership.remove_dead(key, member.session_id)
 
-    async def _beat_once(self) -> tuple[bool, set[str]]:
+    async def _heartbeat(self) -> tuple[bool, set[str]]:
         """Whether the store had this snode as alive, and all alive snodes."""
-        beat = self._beat_script(
-            keys=[self._name("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
+        result = self._heartbeat_script(
+            keys=[self._key("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
         )
-        known, alive = await _in_time(beat)
+        known, alive = await _with_timeout(result)
         return bool(known), set(alive)
 
-    async def _reload_for_ever(self) -> None:
+    async def _reload_loop(self) -> None:
         await self.runtime.clock.sleep(self._timeout_s)
         while True:
             await self._reload()
-            await self.runtime.clock.sleep(RELOAD_S)
+            await self.runtime.clock.sleep(RELOAD_INTERVAL_S)
 
     async def _reload(self) -> None:
-        before = self.membership.numbers()
-        self.membership.reconcile(await self._read(), before)
+        numbers_before = self.membership.numbers()
+        self.membership.reconcile(await self._read(), numbers_before)
 
-    async def _read(self) -> dict[Key, Placed]:
-        found: dict[Key, Placed] = {}
-        groups = sorted(await _in_time(self.client.smembers(self._name("groups"))))
+    async def _read(self) -> dict[Key, StoredMember]:
+        found: dict[Key, StoredMember] = {}
+        groups = sorted(await _with_timeout(self.client.smembers(self._key("groups"))))
         for start in range(0, len(groups), BATCH_MAX):
             part = groups[start : start + BATCH_MAX]
             pipeline = self.client.pipeline(transaction=False)
             for group in part:
-                pipeline.hgetall(self._name(f"members/{group}"))
-            for group, members in zip(part, await _in_time(pipeline.execute()), strict=True):
+                pipeline.hgetall(self._key(f"members/{group}"))
+            for group, members in zip(part, await _with_timeout(pipeline.execute()), strict=True):
                 for client_id, text in members.items():
                     number, _, payload = text.partition(" ")
-                    if (member := _member(payload)) is not None:
-                        found[group, client_id] = Placed(int(number), member)
+                    if (member := _decode_if_readable(payload)) is not None:
+                        found[group, client_id] = StoredMember(int(number), member)
         return found
 
-    def _hear(self, text: str) -> None:
+    def _on_message(self, text: str) -> None:
         number, head, payload = text.split("\n", 2)
         group, client_id = json.loads(head)
-        member = _member(payload) if payload else None
+        member = _decode_if_readable(payload) if payload else None
         if member is not None or not payload:
-            self.membership.heard((group, client_id), int(number), member)
+            self.membership.apply_stored((group, client_id), int(number), member)
 
-    async def _part(self) -> None:
+    async def _leave(self) -> None:
         """Write the remaining records, and that this snode has left."""
         with contextlib.suppress(*self._failures):
             async with asyncio.timeout(CALL_TIMEOUT_S):
-                for key, word in list(self.membership.unsaid.items()):
-                    await self._say(key, word)
-                await self.client.zrem(self._name("alive"), self.runtime.incarnation)
+                for key, change in list(self.membership.unpublished.items()):
+                    await self._publish(key, change)
+                await self.client.zrem(self._key("alive"), self.runtime.incarnation)
         with contextlib.suppress(*self._failures):
             await self.client.aclose()
 
-    def _name(self, name: str) -> str:
+    def _key(self, name: str) -> str:
         return f"{self.runtime.settings.redis_prefix}/{name}"
 
 
-async def _in_time(asked: Awaitable[Any]) -> Any:
+async def _with_timeout(call: Awaitable[Any]) -> Any:
     """The store's answer. Errors: TimeoutError."""
     async with asyncio.timeout(CALL_TIMEOUT_S):
-        return await asked
+        return await call
 
 
-def _member(payload: str) -> Member | None:
+def _decode_if_readable(payload: str) -> GroupMember | None:
     try:
-        return decoded(payload)
+        return decode_member(payload)
     except (OrtooError, ValueError, TypeError, KeyError) as error:
         _log.emit(log_events.MEMBERSHIP_RECORD_INVALID, reason=str(error))
         return None

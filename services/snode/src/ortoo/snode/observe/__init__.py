@@ -11,10 +11,10 @@ from functools import partial
 from typing import Any
 
 from ortoo.common.telemetry.tracing import Tracing, open_tracing
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import LinkTo
+from ortoo.snode.enodes.link import LinkFactory
 from ortoo.snode.observe.trace_topic import RecordedLink, TraceTopic
 from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
 
@@ -27,22 +27,22 @@ class Observation:
     tracing: Tracing | None
     trace_topic: TraceTopic | None
 
-    def links(self, link_to: LinkTo) -> LinkTo:
+    def wrap_links(self, link_factory: LinkFactory) -> LinkFactory:
         """A `link_to` whose links are traced and recorded."""
         if self.tracing is not None:
-            link_to = _observed(link_to, partial(TracedLink, self.tracing))
+            link_factory = _wrap(link_factory, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:
-            link_to = _observed(link_to, partial(RecordedLink, self.trace_topic))
-        return link_to
+            link_factory = _wrap(link_factory, partial(RecordedLink, self.trace_topic))
+        return link_factory
 
 
-def _observed(link_to: LinkTo, within: Callable[[str, GrpcEnodeLink], Any]) -> LinkTo:
+def _wrap(link_factory: LinkFactory, wrapper: Callable[[str, GrpcEnodeLink], Any]) -> LinkFactory:
     """Wrap each link in an observer."""
-    return lambda enode, address, epoch: within(enode, link_to(enode, address, epoch))
+    return lambda enode, address, epoch: wrapper(enode, link_factory(enode, address, epoch))
 
 
 @contextlib.asynccontextmanager
-async def open_observation(runtime: Runtime, directory: Directory) -> AsyncIterator[Observation]:
+async def open_observation(runtime: Runtime, directory: DirectoryCache) -> AsyncIterator[Observation]:
     """Start; spans are exported until the block is left. Errors: Invalid, Unsupported."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     async with open_tracing(

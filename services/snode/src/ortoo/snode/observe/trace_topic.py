@@ -17,17 +17,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.pop import Finish, LeasePart, Stale, Verdict
+from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage, LeaseVerdict
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import Appended, Fetched, FetchWish, FlushMode, OffsetRow
+from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, FetchBatchesRequest, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
 """Maximum of records that wait for their flush; more are dropped and counted."""
@@ -44,7 +44,7 @@ class TraceTopic:
     topic: str
     """The topic of the records; sends to it are not recorded."""
     snode: str
-    directory: Directory
+    directory: DirectoryCache
     clock: Clock
     written: int = field(default=0, init=False)
     """Number of stored records."""
@@ -68,24 +68,24 @@ class TraceTopic:
             self._names[topic_id] = name
         return Queue(name or "", enode, queue_id)
 
-    def sent(self, queue: Queue, first_offset: int, count: int, began_ms: int) -> None:
+    def on_sent(self, queue: Queue, first_offset: int, count: int, began_ms: int) -> None:
         """Record a stored batch."""
         self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
-    def known(self, group: str, queue: Queue, offset: int) -> None:
+    def set_progress(self, group: str, queue: Queue, offset: int) -> None:
         """Store the offset of a group, as a start for its next record."""
         self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)
 
-    def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
+    def on_committed(self, group: str, queue: Queue, offset: int) -> None:
         """Record that a group acknowledged up to an offset; the first call for a queue only stores the start."""
         before = self._progress.pop((group, queue), offset)
-        self.known(group, queue, offset)
+        self.set_progress(group, queue, offset)
         if offset > before:
-            self.consumed(group, queue, before, offset - before)
+            self.on_consumed(group, queue, before, offset - before)
 
-    def consumed(self, group: str, queue: Queue, first_offset: int, count: int) -> None:
+    def on_consumed(self, group: str, queue: Queue, first_offset: int, count: int) -> None:
         """Record that a group has finished these messages."""
         self._put("consume", queue, first_offset, count, group=group)
 
@@ -133,50 +133,50 @@ class RecordedLink:
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[AppendedBatch]:
         """Send one batch, and record it when it is stored."""
         began_ms = self.trace.clock.now_ms()
 
-        def record(done: asyncio.Future[Appended]) -> None:
+        def record(done: asyncio.Future[AppendedBatch]) -> None:
             if not done.cancelled() and done.exception() is None:
                 queue = self.trace.queue(topic_id, self.enode, queue_id)
-                self.trace.sent(queue, done.result().first_offset, batch.count, began_ms)
+                self.trace.on_sent(queue, done.result().first_offset, batch.count, began_ms)
 
         answer = self.link.append(topic_id, queue_id, batch, flush_mode)
         answer.add_done_callback(record)
         return answer
 
-    async def fetch(self, wish: FetchWish) -> Fetched:
+    async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
         """Read; the offset of a group's first read is the start of its records."""
-        if wish.group:
-            self.trace.known(wish.group, self.trace.queue(wish.topic_id, self.enode, wish.queue_id), wish.from_offset)
-        return await self.link.fetch(wish)
+        if request.group:
+            self.trace.set_progress(request.group, self.trace.queue(request.topic_id, self.enode, request.queue_id), request.from_offset)
+        return await self.link.fetch(request)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
         """A group's offsets, which are the start of its records."""
         found = await self.link.query_offsets(topic_id, group, queue_ids)
         for queue_id, offset in found.items():
-            self.trace.known(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
+            self.trace.set_progress(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
         return found
 
-    async def commit_rows(
+    async def commit_offsets(
         self, topic_id: int, group: str, rows: Sequence[OffsetRow], *, reset: bool = False
     ) -> list[int]:
         """Store a group's offsets, and record the accepted ones."""
-        fenced = await self.link.commit_rows(topic_id, group, rows, reset=reset)
+        fenced = await self.link.commit_offsets(topic_id, group, rows, reset=reset)
         for queue_id, offset, _ in rows if not reset else ():
             if queue_id not in fenced:
-                self.trace.acknowledged(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
+                self.trace.on_committed(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
         return fenced
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: Verdict) -> list[Stale]:
+    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
         """Settle leased messages, and record those that the group has finished."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:
-            gone = {(one.queue_id, one.offset) for one in stale}
+            stale_places = {(one.queue_id, one.offset) for one in stale}
             for part in parts:
                 queue = self.trace.queue(topic_id, self.enode, part.queue_id)
                 for first, count in part.ranges:
-                    if (part.queue_id, first) not in gone:
-                        self.trace.consumed(group, queue, first, count)
+                    if (part.queue_id, first) not in stale_places:
+                        self.trace.on_consumed(group, queue, first, count)
         return stale

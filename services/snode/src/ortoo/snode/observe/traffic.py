@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.common.groups.pop import Popped, PopWish
+from ortoo.common.groups.pop import Popped, PopRequest
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import Span, Tracing, sampled_contexts
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import Appended, FlushMode
+from ortoo.snode.enodes.link import AppendedBatch, FlushMode
 
-WAITING_MAX = 10_000
+OPEN_SPANS_MAX = 10_000
 """Maximum of deliveries with open spans that wait for their acknowledgement."""
 
 
@@ -32,7 +32,7 @@ class TracedLink:
 
     def append(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode = FlushMode.DEFAULT
-    ) -> asyncio.Future[Appended]:
+    ) -> asyncio.Future[AppendedBatch]:
         """Send one batch, with a span until it is stored."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
@@ -42,29 +42,29 @@ class TracedLink:
             "ortoo.topic_id": str(topic_id),
             "ortoo.queue_id": queue_id,
         }
-        spans = self.tracing.begin("ortoo publish", contexts, attributes)
+        spans = self.tracing.start_spans("ortoo publish", contexts, attributes)
         answer = self.link.append(topic_id, queue_id, batch, flush_mode)
-        answer.add_done_callback(lambda done: self.tracing.end(spans, None if done.cancelled() else done.exception()))
+        answer.add_done_callback(lambda done: self.tracing.finish_spans(spans, None if done.cancelled() else done.exception()))
         return answer
 
-    async def pop(self, wish: PopWish) -> Popped:
+    async def pop(self, request: PopRequest) -> Popped:
         """Lease messages, with a span for each."""
-        popped = await self.link.pop(wish)
+        popped = await self.link.pop(request)
         for one in popped.batches:
             if contexts := sampled_contexts(one.batch.records):
                 attributes: dict[str, str | int] = {
-                    "messaging.consumer.group.name": wish.group,
+                    "messaging.consumer.group.name": request.group,
                     "ortoo.enode": self.enode,
-                    "ortoo.topic_id": str(wish.topic_id),
+                    "ortoo.topic_id": str(request.topic_id),
                     "ortoo.queue_id": one.queue_id,
                     "ortoo.offset": one.offsets[0],
                 }
-                self.tracing.end(self.tracing.begin("ortoo pop", contexts, attributes))
+                self.tracing.finish_spans(self.tracing.start_spans("ortoo pop", contexts, attributes))
         return popped
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _OpenSpans:
     next_offset: int
     spans: Sequence[Span]
 
@@ -74,45 +74,45 @@ class PushTraces:
 
     def __init__(self, tracing: Tracing) -> None:
         self._tracing = tracing
-        self._waiting: dict[tuple[str, Queue], deque[_Waiting]] = {}
+        self._open_spans: dict[tuple[str, Queue], deque[_OpenSpans]] = {}
         self._count = 0
 
-    def pushed(self, group: str, queue: Queue, first_offset: int, next_offset: int, batch: SealedBatch) -> None:
+    def on_pushed(self, group: str, queue: Queue, first_offset: int, next_offset: int, batch: SealedBatch) -> None:
         """A batch was sent to a member of a group."""
-        if self._count >= WAITING_MAX:
+        if self._count >= OPEN_SPANS_MAX:
             return
-        waiting = self._waiting.get((group, queue))
+        waiting = self._open_spans.get((group, queue))
         earlier: list[Span] = []
         while waiting and waiting[-1].next_offset > first_offset:
             spans = waiting.pop().spans
-            self._tracing.end(spans, TimeoutError("not acknowledged; delivered again"))
+            self._tracing.finish_spans(spans, TimeoutError("not acknowledged; delivered again"))
             earlier += spans
             self._count -= 1
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return
-        attributes = _delivered(group, queue, first_offset)
-        self._tracing.end(self._tracing.begin("ortoo push", contexts, attributes, earlier))
-        spans = self._tracing.begin("ortoo process", contexts, attributes, earlier)
+        attributes = _delivery_attributes(group, queue, first_offset)
+        self._tracing.finish_spans(self._tracing.start_spans("ortoo push", contexts, attributes, earlier))
+        spans = self._tracing.start_spans("ortoo process", contexts, attributes, earlier)
         self._count += 1
-        self._waiting.setdefault((group, queue), deque()).append(_Waiting(next_offset, spans))
+        self._open_spans.setdefault((group, queue), deque()).append(_OpenSpans(next_offset, spans))
 
-    def pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
+    def on_pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
         """A batch was returned to a reader, in a group or in none (empty)."""
         if contexts := sampled_contexts(batch.records):
-            self._tracing.end(self._tracing.begin("ortoo pull", contexts, _delivered(group, queue, first_offset)))
+            self._tracing.finish_spans(self._tracing.start_spans("ortoo pull", contexts, _delivery_attributes(group, queue, first_offset)))
 
-    def acknowledged(self, group: str, queue: Queue, offset: int) -> None:
+    def on_committed(self, group: str, queue: Queue, offset: int) -> None:
         """A group has processed a queue up to `offset`."""
-        waiting = self._waiting.get((group, queue))
+        waiting = self._open_spans.get((group, queue))
         while waiting and waiting[0].next_offset <= offset:
-            self._tracing.end(waiting.popleft().spans)
+            self._tracing.finish_spans(waiting.popleft().spans)
             self._count -= 1
         if waiting is not None and not waiting:
-            del self._waiting[group, queue]
+            del self._open_spans[group, queue]
 
 
-def _delivered(group: str, queue: Queue, first_offset: int) -> dict[str, str | int]:
+def _delivery_attributes(group: str, queue: Queue, first_offset: int) -> dict[str, str | int]:
     return {
         "messaging.destination.name": queue.topic,
         "messaging.consumer.group.name": group,
@@ -121,7 +121,7 @@ def _delivered(group: str, queue: Queue, first_offset: int) -> dict[str, str | i
     }
 
 
-PAIR = ("topic", "consumer_group")
+TOPIC_AND_GROUP = ("topic", "consumer_group")
 
 
 class Traffic:
@@ -139,7 +139,7 @@ class Traffic:
         self.expired_totals: dict[tuple[str, str], int] = {}
         """(topic, group) to expired messages left out of pushes and pulls."""
 
-    def pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
+    def count_pushed(self, topic: str, group: str, messages: int, size_bytes: int) -> None:
         """Count a batch that was sent to a client."""
         totals = self.pushed_totals.get((topic, group))
         if totals is None:
@@ -148,19 +148,19 @@ class Traffic:
         totals[1] += size_bytes
         totals[2] += 1
 
-    def lost(self, topic: str, group: str, messages: int) -> None:
+    def count_lost(self, topic: str, group: str, messages: int) -> None:
         """Count messages that were reported to a client as lost."""
         self.lost_totals[topic, group] = self.lost_totals.get((topic, group), 0) + messages
 
-    def expired(self, topic: str, group: str, messages: int) -> None:
+    def count_expired(self, topic: str, group: str, messages: int) -> None:
         """Count messages that expired before the group got them."""
         self.expired_totals[topic, group] = self.expired_totals.get((topic, group), 0) + messages
 
-    def register(self, metrics: Metrics, directory: Directory) -> None:
+    def register(self, metrics: Metrics, directory: DirectoryCache) -> None:
         """Register the metrics; names beginning with rocketmq_ are those of RocketMQ 5."""
 
         def pushed(column: int) -> dict[tuple[str, ...], int]:
-            self._forget(directory)
+            self._drop_deleted(directory)
             return {pair: numbers[column] for pair, numbers in self.pushed_totals.items()}
 
         for name, about, read in (
@@ -178,9 +178,9 @@ class Traffic:
                 lambda: dict(self.expired_totals),
             ),
         ):
-            metrics.counter(name, about, read, labels=PAIR)
+            metrics.counter(name, about, read, labels=TOPIC_AND_GROUP)
 
-    def _forget(self, directory: Directory) -> None:
+    def _drop_deleted(self, directory: DirectoryCache) -> None:
         """Drop the totals of every (topic, group) that no longer exists."""
         for totals in (self.pushed_totals, self.lost_totals, self.expired_totals):
             for topic, group in list(totals):

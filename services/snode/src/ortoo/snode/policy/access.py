@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
-from ortoo.common.grpc.layers.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.channels import with_headers
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
@@ -22,25 +22,25 @@ from ortoo.common.grpc.signature import (
 )
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
-from ortoo.snode.policy.required_permissions import needs_of
-from ortoo.snode.policy.access_rules import AccessRules, Grant, Need, Resource, access_rules_of
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.name_server import NameServerClient
+from ortoo.snode.policy.required_permissions import required_permissions
+from ortoo.snode.policy.access_rules import AccessRules, Grant, RequiredPermission, Resource, parse_access_rules
 from ortoo.snode.policy.principal import Principal
 from ortoo.snode.policy.watched_file import WatchedFile
-from ortoo.snode.settings import Settings
+from ortoo.snode.settings import SnodeSettings
 
 T = TypeVar("T")
 
-KNOWN_S = 10.0
+SECRET_TTL_S = 10.0
 """Time for which a secret is cached."""
-LOOK_INTERVAL_S = 10.0
+USER_CHECK_INTERVAL_S = 10.0
 """Interval for checks of the users of open streams. Together with KNOWN_S it bounds the access of a deleted user."""
-UNKNOWN_S = 5.0
+UNKNOWN_USER_TTL_S = 5.0
 """Time for which an unknown access key is cached."""
-NEED_BYTES = 256
+PERMISSION_BYTES = 256
 """Memory that a stream uses for each checked right, beside the name."""
-USERS_MAX = STRANGERS_MAX = 10_000
+USERS_MAX = UNKNOWN_USERS_MAX = 10_000
 ACCESS_KEY_LENGTH_MAX = 127
 """Limit of access keys, so that an unauthenticated client cannot occupy much memory."""
 
@@ -48,7 +48,7 @@ ACCESS_KEY_LENGTH_MAX = 127
 class Authentication:
     """Checks signatures with the secrets stored by the name server."""
 
-    def __init__(self, name_server: NameServer, clock: Clock, settings: Settings) -> None:
+    def __init__(self, name_server: NameServerClient, clock: Clock, settings: SnodeSettings) -> None:
         self._name_server = name_server
         self._clock = clock
         self._window_ms = int(settings.signature_window_s * 1000)
@@ -56,11 +56,11 @@ class Authentication:
         self._requests_required = settings.signed_requests_required
         self._secrets: OrderedDict[str, tuple[str, float]] = OrderedDict()
         """By access key of a user: the secret, and the time until which it is cached."""
-        self._strangers: OrderedDict[str, float] = OrderedDict()
+        self._unknown_users: OrderedDict[str, float] = OrderedDict()
         """By unknown access key: the time until which it is cached. A separate table, so that they do not displace
         users."""
 
-    async def user_of(
+    async def authenticate(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
     ) -> tuple[str, str]:
         """The access key and the secret of the user who signed a call; `own_client` signs by UTC.
@@ -69,121 +69,121 @@ class Authentication:
         """
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
-            raise _refused(f"the header {DATE_TIME} is missing; requests must be signed over it")
+            raise _unauthenticated(f"the header {DATE_TIME} is missing; requests must be signed over it")
         try:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
-            raise _refused(error.message) from None
+            raise _unauthenticated(error.message) from None
         if self._requests_required and not signature.covers_request:
-            raise _refused("signatures must cover method and request here (signed_requests_required)")
-        secret_key = await self.secret_of(signature.access_key)
+            raise _unauthenticated("signatures must cover method and request here (signed_requests_required)")
+        secret_key = await self.get_secret(signature.access_key)
         if not secret_key or not is_signed(signature, secret_key, date_time, call):
-            raise _refused(f"the signature of {signature.access_key!r} is wrong")
+            raise _unauthenticated(f"the signature of {signature.access_key!r} is wrong")
         try:  # after the secret: an unauthenticated client learns nothing about the clock
             local = self._local_times and not own_client
             check_time(date_time, self._clock.now_ms(), self._window_ms, local=local)
         except Invalid as error:
-            raise _refused(error.message) from None
+            raise _unauthenticated(error.message) from None
         return signature.access_key, secret_key
 
-    async def forwarding(self, principal: Principal, channel: grpc.aio.Channel) -> grpc.aio.Channel:
+    async def forwarding_channel(self, principal: Principal, channel: grpc.aio.Channel) -> grpc.aio.Channel:
         """A channel on which this snode forwards a user's requests, signed again. Errors: Unavailable."""
-        secret_key = await self.secret_of(principal.user) if principal.user else ""
+        secret_key = await self.get_secret(principal.user) if principal.user else ""
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
-    async def secret_of(self, access_key: str) -> str:
+    async def get_secret(self, access_key: str) -> str:
         """The secret; empty for an unknown or disabled user, so that clients cannot find out which names exist.
 
         While no name server answers, a cached secret stays valid. Errors: Unavailable, Overloaded, if none is cached.
         """
         now_s = self._clock.monotonic_s()
-        secret_key, until_s = self._secrets.get(access_key) or ("", self._strangers.get(access_key, 0.0))
+        secret_key, until_s = self._secrets.get(access_key) or ("", self._unknown_users.get(access_key, 0.0))
         if until_s > now_s or len(access_key) > ACCESS_KEY_LENGTH_MAX:
             return secret_key
         try:
-            secret_key = await self._name_server.secret_of(access_key)
+            secret_key = await self._name_server.get_secret(access_key)
         except (NotFound, Forbidden, Invalid):
             self._secrets.pop(access_key, None)
-            _keep(self._strangers, access_key, now_s + UNKNOWN_S, STRANGERS_MAX)
+            _cache_value(self._unknown_users, access_key, now_s + UNKNOWN_USER_TTL_S, UNKNOWN_USERS_MAX)
             return ""
         except OrtooError as error:
             if not secret_key or not error.retriable:
                 raise
-        _keep(self._secrets, access_key, (secret_key, now_s + KNOWN_S), USERS_MAX)
+        _cache_value(self._secrets, access_key, (secret_key, now_s + SECRET_TTL_S), USERS_MAX)
         return secret_key
 
 
-def _keep(known: OrderedDict[str, T], access_key: str, what: T, most: int) -> None:
-    known[access_key] = what
-    known.move_to_end(access_key)
-    if len(known) > most:
-        known.popitem(last=False)
+def _cache_value(cache: OrderedDict[str, T], access_key: str, value: T, size_max: int) -> None:
+    cache[access_key] = value
+    cache.move_to_end(access_key)
+    if len(cache) > size_max:
+        cache.popitem(last=False)
 
 
-def _refused(words: str) -> Forbidden:
-    return Forbidden(words, field=AUTHORIZATION)
+def _unauthenticated(message: str) -> Forbidden:
+    return Forbidden(message, field=AUTHORIZATION)
 
 
-class Access:
+class AccessControl:
     """The rules of a file, reloaded when it changes, and the users of the name server."""
 
-    def __init__(self, path: str, authentication: Authentication, directory: Directory) -> None:
+    def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
         """Follow the file at `path`; its `begin` raises Invalid if it is missing or wrong."""
         self.rules = AccessRules({})
         """A new object whenever they change."""
-        self.refused = 0
+        self.refused_count = 0
         """Number of refused calls and requests."""
         self.authentication = authentication
         self.directory = directory
-        self.file = WatchedFile(path, "rules of access", self._take)
-        self._streams: dict[AccessOfCall, Callable[[Forbidden], None]] = {}
+        self.file = WatchedFile(path, "rules of access", self._apply_rules)
+        self._streams: dict[CallAccess, Callable[[Forbidden], None]] = {}
 
     def register(self, metrics: Metrics) -> None:
         """Register the metrics."""
-        metrics.counter("ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused)
+        metrics.counter("ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused_count)
         metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
-    def stream_begins(self, call: "AccessOfCall", end: Callable[[Forbidden], None]) -> None:
+    def add_stream(self, call: "CallAccess", end: Callable[[Forbidden], None]) -> None:
         """Register a stream or a waiting poll; `end` is called if the right to it is lost."""
         call.is_stream = True
         self._streams[call] = end
 
-    def stream_ends(self, call: "AccessOfCall") -> None:
+    def remove_stream(self, call: "CallAccess") -> None:
         """Remove a stream."""
         self._streams.pop(call, None)
 
-    async def look_at_users(self) -> None:
+    async def recheck_users(self) -> None:
         """End the streams of changed or deleted users, also idle ones."""
         for call, end in tuple(self._streams.items()):
             try:
-                await call.look_at_user()
+                await call.recheck_user()
             except Forbidden as error:
                 end(error)
             except OrtooError:
                 continue  # an unreachable name server says nothing about users
 
-    def _take(self, text: str) -> None:
+    def _apply_rules(self, text: str) -> None:
         """Use these rules; streams that they do not allow end at once, also idle ones."""
-        self.rules = access_rules_of(text)
+        self.rules = parse_access_rules(text)
         for call, end in tuple(self._streams.items()):
             try:
-                call.look_again()
+                call.recheck()
             except Forbidden as error:
                 end(error)
 
     def may_send(self, user: str, topic: str) -> bool:
         """Whether a user may send to a topic, by the current rules."""
-        known = self.rules.users.get(user)
-        return known is not None and known.allows(Need(Resource.TOPIC, topic, Grant.PUB))
+        rules = self.rules.users.get(user)
+        return rules is not None and rules.allows(RequiredPermission(Resource.TOPIC, topic, Grant.PUB))
 
 
-class AccessOfCall:
+class CallAccess:
     """Authentication and authorization of one call: its user and the rights checked so far.
 
     A stream keeps needing the rights of its earlier requests. They are checked again when the rules change.
     """
 
-    def __init__(self, access: Access, method: str, peer: str) -> None:
+    def __init__(self, access: AccessControl, method: str, peer: str) -> None:
         """`method` as "ProducerService/Publish", `peer` as host:port."""
         self._access = access
         self._method = method
@@ -192,7 +192,7 @@ class AccessOfCall:
         self._secret_key = ""
         self._user: str | None = None
         """None = calls from the address are trusted."""
-        self._asked: dict[Need, None] = {}
+        self._granted: dict[RequiredPermission, None] = {}
         self._rules = access.rules
 
     @property
@@ -207,51 +207,51 @@ class AccessOfCall:
 
         Errors: Forbidden, of field `authorization`; Unavailable.
         """
-        if self._rules.trusts(self._peer):
+        if self._rules.is_trusted(self._peer):
             return
         try:
             own_client = not self._method.startswith("MessagingService/")
-            said = await self._access.authentication.user_of(
+            authenticated = await self._access.authentication.authenticate(
                 headers, SignedCall(self._method, request), own_client=own_client
             )
-            self._user, self._secret_key = said
+            self._user, self._secret_key = authenticated
         except Forbidden:
-            self._access.refused += 1
+            self._access.refused_count += 1
             raise
 
-    def ask(self, request: Any) -> None:
+    def authorize(self, request: Any) -> None:
         """Refuse a request beyond the user's rights.
 
         Errors: Forbidden, Invalid for a malformed handle, Overloaded if a stream has named too many resources.
         """
-        self.look_again()
-        needs = needs_of(self._method, request, self._access.directory.topic_name)
-        new = [need for need in needs if need not in self._asked]
+        self.recheck()
+        required = required_permissions(self._method, request, self._access.directory.topic_name)
+        new = [need for need in required if need not in self._granted]
         if new:
             self._check(new)
-            if self.is_stream and (share := current_share()) is not None:
-                share.fix(sum(NEED_BYTES + getsizeof(need.name) for need in new))
-            self._asked.update(dict.fromkeys(new))
+            if self.is_stream and (share := current_memory_share()) is not None:
+                share.draw_fixed(sum(PERMISSION_BYTES + getsizeof(need.name) for need in new))
+            self._granted.update(dict.fromkeys(new))
 
-    def look_again(self) -> None:
+    def recheck(self) -> None:
         """Check all rights again, if the rules have changed. Errors: Forbidden."""
         if self._rules is not self._access.rules:
             self._rules = self._access.rules
-            self._check(self._asked)
+            self._check(self._granted)
 
-    async def look_at_user(self) -> None:
+    async def recheck_user(self) -> None:
         """Check that the user's secret is unchanged. Errors: Forbidden, Unavailable."""
-        if self._user is not None and await self._access.authentication.secret_of(self._user) != self._secret_key:
-            self._access.refused += 1
-            raise _refused(f"user {self._user} was changed or deleted; sign in again")
+        if self._user is not None and await self._access.authentication.get_secret(self._user) != self._secret_key:
+            self._access.refused_count += 1
+            raise _unauthenticated(f"user {self._user} was changed or deleted; sign in again")
 
-    def _check(self, needs: "list[Need] | dict[Need, None]") -> None:
+    def _check(self, permissions: "list[RequiredPermission] | dict[RequiredPermission, None]") -> None:
         try:
             if self._user is None:
-                if not self._rules.trusts(self._peer):
-                    raise _refused("this address is no longer trusted; sign in again")
+                if not self._rules.is_trusted(self._peer):
+                    raise _unauthenticated("this address is no longer trusted; sign in again")
                 return
-            self._rules.check(self._user, needs)
+            self._rules.check(self._user, permissions)
         except Forbidden:
-            self._access.refused += 1
+            self._access.refused_count += 1
             raise

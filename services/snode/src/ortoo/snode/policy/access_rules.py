@@ -47,7 +47,7 @@ class Resource(enum.Enum):
     CLUSTER = "cluster"
 
 
-class Need(NamedTuple):
+class RequiredPermission(NamedTuple):
     """A right that a call needs; any one of the grants is enough."""
 
     resource: Resource
@@ -55,7 +55,7 @@ class Need(NamedTuple):
     grant: Grant
 
 
-ADMIN = Need(Resource.CLUSTER, "", Grant.DENY)
+ADMIN = RequiredPermission(Resource.CLUSTER, "", Grant.DENY)
 """The right of admins."""
 
 
@@ -67,14 +67,14 @@ class UserRules:
     topics: Mapping[str, Grant] = field(default_factory=dict)
     groups: Mapping[str, Grant] = field(default_factory=dict)
 
-    def allows(self, need: Need) -> bool:
+    def allows(self, permission: RequiredPermission) -> bool:
         """Whether the user has the right."""
         if self.admin:
             return True
-        if need.resource is Resource.CLUSTER:
+        if permission.resource is Resource.CLUSTER:
             return False
-        resource, name = _owner(need.resource, need.name)
-        return bool(_granted(self.topics if resource is Resource.TOPIC else self.groups, name) & need.grant)
+        resource, name = _governing_resource(permission.resource, permission.name)
+        return bool(_find_grant(self.topics if resource is Resource.TOPIC else self.groups, name) & permission.grant)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class AccessRules:
     users: Mapping[str, UserRules]
     trusted: tuple[Network, ...] = ()
 
-    def trusts(self, peer: str) -> bool:
+    def is_trusted(self, peer: str) -> bool:
         """Whether callers from `peer`, host:port, need not sign."""
         if not self.trusted:
             return False
@@ -99,22 +99,22 @@ class AccessRules:
         user = self.users.get(access_key)
         return user is not None and user.admin
 
-    def check(self, access_key: str, needs: Iterable[Need]) -> None:
+    def check(self, access_key: str, permissions: Iterable[RequiredPermission]) -> None:
         """Refuse rights that a user lacks. Errors: Forbidden, naming the right."""
         user = self.users.get(access_key)
-        for need in needs:
-            if user is not None and user.allows(need):
+        for permission in permissions:
+            if user is not None and user.allows(permission):
                 continue
-            if need.resource is Resource.CLUSTER:
+            if permission.resource is Resource.CLUSTER:
                 raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
-            what = "|".join(grant.name or "" for grant in Grant if grant & need.grant)
+            what = "|".join(grant.name or "" for grant in Grant if grant & permission.grant)
             raise Forbidden(
-                f"user {access_key} has no {what} for {need.resource.value} {need.name!r}; an operator may grant it",
-                field=need.resource.value,
+                f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator may grant it",
+                field=permission.resource.value,
             )
 
 
-def access_rules_of(text: str) -> AccessRules:
+def parse_access_rules(text: str) -> AccessRules:
     """The rules in a file's text. Errors: Invalid, naming the entry."""
     try:
         data: dict[str, Any] = tomllib.loads(text)
@@ -145,20 +145,20 @@ def access_rules_of(text: str) -> AccessRules:
     return AccessRules(users, _networks(data.get("trusted_addresses", [])))
 
 
-def _networks(given: object) -> tuple[Network, ...]:
+def _networks(addresses: object) -> tuple[Network, ...]:
     try:
-        if not isinstance(given, list):
+        if not isinstance(addresses, list):
             raise ValueError("no list")
-        return tuple(ipaddress.ip_network(str(one)) for one in given)
+        return tuple(ipaddress.ip_network(str(one)) for one in addresses)
     except ValueError as error:
         raise Invalid(f"{error}; give addresses such as 10.1.2.3 or 10.1.0.0/16", field="trusted_addresses") from None
 
 
-def _grants(given: object, field_name: str) -> dict[str, Grant]:
-    if not isinstance(given, dict):
+def _grants(table: object, field_name: str) -> dict[str, Grant]:
+    if not isinstance(table, dict):
         raise Invalid('give a table such as { orders = "PUB|SUB" }', field=field_name)
     grants: dict[str, Grant] = {}
-    for name, text in given.items():
+    for name, text in table.items():
         grant = Grant.DENY
         for word in str(text).split("|"):
             if word not in Grant.__members__:
@@ -168,7 +168,7 @@ def _grants(given: object, field_name: str) -> dict[str, Grant]:
     return grants
 
 
-def _granted(grants: Mapping[str, Grant], name: str) -> Grant:
+def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant:
     exact = grants.get(name)
     if exact is not None:
         return exact
@@ -177,7 +177,7 @@ def _granted(grants: Mapping[str, Grant], name: str) -> Grant:
     return Grant.DENY if longest is None else grants[longest]
 
 
-def _owner(resource: Resource, name: str) -> tuple[Resource, str]:
+def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:
     """The resource with the rules: the group for topics of a group, the parent for lite topics."""
     if resource is Resource.TOPIC:
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):

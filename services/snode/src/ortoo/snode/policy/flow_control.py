@@ -9,13 +9,13 @@ from typing import Any
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
-from ortoo.snode.policy.interceptors import Call
+from ortoo.snode.policy.interceptors import InterceptedCall
 
-EXEMPT = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
+EXEMPT_METHODS = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
 """Methods without limits: a throttled client must not look dead, and an operator must be able to remove limits."""
-SLOWED = ("ProducerService/Produce",)
+DELAYED_METHODS = ("ProducerService/Produce",)
 """Streams whose requests are delayed instead of refused."""
-LOOK_S = 1.0
+RECHECK_INTERVAL_S = 1.0
 """Maximum of one sleep of a delayed request: its limit may be removed meanwhile."""
 RULES_MAX = 1_000
 
@@ -46,7 +46,7 @@ class FlowRule:
             raise Invalid(f"{self.method!r}; give it as ProducerService/Publish", field="rules.method")
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket with a rate a second and a burst of one second."""
 
     def __init__(self, per_second: float, now_s: float) -> None:
@@ -72,9 +72,9 @@ class FlowControl:
     def __init__(self, clock: Clock) -> None:
         """Start without limits."""
         self.rules: tuple[FlowRule, ...] = ()
-        self.refused: list[int] = []
+        self.refused_counts: list[int] = []
         """Number of calls that each rule has refused or delayed."""
-        self._buckets: list[Bucket] = []
+        self._buckets: list[TokenBucket] = []
         self._clock = clock
 
     def register(self, metrics: Metrics) -> None:
@@ -84,7 +84,7 @@ class FlowControl:
             "Calls refused or delayed by a limit.",
             lambda: {
                 (rule.unit.name.lower(), rule.method, rule.topic): refused
-                for rule, refused in zip(self.rules, self.refused, strict=True)
+                for rule, refused in zip(self.rules, self.refused_counts, strict=True)
             },
             labels=("unit", "method", "topic"),
         )
@@ -96,39 +96,39 @@ class FlowControl:
         for rule in rules:
             rule.check()
         now_s = self._clock.monotonic_s()
-        self._buckets = [Bucket(rule.per_second, now_s) for rule in rules]
-        self.refused = [0] * len(rules)
+        self._buckets = [TokenBucket(rule.per_second, now_s) for rule in rules]
+        self.refused_counts = [0] * len(rules)
         self.rules = tuple(rules)
 
-    async def before(self, call: Call) -> None:
+    async def admit(self, call: InterceptedCall) -> None:
         """Allow the call, delay it, or refuse it. Errors: Overloaded with the time to wait."""
-        if call.method.partition("/")[2] in EXEMPT:
+        if call.method.partition("/")[2] in EXEMPT_METHODS:
             return
         counted: tuple[FlowRule, ...] | None = None
         while (found := self._longest_wait(call)) is not None:
             wait_s, number = found
             if counted is not self.rules:
                 counted = self.rules
-                self.refused[number] += 1
-            if call.method not in SLOWED:
+                self.refused_counts[number] += 1
+            if call.method not in DELAYED_METHODS:
                 raise Overloaded(
-                    f"{call.method} exceeds {_text(self.rules[number])}; slow down",
+                    f"{call.method} exceeds {_describe(self.rules[number])}; slow down",
                     retry_after_ms=max(1, int(wait_s * 1000)),
                 )
-            await self._clock.sleep(min(wait_s, LOOK_S))
+            await self._clock.sleep(min(wait_s, RECHECK_INTERVAL_S))
         for number, amount in self._amounts(call):
             self._buckets[number].take(amount)
 
-    def _longest_wait(self, call: Call) -> tuple[float, int] | None:
+    def _longest_wait(self, call: InterceptedCall) -> tuple[float, int] | None:
         now_s = self._clock.monotonic_s()
         waits = [(self._buckets[number].wait_s(amount, now_s), number) for number, amount in self._amounts(call)]
         longest = max(waits, default=(0.0, 0))
         return longest if longest[0] > 0 else None
 
-    def _amounts(self, call: Call) -> list[tuple[int, float]]:
+    def _amounts(self, call: InterceptedCall) -> list[tuple[int, float]]:
         """(number of the rule, amount) of each rule that counts this call."""
         found: list[tuple[int, float]] = []
-        if call.request is None and call.method in SLOWED:
+        if call.request is None and call.method in DELAYED_METHODS:
             return found  # its requests are counted one by one
         topic, size_bytes = call.topic, -1
         for number, rule in enumerate(self.rules):
@@ -140,7 +140,7 @@ class FlowControl:
         return found
 
 
-def _text(rule: FlowRule) -> str:
+def _describe(rule: FlowRule) -> str:
     place = " of ".join(filter(None, (rule.method, f"topic {rule.topic}" if rule.topic else "")))
     return f"{rule.per_second:g} {rule.unit.name.lower()} a second{f' for {place}' if place else ''}"
 
@@ -148,7 +148,7 @@ def _text(rule: FlowRule) -> str:
 _KEYS = frozenset({"unit", "per_second", "method", "topic"})
 
 
-def rules_of(text: str) -> list[FlowRule]:
+def parse_flow_rules(text: str) -> list[FlowRule]:
     """The limits in a file's text; no text means no limits. Errors: Invalid, naming the rule.
 
     [[rule]]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from ortoo.common.errors import Invalid
 
 
-class Call(NamedTuple):
+class InterceptedCall(NamedTuple):
     """One call of a client, or one request within a stream."""
 
     method: str
@@ -41,42 +41,42 @@ class Call(NamedTuple):
 class Interceptor(Protocol):
     """Sees calls. For each, exactly one of `after` and `on_error` follows a `before` that raised nothing."""
 
-    async def before(self, call: Call) -> None:
+    async def before(self, call: InterceptedCall) -> None:
         """The call begins. An OrtooError refuses it without calling the handler."""
 
-    async def after(self, call: Call) -> None:
+    async def after(self, call: InterceptedCall) -> None:
         """The call succeeded."""
 
-    async def on_error(self, call: Call, error: BaseException) -> None:
+    async def on_error(self, call: InterceptedCall, error: BaseException) -> None:
         """The call failed, or the client cancelled it."""
 
 
-class Chain:
+class InterceptorChain:
     """Interceptors, called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
         """Keep the interceptors, in the order of their calls."""
         self._interceptors = tuple(interceptors)
 
-    async def before(self, call: Call) -> None:
+    async def before(self, call: InterceptedCall) -> None:
         """Call each interceptor. If one refuses the call, the interceptors before it are notified of the error."""
         for number, one in enumerate(self._interceptors):
             try:
                 await one.before(call)
             except BaseException as error:
-                await self._tell(self._interceptors[:number], call, error)
+                await self._notify_error(self._interceptors[:number], call, error)
                 raise
 
-    async def after(self, call: Call) -> None:
+    async def after(self, call: InterceptedCall) -> None:
         """Notify each interceptor that the call succeeded."""
         for one in self._interceptors:
             await one.after(call)
 
-    async def on_error(self, call: Call, error: BaseException) -> None:
+    async def on_error(self, call: InterceptedCall, error: BaseException) -> None:
         """Notify each interceptor that the call failed."""
-        await self._tell(self._interceptors, call, error)
+        await self._notify_error(self._interceptors, call, error)
 
-    async def _tell(self, interceptors: Sequence[Interceptor], call: Call, error: BaseException) -> None:
+    async def _notify_error(self, interceptors: Sequence[Interceptor], call: InterceptedCall, error: BaseException) -> None:
         for one in interceptors:
             await one.on_error(call, error)
 

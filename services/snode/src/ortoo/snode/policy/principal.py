@@ -13,21 +13,21 @@ class Principal:
 
     user: str = ""
     """The access key; empty if no signature is required."""
-    may_everything: bool = True
+    is_unrestricted: bool = True
     """True without access control, from a trusted address, or for an admin."""
-    sends_to: Callable[[str], bool] = field(default=lambda _: True, compare=False)
+    may_send_to: Callable[[str], bool] = field(default=lambda _: True, compare=False)
     """Whether the caller may send to a topic, by the rules at the time of the check."""
 
     def owns(self, user: str) -> bool:
         """Whether the caller may use an object of `user`."""
-        return self.may_everything or self.user == user
+        return self.is_unrestricted or self.user == user
 
-    def check_owns(self, user: str, what: str, field: str) -> None:
+    def check_owner(self, user: str, kind: str, field: str) -> None:
         """Refuse an object of another user. Errors: Forbidden, which names neither the id nor its owner."""
         if not self.owns(user):
-            raise Forbidden(f"this {what} belongs to another user; use one of your own", field=field)
+            raise Forbidden(f"this {kind} belongs to another user; use one of your own", field=field)
 
 
-ANYBODY = Principal()
-PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANYBODY)
+ANONYMOUS = Principal()
+PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
 """Of the current call; tasks that a call starts inherit it."""

@@ -8,30 +8,30 @@ from typing import Any
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.snode.policy.access_rules import ADMIN, Grant, Need, Resource
+from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource
 from ortoo.snode.pop.receipt_handle import read_receipt
 
 PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
-NameOf = Callable[[int], str]
+TopicNameOf = Callable[[int], str]
 """A topic's name by its id; empty if there is none."""
-Needs = Callable[[Any, NameOf], Iterable[Need]]
+PermissionsOf = Callable[[Any, TopicNameOf], Iterable[RequiredPermission]]
 
 
-def needs_of(method: str, request: Any, name_of: NameOf) -> Iterable[Need]:
+def required_permissions(method: str, request: Any, name_of: TopicNameOf) -> Iterable[RequiredPermission]:
     """The rights that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
-    needs = NEEDS.get(method)
-    return (ADMIN,) if needs is None else needs(request, name_of)
+    permissions_of = REQUIRED_PERMISSIONS.get(method)
+    return (ADMIN,) if permissions_of is None else permissions_of(request, name_of)
 
 
-def _topic(name: str, grant: Grant) -> Need:
-    return Need(Resource.TOPIC, name, grant)
+def _topic(name: str, grant: Grant) -> RequiredPermission:
+    return RequiredPermission(Resource.TOPIC, name, grant)
 
 
-def _group(name: str, grant: Grant = SUB) -> Need:
-    return Need(Resource.GROUP, name, grant)
+def _group(name: str, grant: Grant = SUB) -> RequiredPermission:
+    return RequiredPermission(Resource.GROUP, name, grant)
 
 
-def _consumes(request: Any, _: NameOf) -> list[Need]:
+def _consumes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     """A request with `group`, and one of `topic`, `queue` and `queues`; empty fields need no right."""
     needs = [_group(request.group)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
@@ -42,11 +42,11 @@ def _consumes(request: Any, _: NameOf) -> list[Need]:
     return needs
 
 
-def _commits(request: Any, _: NameOf) -> list[Need]:
+def _commits(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_group(request.group), *(_topic(one.queue.topic, SUB) for one in request.offsets)]
 
 
-def _leases(request: Any, name_of: NameOf) -> list[Need]:
+def _leases(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     needs = []
     for receipt in request.receipts:
         try:
@@ -57,11 +57,11 @@ def _leases(request: Any, name_of: NameOf) -> list[Need]:
     return needs
 
 
-def _subscriptions(subscriptions: Iterable[Any]) -> list[Need]:
+def _subscriptions(subscriptions: Iterable[Any]) -> list[RequiredPermission]:
     return [_topic(one.topic, SUB) for one in subscriptions]
 
 
-def _pushes(request: Any, _: NameOf) -> list[Need]:
+def _pushes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     match request.WhichOneof("event"):
         case "open":
             return [_group(request.open.group), *_subscriptions(request.open.subscriptions)]
@@ -71,42 +71,42 @@ def _pushes(request: Any, _: NameOf) -> list[Need]:
             return []
 
 
-def _connects(request: Any, _: NameOf) -> list[Need]:
+def _connects(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     match request.WhichOneof("event"):
         case "register_producer":
             return [_group(request.register_producer.group, PUB)]
         case "register_consumer":
-            wish = request.register_consumer
-            return [_group(wish.group), *_subscriptions(wish.subscriptions)]
+            registration = request.register_consumer
+            return [_group(registration.group), *_subscriptions(registration.subscriptions)]
         case _:
             return []
 
 
-def _route(request: Any, _: NameOf) -> list[Need]:
+def _route(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_topic(request.topic, PUB if request.to_send else ANY)]
 
 
-def _sends(request: Any, _: NameOf) -> list[Need]:
+def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     """The topic that a request names and that of its queue, which may be another one."""
     queued = request.queue.topic if request.HasField("queue") else ""
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
-def _recall(request: Any, name_of: NameOf) -> list[Need]:
+def _recall(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle", None)
     return [_topic(name_of(handle.topic_id), PUB)]
 
 
-def _verdict(request: Any, name_of: NameOf) -> list[Need]:
+def _verdict(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", None)
     return [_topic(name_of(handle.topic_id), PUB)]
 
 
-def _replay(request: Any, _: NameOf) -> list[Need]:
+def _replay(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_group(request.group), *([_topic(request.to_topic, PUB)] if request.to_topic else [])]
 
 
-def _names(request: Any, _: NameOf) -> list[Need]:
+def _names(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     """RocketMQ's requests name group and topic in messages."""
     fields = request.DESCRIPTOR.fields_by_name
     needs = [_group(request.group.name)] if "group" in fields and request.group.name else []
@@ -117,38 +117,38 @@ def _names(request: Any, _: NameOf) -> list[Need]:
     return needs
 
 
-def _telemetry(command: Any, _: NameOf) -> list[Need]:
+def _telemetry(command: Any, _: TopicNameOf) -> list[RequiredPermission]:
     if command.WhichOneof("command") != "settings":
         return []
     settings = command.settings
     if settings.HasField("publishing"):
         return [_topic(topic.name, PUB) for topic in settings.publishing.topics]
     if settings.HasField("subscription"):
-        wish = settings.subscription
-        return [_group(wish.group.name), *(_topic(one.topic.name, SUB) for one in wish.subscriptions)]
+        subscription = settings.subscription
+        return [_group(subscription.group.name), *(_topic(one.topic.name, SUB) for one in subscription.subscriptions)]
     return []
 
 
-def _rocketmq_recall(request: Any, name_of: NameOf) -> list[Need]:
+def _rocketmq_recall(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     handle = read_handle(request.recall_handle.partition(".")[0], HandleKind.DELAYED, "recall_handle", None)
     return [_topic(name_of(handle.topic_id), PUB), _topic(request.topic.name, PUB)]
 
 
-def _rocketmq_verdict(request: Any, name_of: NameOf) -> list[Need]:
+def _rocketmq_verdict(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     return [*_verdict(request, name_of), _topic(request.topic.name, PUB)]
 
 
-def _scales(request: Any, _: NameOf) -> list[Need]:
-    said = getattr(request, "scaledObjectRef", request).scalerMetadata
-    return [_group(said.get("group", "")), _topic(said.get("topic", ""), SUB)]
+def _scales(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
+    metadata = getattr(request, "scaledObjectRef", request).scalerMetadata
+    return [_group(metadata.get("group", "")), _topic(metadata.get("topic", ""), SUB)]
 
 
-def _admins(request: Any, _: NameOf) -> tuple[Need]:
+def _admins(request: Any, _: TopicNameOf) -> tuple[RequiredPermission]:
     """Requests that change or show the cluster or other users' clients."""
     return (ADMIN,)
 
 
-NEEDS: Mapping[str, Needs] = {
+REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     **{f"ProducerService/{name}": _sends for name in ("Publish", "BeginTransaction")},
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
     "ProducerService/RecallMessage": _recall,

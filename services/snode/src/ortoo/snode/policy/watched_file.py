@@ -14,42 +14,42 @@ _log = get_logger("files")
 class WatchedFile:
     """Passes on its text when it has changed; the text of a missing file is empty."""
 
-    def __init__(self, path: str, what: str, take: Callable[[str], object]) -> None:
+    def __init__(self, path: str, description: str, apply: Callable[[str], object]) -> None:
         """Follow the file at `path`, empty = none; `what` is its name in messages, `take` may raise Invalid."""
         self.path = path
-        self._what = what
-        self._take = take
-        self._seen: tuple[int, int] | None = None
+        self._description = description
+        self._apply = apply
+        self._last_stamp: tuple[int, int] | None = None
 
-    async def begin(self) -> None:
+    async def load(self) -> None:
         """Pass on the present text. Errors: Invalid for a wrong text."""
-        text = await asyncio.to_thread(self._news)
-        self._take(text or "")
+        text = await asyncio.to_thread(self._read_if_changed)
+        self._apply(text or "")
 
-    async def look(self) -> None:
+    async def reload_if_changed(self) -> None:
         """Pass on the text if it has changed. A wrong or unreadable one is logged and changes nothing."""
-        text = await asyncio.to_thread(self._news) if self.path else None
+        text = await asyncio.to_thread(self._read_if_changed) if self.path else None
         if text is None:
             return
         try:
-            self._take(text)
+            self._apply(text)
         except Invalid as error:
-            _log.emit(log_events.POLICY_FILE_REJECTED, what=self._what, file=self.path, reason=str(error))
+            _log.emit(log_events.POLICY_FILE_REJECTED, what=self._description, file=self.path, reason=str(error))
         else:
-            _log.emit(log_events.POLICY_FILE_RELOADED, what=self._what, file=self.path)
+            _log.emit(log_events.POLICY_FILE_RELOADED, what=self._description, file=self.path)
 
-    def _news(self) -> str | None:
+    def _read_if_changed(self) -> str | None:
         path = Path(self.path)
         try:
             found = path.stat()
             stamp = (found.st_mtime_ns, found.st_size)
-            text = path.read_text() if stamp != self._seen else ""
+            text = path.read_text() if stamp != self._last_stamp else ""
         except FileNotFoundError:
             stamp, text = (0, 0), ""
         except (OSError, UnicodeDecodeError) as error:
-            _log.emit(log_events.POLICY_FILE_UNREADABLE, what=self._what, file=self.path, reason=str(error))
+            _log.emit(log_events.POLICY_FILE_UNREADABLE, what=self._description, file=self.path, reason=str(error))
             return None
-        if stamp == self._seen:
+        if stamp == self._last_stamp:
             return None
-        self._seen = stamp
+        self._last_stamp = stamp
         return text

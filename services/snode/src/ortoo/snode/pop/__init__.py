@@ -4,20 +4,20 @@ It takes pop requests and receipt handles, and returns leased messages. The gRPC
 reads its handles.
 """
 
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.pop.dead_letters import DeadLetters, SendingBack
-from ortoo.snode.pop.processor import Popping
-from ortoo.snode.pull.queue_reader import Reading
-from ortoo.snode.topics import Topics
+from ortoo.snode.pop.dead_letters import DeadLetters, NackProcessor
+from ortoo.snode.pop.processor import PopProcessor
+from ortoo.snode.pull.queue_reader import QueueReader
+from ortoo.snode.topics import TopicComponents
 
 
-class Pop:
+class PopComponents:
     """Leases of messages, and the dead letters of messages that failed every attempt."""
 
-    def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics, reading: Reading) -> None:
+    def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, reader: QueueReader) -> None:
         """`topics` has the settings, retry topics and dead-letter topics of groups."""
-        self.popping = Popping(runtime, cluster, links, topics)
-        self.sending_back = SendingBack(cluster.watch, links, topics.groups, topics.of_groups)
-        self.dead_letters = DeadLetters(cluster.watch, links, topics.of_groups, reading, runtime.clock)
+        self.processor = PopProcessor(runtime, cluster, links, topics)
+        self.nack_processor = NackProcessor(cluster.watch, links, topics.group_settings, topics.group_topics)
+        self.dead_letters = DeadLetters(cluster.watch, links, topics.group_topics, reader, runtime.clock)

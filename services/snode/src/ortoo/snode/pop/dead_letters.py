@@ -5,47 +5,47 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import Selected
+from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.groups.delay_levels import delay_ms_of_level
-from ortoo.common.groups.failure_rule import Again, FailureRule
-from ortoo.common.groups.pop import PopRules, PopWish, ReplayWish, SendBackWish, runs
+from ortoo.common.groups.failure_rule import Retry, FailureRule
+from ortoo.common.groups.pop import PopRules, PopRequest, ReplayRequest, RetryRequest, ranges_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, fitting
-from ortoo.snode.pull.queue_reader import PlacedMessage, Reading, id_of, messages_of, offsets_of
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, count_fitting
+from ortoo.snode.pull.queue_reader import PlacedMessage, QueueReader, message_id_of, messages_of, offsets_of
 from ortoo.snode.topics.creation import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
-STEP_MESSAGES = 512
+REPLAY_STEP_MESSAGES = 512
 """Maximum of dead letters in one replay request."""
 
 
 @dataclass(frozen=True, slots=True)
-class Letter(PlacedMessage):
+class DeadLetter(PlacedMessage):
     """One dead letter, and whether it was replayed."""
 
     replayed: bool
 
 
 @dataclass(slots=True)
-class Progress:
+class ReplayProgress:
     """The progress of a replay, in messages."""
 
-    replayed: int = 0
-    seen: int = 0
-    skipped: int = 0
+    replayed_messages: int = 0
+    seen_messages: int = 0
+    skipped_messages: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
+class ReplayOptions:
     """A request to send dead letters again."""
 
     group: str
-    where: MessageFilter | None = None
+    message_filter: MessageFilter | None = None
     to_topic: str = ""
     messages_per_s: int = 0
     messages_max: int = 0
@@ -53,7 +53,7 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
-class Peeked(PlacedMessage):
+class PeekedMessage(PlacedMessage):
     """One of the next messages of a queue."""
 
     attempts: int
@@ -66,27 +66,27 @@ class DeadLetters:
     watch: DirectoryWatch
     links: EnodeLinks
     group_topics: GroupTopics
-    reading: Reading
+    reader: QueueReader
     clock: Clock
 
-    async def letters(self, group: str, where: MessageFilter | None, *, with_replayed: bool) -> AsyncIterator[Letter]:
+    async def list_dead_letters(self, group: str, message_filter: MessageFilter | None, *, include_replayed: bool) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a group, by enode, oldest first. Errors: Unavailable if an enode is unreachable."""
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
             return
-        async for queue, part in self._parts(topic, where):
-            pending = await self._pending(topic, group, queue, offsets_of(part))
-            for offset, message in messages_of(part, None if with_replayed else pending):
-                message_id = id_of(message, topic.topic_id, queue, offset)
-                yield Letter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
+        async for queue, part in self._parts(topic, message_filter):
+            pending = await self._not_replayed(topic, group, queue, offsets_of(part))
+            for offset, message in messages_of(part, None if include_replayed else pending):
+                message_id = message_id_of(message, topic.topic_id, queue, offset)
+                yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
-    async def replay(self, replay: Replay) -> AsyncIterator[Progress]:
+    async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayProgress]:
         """Send dead letters again, step by step; yields the same `Progress` object after each step.
 
         Errors: NotFound (to_topic), Conflict (to_topic has no queue on an enode with letters), Invalid, Unavailable.
         Letters sent before an error stay sent; another call continues.
         """
-        progress = Progress()
+        progress = ReplayProgress()
         topic = await self.group_topics.find(dead_letter_topic(replay.group))
         if topic is None:
             return
@@ -95,70 +95,70 @@ class DeadLetters:
                 "dead letters cannot be sent to their own dead-letter topic; name another topic", field="to_topic"
             )
         began_s = self.clock.monotonic_s()
-        async for queue, part in self._parts(topic, replay.where):
-            target_id = await self._target(replay, topic, queue.enode)
+        async for queue, part in self._parts(topic, replay.message_filter):
+            target_id = await self._target_topic_id(replay, topic, queue.enode)
             offsets = offsets_of(part)
             step = (
-                STEP_MESSAGES if not replay.messages_per_s else max(1, min(STEP_MESSAGES, replay.messages_per_s // 8))
+                REPLAY_STEP_MESSAGES if not replay.messages_per_s else max(1, min(REPLAY_STEP_MESSAGES, replay.messages_per_s // 8))
             )
             for start in range(0, len(offsets), step):
                 some = offsets[start : start + step]
                 if replay.messages_max:
-                    some = await self._at_most(topic, replay, queue, some, progress)
+                    some = await self._limit_to_remaining(topic, replay, queue, some, progress)
                 if not some:
                     continue
                 sent = await self.links.to(queue.enode).replay(
-                    ReplayWish(topic.topic_id, replay.group, runs(some), target_id, replay.dry_run)
+                    ReplayRequest(topic.topic_id, replay.group, ranges_of(some), target_id, replay.dry_run)
                 )
                 count = sum(one for _, one in sent)
-                progress.seen += len(some)
-                progress.replayed += count
-                progress.skipped += len(some) - count
+                progress.seen_messages += len(some)
+                progress.replayed_messages += count
+                progress.skipped_messages += len(some) - count
                 yield progress
-                if replay.messages_max and progress.replayed >= replay.messages_max:
+                if replay.messages_max and progress.replayed_messages >= replay.messages_max:
                     return
                 if replay.messages_per_s and not replay.dry_run:
-                    due_s = began_s + progress.replayed / replay.messages_per_s
+                    due_s = began_s + progress.replayed_messages / replay.messages_per_s
                     await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
-    async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[Peeked], bool]:
+    async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[PeekedMessage], bool]:
         """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
 
         It changes nothing. Errors: NotFound, Unavailable.
         """
         topic = await self.watch.topic(topic_name)
-        found: list[Peeked] = []
+        found: list[PeekedMessage] = []
         more = False
         for placement in sorted(topic.placements, key=lambda one: one.enode):
             room = messages_max - len(found)
             if room <= 0 or more or not placement.read_queue_count:
                 break
             queue_ids = tuple(range(placement.read_queue_count))
-            wish = PopWish(topic.topic_id, group, queue_ids, room, 0, ANSWER_BYTES_MAX, 0, skip=skip)
-            popped = await self.links.to(placement.enode).peek(wish)
+            request = PopRequest(topic.topic_id, group, queue_ids, room, 0, ANSWER_BYTES_MAX, 0, skip=skip)
+            popped = await self.links.to(placement.enode).peek(request)
             skip, more = skip - popped.passed, popped.more
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
-                    message_id = id_of(message, topic.topic_id, queue, offset)
-                    found.append(Peeked(message_id, queue, offset, one.stored_at_ms, message, attempt))
-        fits = fitting(one.message for one in found)
+                    message_id = message_id_of(message, topic.topic_id, queue, offset)
+                    found.append(PeekedMessage(message_id, queue, offset, one.stored_at_ms, message, attempt))
+        fits = count_fitting(one.message for one in found)
         return found[:fits], more or fits < len(found)
 
-    async def _parts(self, topic: Topic, where: MessageFilter | None) -> AsyncIterator[tuple[Queue, Selected]]:
-        ranges = await self.reading.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
-        for queue, held in ranges.items():
-            if held.begin_offset < held.end_offset:
-                parts = self.reading.fetch(queue, held.begin_offset, held.end_offset, follow=False, wanted=where)
+    async def _parts(self, topic: Topic, message_filter: MessageFilter | None) -> AsyncIterator[tuple[Queue, SelectedRows]]:
+        ranges = await self.reader.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
+        for queue, range_ in ranges.items():
+            if range_.begin_offset < range_.end_offset:
+                parts = self.reader.fetch(queue, range_.begin_offset, range_.end_offset, follow=False, message_filter=message_filter)
                 async for _, part in parts:
                     if part.batch is not None:
                         yield queue, part
 
-    async def _target(self, replay: Replay, letters: Topic, enode: str) -> int:
+    async def _target_topic_id(self, replay: ReplayOptions, dead_letter_topic: Topic, enode: str) -> int:
         """The id of the target topic, which must exist on this enode: a copy and its replay mark are one write."""
         if not replay.to_topic:
             if replay.dry_run:
-                return self.group_topics.topic_id(retry_topic(replay.group), enode) or letters.topic_id
+                return self.group_topics.topic_id(retry_topic(replay.group), enode) or dead_letter_topic.topic_id
             return await self.group_topics.ensure(retry_topic(replay.group), enode)
         target = await self.watch.topic(replay.to_topic)
         if target.placement(enode) is None:
@@ -169,30 +169,30 @@ class DeadLetters:
             )
         return target.topic_id
 
-    async def _pending(self, topic: Topic, group: str, queue: Queue, offsets: list[int]) -> set[int]:
+    async def _not_replayed(self, topic: Topic, group: str, queue: Queue, offsets: list[int]) -> set[int]:
         """The letters among these that were not replayed."""
         if not offsets:
             return set()
-        wish = ReplayWish(topic.topic_id, group, runs(offsets), topic.topic_id, dry_run=True)
-        found = await self.links.to(queue.enode).replay(wish)
+        request = ReplayRequest(topic.topic_id, group, ranges_of(offsets), topic.topic_id, dry_run=True)
+        found = await self.links.to(queue.enode).replay(request)
         return {offset for first, count in found for offset in range(first, first + count)}
 
-    async def _at_most(
-        self, topic: Topic, replay: Replay, queue: Queue, offsets: list[int], progress: Progress
+    async def _limit_to_remaining(
+        self, topic: Topic, replay: ReplayOptions, queue: Queue, offsets: list[int], progress: ReplayProgress
     ) -> list[int]:
         """The first of these letters that were not replayed, at most the number still to send."""
-        pending = await self._pending(topic, replay.group, queue, offsets)
-        wanted = sorted(pending)[: replay.messages_max - progress.replayed]
-        progress.seen += len(offsets) - len(pending)
-        progress.skipped += len(offsets) - len(pending)
-        return wanted
+        pending = await self._not_replayed(topic, replay.group, queue, offsets)
+        remaining = sorted(pending)[: replay.messages_max - progress.replayed_messages]
+        progress.seen_messages += len(offsets) - len(pending)
+        progress.skipped_messages += len(offsets) - len(pending)
+        return remaining
 
 
 PARK_LEVEL = -1
 
 
 @dataclass(frozen=True, slots=True)
-class SentBack:
+class NackMessagesRequest:
     """Messages that failed at a consumer."""
 
     group: str
@@ -213,7 +213,7 @@ class SentBack:
 
 
 @dataclass(frozen=True, slots=True)
-class Returned:
+class NackMessagesResult:
     """The result for failed messages."""
 
     message_ids: Sequence[str] = ()
@@ -225,7 +225,7 @@ class Returned:
 
 
 @dataclass(slots=True, eq=False)
-class SendingBack:
+class NackProcessor:
     """Makes enodes copy messages into the group's retry topic or dead-letter topic."""
 
     watch: DirectoryWatch
@@ -233,41 +233,41 @@ class SendingBack:
     settings: GroupSettings
     group_topics: GroupTopics
 
-    async def send_back(self, sent: SentBack) -> Returned:
+    async def nack(self, request: NackMessagesRequest) -> NackMessagesResult:
         """Copy messages; returns when the copies are durable. In order, only the last failed attempt copies.
 
         Errors: Invalid, NotFound, Unavailable.
         """
-        topic = await self.watch.topic(sent.queue.topic)
-        check_readable(topic, sent.queue)
-        park = sent.delay_level == PARK_LEVEL
-        settings = self.settings.of(sent.group)
+        topic = await self.watch.topic(request.queue.topic)
+        check_readable(topic, request.queue)
+        park = request.delay_level == PARK_LEVEL
+        settings = self.settings.get(request.group)
         delays_ms = settings.retry.delays_ms
-        if sent.delay_ms is not None:
-            delays_ms = (sent.delay_ms,)
-        elif sent.delay_level > 0:
-            delays_ms = (delay_ms_of_level(sent.delay_level),)
-        attempts_max = sent.attempts_max or settings.attempts_max
-        if sent.attempt_in_order:
-            verdict = FailureRule(attempts_max, delays_ms).after(sent.attempt_in_order, counts=sent.counts, park=park)
-            if isinstance(verdict, Again):
-                return Returned(delay_ms=verdict.delay_ms)
-        enode = sent.queue.enode
-        retry_id = await self.group_topics.ensure(retry_topic(sent.group), enode)
-        letters_id = await self.group_topics.ensure(dead_letter_topic(sent.group), enode)
-        rules = PopRules(attempts_max=attempts_max, dead_letter_topic_id=letters_id)
-        wish = SendBackWish(
-            sent.group,
+        if request.delay_ms is not None:
+            delays_ms = (request.delay_ms,)
+        elif request.delay_level > 0:
+            delays_ms = (delay_ms_of_level(request.delay_level),)
+        attempts_max = request.attempts_max or settings.attempts_max
+        if request.attempt_in_order:
+            verdict = FailureRule(attempts_max, delays_ms).after_attempt(request.attempt_in_order, counts=request.counts, park=park)
+            if isinstance(verdict, Retry):
+                return NackMessagesResult(delay_ms=verdict.delay_ms)
+        enode = request.queue.enode
+        retry_topic_id = await self.group_topics.ensure(retry_topic(request.group), enode)
+        dead_letter_topic_id = await self.group_topics.ensure(dead_letter_topic(request.group), enode)
+        rules = PopRules(attempts_max=attempts_max, dead_letter_topic_id=dead_letter_topic_id)
+        retry_request = RetryRequest(
+            request.group,
             topic.topic_id,
-            sent.queue.queue_id,
-            tuple(sent.offsets),
-            retry_id,
+            request.queue.queue_id,
+            tuple(request.offsets),
+            retry_topic_id,
             delays_ms,
             park,
             rules,
-            sent.counts,
-            sent.attempt_in_order,
-            sent.consumer,
-            sent.error,
+            request.counts,
+            request.attempt_in_order,
+            request.consumer,
+            request.error,
         )
-        return Returned(await self.links.to(enode).send_back(wish), parked=bool(sent.attempt_in_order))
+        return NackMessagesResult(await self.links.to(enode).retry_messages(retry_request), parked=bool(request.attempt_in_order))

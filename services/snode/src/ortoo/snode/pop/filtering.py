@@ -5,46 +5,46 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ortoo.common.arrays.gather import gathered
+from ortoo.common.arrays.gather import gather
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.groups.pop import LeasePart, PoppedBatch, runs
+from ortoo.common.groups.pop import LeasePart, PoppedBatch, ranges_of
 
 
 @dataclass(slots=True)
-class Selected:
+class FilteredPop:
     """Popped messages, divided by a filter."""
 
-    kept: list[PoppedBatch] = field(default_factory=list)
+    matching: list[PoppedBatch] = field(default_factory=list)
     """Returned to the consumer."""
-    unwanted: list[LeasePart] = field(default_factory=list)
+    filtered_out: list[LeasePart] = field(default_factory=list)
     """Messages that do not match; the group has finished them."""
     excess: list[PoppedBatch] = field(default_factory=list)
     """Matching messages beyond the number that the consumer requested."""
 
 
-def selected(batches: Iterable[PoppedBatch], wanted: MessageFilter, messages_max: int) -> Selected:
+def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int) -> FilteredPop:
     """Divide messages by a filter; at most `messages_max` are kept."""
-    found = Selected()
+    found = FilteredPop()
     room = messages_max
     for one in batches:
         opened = OpenedBatch(one.batch)
-        rows = wanted.select(opened)
+        rows = message_filter.select(opened)
         chosen = list(range(len(one.offsets))) if rows is None else rows.tolist()
         rest = set(range(len(one.offsets))).difference(chosen)
-        if ranges := runs([one.offsets[row] for row in sorted(rest)]):
-            found.unwanted.append(LeasePart(one.queue_id, one.number, ranges))
+        if ranges := ranges_of([one.offsets[row] for row in sorted(rest)]):
+            found.filtered_out.append(LeasePart(one.queue_id, one.number, ranges))
         if chosen[:room]:
-            found.kept.append(_part_of(one, opened, chosen[:room]))
+            found.matching.append(_take_rows(one, opened, chosen[:room]))
         if chosen[room:]:
-            found.excess.append(_part_of(one, opened, chosen[room:]))
+            found.excess.append(_take_rows(one, opened, chosen[room:]))
         room -= len(chosen[:room])
     return found
 
 
-def _part_of(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
+def _take_rows(one: PoppedBatch, opened: OpenedBatch, rows: list[int]) -> PoppedBatch:
     if len(rows) == len(one.offsets):
         return one
-    batch = gathered(opened, np.array(rows, "<i4"))
+    batch = gather(opened, np.array(rows, "<i4"))
     offsets, attempts = tuple(one.offsets[row] for row in rows), tuple(one.attempts[row] for row in rows)
     return replace(one, batch=batch, offsets=offsets, attempts=attempts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from ortoo.common.groups.pop import Finish, LeasePart, Stale
+from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.snode.enodes.link import EnodeLinks
@@ -20,9 +20,9 @@ class FinishBatchers:
     def __init__(self, links: EnodeLinks, background: Background) -> None:
         self._links = links
         self._background = background
-        self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[Stale]]] = {}
+        self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[StaleMessage]]] = {}
 
-    async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[Stale]:
+    async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[StaleMessage]:
         """Ack messages. Returns, once durable, the stale parts of leases, also those of other acks in the request.
 
         Errors: as `GrpcEnodeLink.settle`.
@@ -31,14 +31,14 @@ class FinishBatchers:
         if batcher is None:
             self._drop_idle()
             batcher = self._batchers[place] = RequestBatcher(
-                partial(self._settle, place), self._background, size_max=MESSAGES_MAX, size_of=_messages
+                partial(self._settle, place), self._background, size_max=MESSAGES_MAX, size_of=_count_messages
             )
-        return await batcher.ask(parts)
+        return await batcher.request(parts)
 
-    async def _settle(self, place: Place, together: Sequence[Sequence[LeasePart]]) -> Sequence[list[Stale]]:
+    async def _settle(self, place: Place, part_lists: Sequence[Sequence[LeasePart]]) -> Sequence[list[StaleMessage]]:
         enode, topic_id, group = place
-        parts = [part for one in together for part in one]
-        return [await self._links.to(enode).settle(topic_id, group, parts, Finish())] * len(together)
+        parts = [part for one in part_lists for part in one]
+        return [await self._links.to(enode).settle(topic_id, group, parts, Finish())] * len(part_lists)
 
     def _drop_idle(self) -> None:
         """Remove idle batchers. It runs when one is added, which is rare enough for a full scan."""
@@ -46,5 +46,5 @@ class FinishBatchers:
             del self._batchers[place]
 
 
-def _messages(parts: Sequence[LeasePart]) -> int:
+def _count_messages(parts: Sequence[LeasePart]) -> int:
     return sum(count for part in parts for _, count in part.ranges)

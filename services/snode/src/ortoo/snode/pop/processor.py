@@ -8,22 +8,22 @@ from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.groups.pop import Finish, GiveBack, LeasePart, Popped, PoppedBatch, PopRules, PopWish, Verdict, runs
+from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Popped, PoppedBatch, PopRules, PopRequest, LeaseVerdict, ranges_of
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import told_as
+from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.pop.lease_release import GivingBack
+from ortoo.snode.pop.lease_release import LeaseReleaser
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.snode.pop.filtering import selected
+from ortoo.snode.pop.filtering import filter_popped
 from ortoo.snode.pop.finish_batchers import FinishBatchers
-from ortoo.snode.topics import Topics
+from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
-FILTERED_PER_WANTED = 8
+FILTER_FACTOR = 8
 """Messages that one pop examines at most for each requested message."""
 MESSAGES_MAX = 1_024
 FINISH = Finish()
@@ -41,7 +41,7 @@ class PopCall:
     wait_ms: int
     consumer: str = ""
     attempt_id: str = ""
-    wanted: MessageFilter | None = None
+    message_filter: MessageFilter | None = None
     rules: PopRules = PopRules(attempts_max=0)
     """`attempts_max` 0 = the setting of the group."""
     queue: Queue | None = None
@@ -58,7 +58,7 @@ class PoppedMessages:
 
 
 @dataclass(frozen=True, slots=True)
-class PopAnswer:
+class PopResult:
     """The answer to a consumer's pop."""
 
     batches: list[PoppedMessages]
@@ -66,7 +66,7 @@ class PopAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PopSource:
     """The queues of one topic on one enode."""
 
     topic: Topic
@@ -74,21 +74,21 @@ class Source:
     queue_ids: tuple[int, ...]
 
 
-class Popping:
+class PopProcessor:
     """Pops for consumers of any group. It has no durable state: the enodes have the leases."""
 
-    def __init__(self, runtime: Runtime, cluster: Cluster, links: EnodeLinks, topics: Topics) -> None:
+    def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents) -> None:
         self._runtime = runtime
         self._cluster = cluster
         self._links = links
         self._topics = topics
-        self._giving_back = GivingBack(runtime, links)
-        self._finishes = FinishBatchers(links, runtime.background)
+        self._releaser = LeaseReleaser(runtime, links)
+        self._finish_batchers = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
         """Number of the last request to an enode. Its id is also the attempt id if the consumer gave none."""
-        self._turn = 0
+        self._rotation = 0
 
-    async def pop(self, call: PopCall) -> PopAnswer:
+    async def pop(self, call: PopCall) -> PopResult:
         """Lease messages to a consumer, waiting for the first one.
 
         Errors: Invalid, NotFound (topic), Conflict (the group may not consume, the topic cannot be read), Unavailable.
@@ -96,9 +96,9 @@ class Popping:
         topic = await self._cluster.watch.topic(call.topic)
         if not topic.readable:
             raise Conflict(f"topic {topic.name} is {topic.permission.name}: it cannot be read", field="topic")
-        await self._topics.groups.check(call.group)
+        await self._topics.group_settings.check(call.group)
         mode = DeliveryMode.POP_IN_ORDER if call.rules.in_order else DeliveryMode.POP
-        await self._topics.modes.use(call.group, (topic.name,), mode)
+        await self._topics.delivery_modes.ensure_mode(call.group, (topic.name,), mode)
         if topic.message_type is MessageType.PRIORITY:
             call = replace(call, rules=replace(call.rules, by_priority=True))
         sources = self._sources(topic, call)
@@ -107,11 +107,11 @@ class Popping:
         deadline_s = self._runtime.clock.monotonic_s() + call.wait_ms / 1000
         while True:
             wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
-            answer = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
-            if answer.batches or self._runtime.clock.monotonic_s() >= deadline_s:
-                return answer
+            result = await self._pop_once(sources, replace(call, wait_ms=wait_ms))
+            if result.batches or self._runtime.clock.monotonic_s() >= deadline_s:
+                return result
 
-    async def call_off(self, call: PopCall) -> None:
+    async def cancel(self, call: PopCall) -> None:
         """Cancel the pops of an attempt: their messages are released, and later pops of the attempt get nothing.
 
         Errors: Invalid, NotFound, Unavailable. After Unavailable the caller repeats the request.
@@ -119,17 +119,17 @@ class Popping:
         topic = await self._cluster.watch.topic(call.topic)
         failures: list[OrtooError] = []
         for source in self._sources(topic, call):
-            wish = PopWish(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
-            wish = replace(wish, attempt_id=call.attempt_id, rules=call.rules)
+            request = PopRequest(source.topic.topic_id, call.group, source.queue_ids, 1, call.invisible_ms, 0, 0)
+            request = replace(request, attempt_id=call.attempt_id, rules=call.rules)
             try:
-                await self._giving_back.call_off_once(source.enode, wish)
+                await self._releaser.cancel_once(source.enode, request)
             except OrtooError as error:  # the other sources are cancelled anyway
                 failures.append(error)
         if failures:
             raise failures[0]
 
     async def settle(
-        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Verdict, *, in_time: bool = False
+        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: LeaseVerdict, *, unexpired_only: bool = False
     ) -> list[set[int]]:
         """Ack, nack or release messages, each given as a handle and offsets (none = all messages of the lease).
 
@@ -146,102 +146,102 @@ class Popping:
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
         failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
-            parts = [replace(_part(*receipts[index]), in_time=in_time) for index in indices]
+            parts = [replace(_lease_part(*receipts[index]), in_time=unexpired_only) for index in indices]
             try:
                 if verdict == FINISH:
-                    found = await self._finishes.finish((enode, topic_id, group), parts)
+                    found = await self._finish_batchers.finish((enode, topic_id, group), parts)
                 else:
-                    completed = self._completed(verdict, group, enode)
+                    completed = self._complete_verdict(verdict, group, enode)
                     found = await self._links.to(enode).settle(topic_id, group, parts, completed)
             except OrtooError as error:  # receipts of other enodes are still settled
                 failures.append(error)
                 continue
-            told = {(one.queue_id, one.offset, one.number): one for one in found}
-            for index in indices if told else ():
+            stale_by_place = {(one.queue_id, one.offset, one.number): one for one in found}
+            for index in indices if stale_by_place else ():
                 handle, offsets = receipts[index]
-                asked = offsets or (handle.first_offset,)
+                requested = offsets or (handle.first_offset,)
                 numbers = (handle.number, 0)
-                refused = [told[at] for one in asked for n in numbers if (at := (handle.queue_id, one, n)) in told]
+                refused = [stale_by_place[at] for one in requested for n in numbers if (at := (handle.queue_id, one, n)) in stale_by_place]
                 failures += [one.error for one in refused if one.error is not None and len(receipts) == 1]
                 stale[index] = {one.offset for one in refused if offsets or one.error is not None}
         if failures:
             raise failures[0]
         return stale
 
-    async def ensure_dead_letters(self, handles: Iterable[ReceiptHandle]) -> None:
+    async def ensure_dead_letter_topics(self, handles: Iterable[ReceiptHandle]) -> None:
         """Ensure that the dead-letter topics for these messages exist on their enodes. Errors: Unavailable."""
         for group, enode in dict.fromkeys((handle.group, handle.enode) for handle in handles):
-            await self._topics.of_groups.ensure(dead_letter_topic(group), enode)
+            await self._topics.group_topics.ensure(dead_letter_topic(group), enode)
 
-    async def _pop_once(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
+    async def _pop_once(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
         """One round: first all sources without waiting, then a wait at all of them for the first answer."""
-        self._turn += 1
-        at = self._turn % len(sources)
-        turned = [*sources[at:], *sources[:at]]
-        answers: list[PopAnswer] = []
+        self._rotation += 1
+        at = self._rotation % len(sources)
+        rotated = [*sources[at:], *sources[:at]]
+        results: list[PopResult] = []
         failures: list[OrtooError] = []
-        if len(turned) > 1:
+        if len(rotated) > 1:
             try:
-                for source in turned:
-                    room = call.messages_max - sum(len(one.popped.offsets) for one in _together(answers).batches)
+                for source in rotated:
+                    room = call.messages_max - sum(len(one.popped.offsets) for one in _merge(results).batches)
                     if room <= 0:
                         break
                     try:
-                        answers.append(await self._pop_source(source, replace(call, messages_max=room, wait_ms=0)))
+                        results.append(await self._pop_source(source, replace(call, messages_max=room, wait_ms=0)))
                     except Conflict:
                         raise
                     except OrtooError as error:
                         failures.append(error)
             except BaseException:
-                self._give_back(answers)
+                self._release_later(results)
                 raise
-            if len(failures) == len(turned):
+            if len(failures) == len(rotated):
                 raise failures[0]
-            together = _together(answers)
-            if together.batches or not call.wait_ms:
-                return together
-        return await self._first_of(turned, call)
+            merged = _merge(results)
+            if merged.batches or not call.wait_ms:
+                return merged
+        return await self._pop_any(rotated, call)
 
-    async def _first_of(self, sources: Sequence[Source], call: PopCall) -> PopAnswer:
+    async def _pop_any(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
         """Wait at all sources; answers that arrive together are merged."""
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
         # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        tasks = [self._runtime.background.contained("pop", tried(self._pop_source(source, call))) for source in sources]
-        waiting: set[asyncio.Task[PopAnswer | OrtooError]] = set(tasks)
-        taken: set[asyncio.Task[PopAnswer | OrtooError]] = set()
-        answers: list[PopAnswer] = []
+        tasks = [self._runtime.background.run_contained("pop", pop_or_error(self._pop_source(source, call))) for source in sources]
+        waiting: set[asyncio.Task[PopResult | OrtooError]] = set(tasks)
+        taken: set[asyncio.Task[PopResult | OrtooError]] = set()
+        results: list[PopResult] = []
         failure: OrtooError = Unavailable("nothing could be popped")
         try:
-            while waiting and not answers:  # an unreachable enode delays only its own pop
+            while waiting and not results:  # an unreachable enode delays only its own pop
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 taken |= done
                 for found in [task.result() for task in tasks if task in done]:
                     if isinstance(found, OrtooError):
                         failure = found
                     else:
-                        answers.append(found)
-            if not answers:
+                        results.append(found)
+            if not results:
                 raise failure
-            return _together(answers)
+            return _merge(results)
         finally:
             late = [task.result() for task in tasks if task.done() and not task.cancelled() and task not in taken]
-            self._give_back([one for one in late if isinstance(one, PopAnswer)])
+            self._release_later([one for one in late if isinstance(one, PopResult)])
             for task in tasks:
                 task.cancel()
 
-    def _give_back(self, answers: Iterable[PopAnswer]) -> None:
+    def _release_later(self, results: Iterable[PopResult]) -> None:
         """Release messages that were popped for a call that returned other messages, or that has ended."""
-        for answer in answers:
-            self._runtime.background.contained("give back", self.release(answer))
+        for result in results:
+            self._runtime.background.run_contained("give back", self.release(result))
 
-    async def _pop_source(self, source: Source, call: PopCall) -> PopAnswer:
+    async def _pop_source(self, source: PopSource, call: PopCall) -> PopResult:
         link = self._links.to(source.enode)
-        letters = dead_letter_topic(call.group)
+        dead_letters = dead_letter_topic(call.group)
         request_id = f"{self._runtime.incarnation}/{next(self._numbers)}"
         rules = self._rules(call.rules, call.group, source.enode)
-        count = call.messages_max if call.wanted is None else call.messages_max * FILTERED_PER_WANTED
-        wish = PopWish(
+        count = call.messages_max if call.message_filter is None else call.messages_max * FILTER_FACTOR
+        request = PopRequest(
             source.topic.topic_id,
             call.group,
             source.queue_ids,
@@ -255,33 +255,33 @@ class Popping:
             request_id=request_id,
         )
         background = self._runtime.background
-        asked = background.asked("pop", link.pop(wish))
+        pop = background.start_future("pop", link.pop(request))
         try:
-            popped = await asyncio.shield(asked)
+            popped = await asyncio.shield(pop)
         except asyncio.CancelledError:
             # Cancel only this request: its call timed out, and the consumer may repeat the attempt.
-            background.contained("call off", self._giving_back.call_off(source.enode, wish, asked))
+            background.run_contained("call off", self._releaser.cancel(source.enode, request, pop))
             raise
         except Unavailable:
             # Otherwise its messages would wait for the end of their lease if the answer has only messages of other
             # sources.
-            background.contained("call off", self._giving_back.call_off(source.enode, wish))
+            background.run_contained("call off", self._releaser.cancel(source.enode, request))
             raise
         try:
             if popped.wants_dead_letter_topic:
-                self._runtime.background.contained("dead letters", self._make_dead_letters(letters, source.enode))
-            return await self._answer(source, call, popped)
+                self._runtime.background.run_contained("dead letters", self._create_dead_letter_topic(dead_letters, source.enode))
+            return await self._make_result(source, call, popped)
         except BaseException:
-            release = self._giving_back.release(source.enode, source.topic.topic_id, call.group, popped.batches)
-            background.contained("give back", release)
+            release = self._releaser.release(source.enode, source.topic.topic_id, call.group, popped.batches)
+            background.run_contained("give back", release)
             raise
 
-    async def _answer(self, source: Source, call: PopCall, popped: Popped) -> PopAnswer:
+    async def _make_result(self, source: PopSource, call: PopCall, popped: Popped) -> PopResult:
         batches = popped.batches
         is_retry = source.topic.name == retry_topic(call.group)
-        if call.wanted is not None and batches and not is_retry:
-            batches = await self._filtered(source, call, batches)
-        return PopAnswer(
+        if call.message_filter is not None and batches and not is_retry:
+            batches = await self._filter(source, call, batches)
+        return PopResult(
             [
                 PoppedMessages(
                     Queue(source.topic.name, source.enode, one.queue_id),
@@ -296,88 +296,88 @@ class Popping:
             popped.blocked,
         )  # fmt: skip
 
-    async def _filtered(self, source: Source, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
+    async def _filter(self, source: PopSource, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
         """The messages that match the filter. Others are acked, and excess messages are released uncounted."""
-        assert call.wanted is not None
-        found = selected(batches, call.wanted, call.messages_max)
+        assert call.message_filter is not None
+        found = filter_popped(batches, call.message_filter, call.messages_max)
         link = self._links.to(source.enode)
-        if found.unwanted:
-            await link.settle(source.topic.topic_id, call.group, found.unwanted, Finish(filtered=True))
+        if found.filtered_out:
+            await link.settle(source.topic.topic_id, call.group, found.filtered_out, Finish(filtered=True))
         if found.excess:
-            await self._giving_back.release(source.enode, source.topic.topic_id, call.group, found.excess)
-        return found.kept
+            await self._releaser.release(source.enode, source.topic.topic_id, call.group, found.excess)
+        return found.matching
 
-    async def release(self, answer: PopAnswer) -> None:
+    async def release(self, result: PopResult) -> None:
         """Release a whole answer that its consumer did not receive."""
-        for one in answer.batches:
-            await self._giving_back.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
+        for one in result.batches:
+            await self._releaser.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
-    async def failed(self, answer: PopAnswer, consumer: str, error: str) -> None:
+    async def nack_all(self, result: PopResult, consumer: str, error: str) -> None:
         """Nack each message of an answer that its consumer could not receive; the group's settings give the delay."""
-        verdict = GiveBack((), True, consumer, error)
-        for one in answer.batches:
+        verdict = Redeliver((), True, consumer, error)
+        for one in result.batches:
             with contextlib.suppress(OrtooError):
                 await self.settle([(one.handle, one.popped.offsets)], verdict)
 
-    def _sources(self, topic: Topic, call: PopCall) -> list[Source]:
+    def _sources(self, topic: Topic, call: PopCall) -> list[PopSource]:
         if call.queue is not None:
-            return [Source(topic, call.queue.enode, (call.queue.queue_id,))]
+            return [PopSource(topic, call.queue.enode, (call.queue.queue_id,))]
         topics = [topic]
         retries = self._cluster.directory.find_topic(retry_topic(call.group))
         if retries is not None and retries.name != topic.name:
             topics.append(retries)
         return [
-            Source(one, placement.enode, tuple(range(placement.read_queue_count)))
+            PopSource(one, placement.enode, tuple(range(placement.read_queue_count)))
             for one in topics
             for placement in one.placements
-            if self._is_there(placement)
+            if self._is_reachable(placement)
         ]
 
-    def _is_there(self, placement: Placement) -> bool:
+    def _is_reachable(self, placement: Placement) -> bool:
         try:
             self._links.to(placement.enode)
         except OrtooError:
             return False
         return placement.read_queue_count > 0
 
-    def _completed(self, verdict: Verdict, group: str, enode: str) -> Verdict:
-        if not isinstance(verdict, GiveBack):
+    def _complete_verdict(self, verdict: LeaseVerdict, group: str, enode: str) -> LeaseVerdict:
+        if not isinstance(verdict, Redeliver):
             return verdict
-        delays_ms = verdict.delays_ms or self._topics.groups.of(group).retry.delays_ms
+        delays_ms = verdict.delays_ms or self._topics.group_settings.get(group).retry.delays_ms
         return replace(verdict, delays_ms=delays_ms, rules=self._rules(verdict.rules, group, enode))
 
     def _rules(self, rules: PopRules, group: str, enode: str) -> PopRules:
         """The rules of a request, completed by the settings of the group."""
-        settings = self._topics.groups.of(group)
+        settings = self._topics.group_settings.get(group)
         return replace(
             rules,
             attempts_max=rules.attempts_max or settings.attempts_max,
             in_flight_max=rules.in_flight_max or settings.in_flight_max,
             park_expired=settings.park_expired,
-            dead_letter_topic_id=self._topics.of_groups.topic_id(dead_letter_topic(group), enode),
+            dead_letter_topic_id=self._topics.group_topics.topic_id(dead_letter_topic(group), enode),
         )
 
-    async def _make_dead_letters(self, name: str, enode: str) -> None:
+    async def _create_dead_letter_topic(self, name: str, enode: str) -> None:
         try:
-            await self._topics.of_groups.ensure(name, enode)
+            await self._topics.group_topics.ensure(name, enode)
         except OrtooError as error:
             _log.emit(log_events.DEAD_LETTER_TOPIC_CREATE_FAILED_RETRYING, topic=name, reason=str(error))
 
 
-async def tried(pop: Awaitable[PopAnswer]) -> PopAnswer | OrtooError:
+async def pop_or_error(pop: Awaitable[PopResult]) -> PopResult | OrtooError:
     """Await one of several pops; an exception becomes its answer, also an unexpected one."""
     try:
         return await pop
     except Exception as error:
-        return told_as(error, "pop")
+        return as_ortoo_error(error, "pop")
 
 
-def _part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
+def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
     if not offsets:
         return LeasePart(handle.queue_id, handle.number, ((handle.first_offset, handle.count),), is_exact=False)
-    return LeasePart(handle.queue_id, handle.number, runs(offsets))
+    return LeasePart(handle.queue_id, handle.number, ranges_of(offsets))
 
 
-def _together(answers: Sequence[PopAnswer]) -> PopAnswer:
-    batches = [batch for answer in answers for batch in answer.batches]
-    return PopAnswer(batches, "" if batches else next((one.blocked for one in answers if one.blocked), ""))
+def _merge(results: Sequence[PopResult]) -> PopResult:
+    batches = [batch for answer in results for batch in answer.batches]
+    return PopResult(batches, "" if batches else next((one.blocked for one in results if one.blocked), ""))

@@ -11,7 +11,7 @@ import struct
 from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.handle_seal import HandleSeals, opened
+from ortoo.common.groups.handle_seal import HandleSeals, open_handle
 
 TEXT_LENGTH_MAX = 512
 _PURPOSE = b"ortoo receipt"
@@ -32,15 +32,15 @@ class ReceiptHandle:
     count: int
     """From the first to the last message; the lease may lack some in between."""
 
-    def of_one(self, offset: int) -> "ReceiptHandle":
+    def for_message(self, offset: int) -> "ReceiptHandle":
         """The handle of the message at this offset."""
         return ReceiptHandle(self.enode, self.group, self.topic_id, self.queue_id, self.number, offset, 1)
 
-    def text(self, seals: HandleSeals) -> str:
+    def encoded(self, seals: HandleSeals) -> str:
         """The sealed text that clients get."""
         enode, group = self.enode.encode(), self.group.encode()
         numbers = (self.queue_id, self.topic_id, self.number, self.first_offset, self.count)
-        return seals.text(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group)
+        return seals.encode(_PURPOSE, _HEAD.pack(len(enode), len(group), *numbers) + enode + group)
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
@@ -51,7 +51,7 @@ def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_han
     wrong = Invalid("this is not a receipt handle of this cluster; give it as Pop returned it", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise wrong
-    content = opened(seals, _PURPOSE, text, wrong)
+    content = open_handle(seals, _PURPOSE, text, wrong)
     if len(content) < _HEAD.size:
         raise wrong
     enode_bytes, group_bytes, queue_id, topic_id, number, first, count = _HEAD.unpack_from(content)

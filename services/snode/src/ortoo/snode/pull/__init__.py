@@ -4,26 +4,26 @@ It takes offsets, times and keys, and returns stored batches and messages. The p
 services import it.
 """
 
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.lag import Lag
-from ortoo.snode.pull.offsets import OffsetMoves
-from ortoo.snode.pull.processor import Pulling
-from ortoo.snode.pull.queue_reader import Reading
+from ortoo.snode.pull.lag import ConsumerLag
+from ortoo.snode.pull.offsets import OffsetOperations
+from ortoo.snode.pull.processor import PullProcessor
+from ortoo.snode.pull.queue_reader import QueueReader
 from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.topics.group_settings import GroupSettings
 
 
-class Pull:
+class PullComponents:
     """The read operations over stored messages."""
 
     def __init__(
         self,
         runtime: Runtime,
-        cluster: Cluster,
+        cluster: ClusterView,
         links: EnodeLinks,
         settings: GroupSettings,
         membership: Membership,
@@ -31,8 +31,8 @@ class Pull:
     ) -> None:
         """`settings` has the settings of groups; `traffic` counts delivered messages."""
         watch, clock = cluster.watch, runtime.clock
-        self.reading = Reading(watch, links, runtime.background)
-        self.pulling = Pulling(watch, links, settings, membership, traffic, clock)
-        self.lag = Lag(watch, links, self.reading, clock)
-        self.moves = OffsetMoves(watch, links, self.reading)
+        self.reader = QueueReader(watch, links, runtime.background)
+        self.processor = PullProcessor(watch, links, settings, membership, traffic, clock)
+        self.lag = ConsumerLag(watch, links, self.reader, clock)
+        self.offset_operations = OffsetOperations(watch, links, self.reader)
         self.search = MessageSearch(watch, links)

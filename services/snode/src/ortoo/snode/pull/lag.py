@@ -9,9 +9,9 @@ from ortoo.common.errors import DataLoss, Invalid, OutOfRange
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
-from ortoo.snode.pull.offsets import stored_offsets
-from ortoo.snode.pull.queue_reader import Reading
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, QueueRange
+from ortoo.snode.pull.offsets import query_stored_offsets
+from ortoo.snode.pull.queue_reader import QueueReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +26,11 @@ class QueueLag:
 
 LAG, AGE = "lag", "oldest-age-seconds"
 LAG_THRESHOLD = 100
-KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activationLag")
+METADATA_KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activationLag")
 
 
 @dataclass(frozen=True, slots=True)
-class Trigger:
+class ScalerTrigger:
     """The metadata of a ScaledObject for its group."""
 
     group: str
@@ -43,10 +43,10 @@ class Trigger:
     """Waiting messages up to which no replica needs to run."""
 
     @classmethod
-    def of(cls, metadata: Mapping[str, str]) -> "Trigger":
+    def from_metadata(cls, metadata: Mapping[str, str]) -> "ScalerTrigger":
         """Read KEDA's metadata. Errors: Invalid, naming the key."""
-        for key in metadata.keys() - set(KEYS):
-            raise Invalid(f"is unknown; expected one of {', '.join(KEYS)}", field=f"scalerMetadata.{key}")
+        for key in metadata.keys() - set(METADATA_KEYS):
+            raise Invalid(f"is unknown; expected one of {', '.join(METADATA_KEYS)}", field=f"scalerMetadata.{key}")
         for key in ("group", "topic"):
             if not metadata.get(key):
                 raise Invalid("is missing: give the group and the topic of the lag", field=f"scalerMetadata.{key}")
@@ -64,49 +64,49 @@ class Trigger:
         return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
 
 
-class Lag:
+class ConsumerLag:
     """Compares committed offsets with the ends of queues. Any snode computes it for the whole cluster."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reading: Reading, clock: Clock) -> None:
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader, clock: Clock) -> None:
         self._watch = watch
         self._links = links
-        self._reading = reading
+        self._reader = reader
         self._clock = clock
 
-    async def of(self, group: str, topic_name: str) -> list[QueueLag]:
+    async def lag_of_available(self, group: str, topic_name: str) -> list[QueueLag]:
         """The lag in each readable queue whose enode is reachable. Errors: NotFound, Invalid."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        return await self._compared(group, topic, await self._reading.queue_ranges(topic))
+        return await self._compare(group, topic, await self._reader.queue_ranges(topic))
 
-    async def of_all(self, group: str, topic_name: str) -> list[QueueLag]:
+    async def lag_of_all(self, group: str, topic_name: str) -> list[QueueLag]:
         """The lag in each readable queue. Errors: as `of`; Unavailable if an enode is unreachable."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        ranges = await self._reading.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
-        return await self._compared(group, topic, ranges)
+        ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
+        return await self._compare(group, topic, ranges)
 
-    async def _compared(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
+    async def _compare(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
         lags: list[QueueLag] = []
-        for queue, offset in (await stored_offsets(self._links, group, topic, ranges)).items():
+        for queue, offset in (await query_stored_offsets(self._links, group, topic, ranges)).items():
             held, committed = ranges[queue], -1 if offset is None else offset
             behind = held.end_offset - max(committed, held.begin_offset)
             lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
         return lags
 
-    async def lag_messages(self, trigger: Trigger) -> int:
+    async def lag_messages(self, trigger: ScalerTrigger) -> int:
         """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
-        return sum(queue.messages for queue in await self.of_all(trigger.group, trigger.topic))
+        return sum(queue.messages for queue in await self.lag_of_all(trigger.group, trigger.topic))
 
-    async def oldest_age_s(self, trigger: Trigger) -> int:
+    async def oldest_age_s(self, trigger: ScalerTrigger) -> int:
         """Seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
-        waiting = [queue for queue in await self.of_all(trigger.group, trigger.topic) if queue.messages]
+        waiting = [queue for queue in await self.lag_of_all(trigger.group, trigger.topic) if queue.messages]
         topic = await self._watch.topic(trigger.topic)
         stored_at_ms = await asyncio.gather(*(self._stored_at_ms(topic.topic_id, queue) for queue in waiting))
         oldest_ms = min((at for at in stored_at_ms if at), default=0)
         return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
 
-    async def is_active(self, trigger: Trigger) -> bool:
+    async def is_active(self, trigger: ScalerTrigger) -> bool:
         """Whether any replica must run. Errors: as `lag_messages`."""
         return await self.lag_messages(trigger) > trigger.activation_lag
 
@@ -115,7 +115,7 @@ class Lag:
         at, link = max(queue.committed_offset, 0), self._links.to(queue.queue.enode)
         while at < queue.end_offset:
             try:
-                fetched = await link.fetch(FetchWish(topic_id, queue.queue.queue_id, at, bytes_max=1))
+                fetched = await link.fetch(FetchBatchesRequest(topic_id, queue.queue.queue_id, at, bytes_max=1))
             except (OutOfRange, DataLoss) as error:
                 behind = error.begin_offset if isinstance(error, OutOfRange) else error.end_offset
                 if behind <= at:

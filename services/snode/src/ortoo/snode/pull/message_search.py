@@ -9,11 +9,11 @@ from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message_id import message_address
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchWish
-from ortoo.snode.pull.read_sizes import fitting
-from ortoo.snode.pull.queue_reader import PlacedMessage, id_of
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
+from ortoo.snode.pull.read_sizes import count_fitting
+from ortoo.snode.pull.queue_reader import PlacedMessage, message_id_of
 
-LIMIT = 32
+LIMIT_DEFAULT = 32
 LIMIT_MAX = 1000
 
 
@@ -36,13 +36,13 @@ class SearchRequest:
         if bool(self.key) == bool(self.message_id):
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= self.limit <= LIMIT_MAX:
-            raise Invalid(f"{self.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
+            raise Invalid(f"{self.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT_DEFAULT}", field="limit")
         if self.begin_ms < 0 or self.end_ms < 0:
             raise Invalid("a time is negative; expected milliseconds since 1970-01-01 UTC", field="begin_ms")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class SearchResult:
     """The messages, newest first, and the enodes that could not be reached."""
 
     messages: Sequence[PlacedMessage]
@@ -58,13 +58,13 @@ class MessageSearch:
         self._watch = watch
         self._links = links
 
-    async def find(self, topic_name: str, request: SearchRequest) -> Found:
+    async def find(self, topic_name: str, request: SearchRequest) -> SearchResult:
         """Messages that match `request`. Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable."""
         request.check()
         topic = await self._watch.topic(topic_name)
-        named = await self._named(topic, request.message_id)
+        named = await self._find_by_address(topic, request.message_id)
         if named is not None:
-            return Found([named], [])
+            return SearchResult([named], [])
         enodes = sorted(topic.enodes)
         answers = await asyncio.gather(
             *(self._find_on(enode, topic, request) for enode in enodes), return_exceptions=True
@@ -81,11 +81,11 @@ class MessageSearch:
         if away and len(away) == len(enodes):
             raise Unavailable(str(next(iter(away.values()))), retry_after_ms=500)
         messages.sort(key=lambda one: (one.stored_at_ms, one.queue, one.offset), reverse=True)
-        wanted = messages[request.skip : request.limit or LIMIT]
-        page = wanted[: fitting(one.message for one in wanted)]
-        return Found(page, list(away), len(page) < len(wanted))
+        selected = messages[request.skip : request.limit or LIMIT_DEFAULT]
+        page = selected[: count_fitting(one.message for one in selected)]
+        return SearchResult(page, list(away), len(page) < len(selected))
 
-    async def _named(self, topic: Topic, message_id: str) -> PlacedMessage | None:
+    async def _find_by_address(self, topic: Topic, message_id: str) -> PlacedMessage | None:
         """The message whose id contains its location, if it is stored."""
         address = message_address(message_id)
         if address is None or address.topic_id != topic.topic_id or topic.placement(address.enode) is None:
@@ -108,14 +108,14 @@ class MessageSearch:
     async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
         """The message at an offset; None if it is expired or damaged."""
         try:
-            wish = FetchWish(topic.topic_id, queue.queue_id, offset, bytes_max=1)
-            fetched = await self._links.to(queue.enode).fetch(wish)
+            request = FetchBatchesRequest(topic.topic_id, queue.queue_id, offset, bytes_max=1)
+            fetched = await self._links.to(queue.enode).fetch(request)
         except (OutOfRange, DataLoss, NotFound):
             return None
         for stored in fetched.batches:
             row = offset - stored.first_offset
             if 0 <= row < stored.batch.count:
                 message = open_batch(stored.batch).message(row)
-                message_id = id_of(message, topic.topic_id, queue, offset)
+                message_id = message_id_of(message, topic.topic_id, queue, offset)
                 return PlacedMessage(message_id, queue, offset, stored.stored_at_ms, message)
         return None

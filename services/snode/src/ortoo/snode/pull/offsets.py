@@ -11,8 +11,8 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
 from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explained
-from ortoo.snode.pull.queue_reader import Reading
+from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explain_error
+from ortoo.snode.pull.queue_reader import QueueReader
 
 
 class StartFrom(enum.IntEnum):
@@ -24,7 +24,7 @@ class StartFrom(enum.IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class StartRule:
+class SessionStart:
     """Where a session starts reading."""
 
     start_from: StartFrom = StartFrom.LAST
@@ -33,7 +33,7 @@ class StartRule:
     offsets: Mapping[Queue, int] = field(default_factory=dict)
     """For a broadcast session: the offsets that the client stores."""
 
-    def of(self, queue: Queue) -> StartFrom:
+    def start_from_in(self, queue: Queue) -> StartFrom:
         """The rule for one queue. A retry topic starts at its first message: all of them are for the group."""
         return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
@@ -48,7 +48,7 @@ class GroupOffset:
     error: OrtooError | None = None
 
 
-async def stored_offsets(
+async def query_stored_offsets(
     links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
 ) -> dict[Queue, int | None]:
     """A group's offset in each of these queues of a topic; None = it has none. Errors: those of the enodes."""
@@ -72,7 +72,7 @@ class ResetTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class OffsetResetResult:
     """The result of a reset: the offsets of all queues before and after it, by enode and id."""
 
     before: Sequence[GroupOffset]
@@ -81,19 +81,19 @@ class Moved:
     """Queues that stayed because the reset was not forced forward, and the offsets they would have."""
 
 
-def _all(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:
+def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:
     return [GroupOffset(queue, -1 if offset is None else offset) for queue, offset in offsets.items()]
 
 
-class OffsetMoves:
+class OffsetOperations:
     """Moves the offsets of whole groups in one topic."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reading: Reading) -> None:
+    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader) -> None:
         self._watch = watch
         self._links = links
-        self._reading = reading
+        self._reader = reader
 
-    async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "Moved":
+    async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
         """Move a group's offsets; forward only if forced.
 
         Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable. After an error no offset was
@@ -107,7 +107,7 @@ class OffsetMoves:
                 f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)}",
                 field="offsets.starts.queue",
             )
-        stored = await stored_offsets(self._links, group, topic, ranges)
+        stored = await query_stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
             raise NotFound(
@@ -115,16 +115,16 @@ class OffsetMoves:
             )
         moved: dict[Queue, int] = {}
         ahead: dict[Queue, int] = {}
-        for queue, held in ranges.items():
-            wanted = await self._wanted(topic, queue, held, target)
+        for queue, range_ in ranges.items():
+            target_offset = await self._target_offset(topic, queue, range_, target)
             before = stored[queue]
-            if wanted is not None and (before is None or wanted < before or (force and wanted != before)):
-                moved[queue] = wanted
-            elif wanted is not None and before is not None and wanted > before:
-                ahead[queue] = wanted
+            if target_offset is not None and (before is None or target_offset < before or (force and target_offset != before)):
+                moved[queue] = target_offset
+            elif target_offset is not None and before is not None and target_offset > before:
+                ahead[queue] = target_offset
         await self._store(group, topic, moved)
         after = {queue: moved.get(queue, offset) for queue, offset in stored.items()}
-        return Moved(_all(stored), _all(after), _all(ahead))
+        return OffsetResetResult(_group_offsets(stored), _group_offsets(after), _group_offsets(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
         """Give a group the offsets of another. Errors: NotFound if there are none, Conflict if both are the same."""
@@ -133,48 +133,48 @@ class OffsetMoves:
         if from_group == to_group:
             raise Conflict("both are the same group; name two", field="to_group")
         topic = await self._watch.topic(topic_name)
-        stored = await stored_offsets(self._links, from_group, topic, await self._ranges(topic))
+        stored = await query_stored_offsets(self._links, from_group, topic, await self._ranges(topic))
         found = {queue: offset for queue, offset in stored.items() if offset is not None}
         if not found:
             raise NotFound(f"group {from_group} has no offset in topic {topic_name}", field="from_group")
         await self._store(to_group, topic, found)
         return [GroupOffset(queue, offset) for queue, offset in found.items()]
 
-    async def groups(self, topic_name: str) -> list[str]:
+    async def groups_with_offsets(self, topic_name: str) -> list[str]:
         """The groups that have an offset in a topic, from the enodes that answer."""
         topic = await self._watch.topic(topic_name)
-        answers = await self._links.ask(
+        answers = await self._links.ask_all(
             topic.enodes,
-            lambda link: link.offset_groups(topic.topic_id),
-            tolerated=lambda error: error.retriable or isinstance(error, NotFound),
+            lambda link: link.query_offset_groups(topic.topic_id),
+            is_tolerated=lambda error: error.retriable or isinstance(error, NotFound),
         )
         return sorted({group for groups in answers.values() for group in groups})
 
     async def _ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        return await self._reading.all_queue_ranges(topic, "nothing was moved")
+        return await self._reader.all_queue_ranges(topic, "nothing was moved")
 
-    async def _wanted(self, topic: Topic, queue: Queue, held: QueueRange, target: ResetTarget) -> int | None:
+    async def _target_offset(self, topic: Topic, queue: Queue, range_: QueueRange, target: ResetTarget) -> int | None:
         if target.offsets is not None:
-            wanted = target.offsets.get(queue)
+            target_offset = target.offsets.get(queue)
         elif target.time_ms is not None and target.time_ms >= 0:
-            wanted = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
+            target_offset = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
         elif target.time_ms is not None:
-            wanted = held.end_offset
+            target_offset = range_.end_offset
         else:
-            wanted = target.offset
-        if wanted is None:
+            target_offset = target.offset
+        if target_offset is None:
             return None
-        return max(held.begin_offset, min(wanted, held.end_offset))
+        return max(range_.begin_offset, min(target_offset, range_.end_offset))
 
     async def _store(self, group: str, topic: Topic, offsets: Mapping[Queue, int]) -> None:
         moved: list[str] = []
         for enode in sorted({queue.enode for queue in offsets}):
             rows = [(queue.queue_id, offset, 0) for queue, offset in offsets.items() if queue.enode == enode]
             try:
-                await self._links.to(enode).commit_rows(topic.topic_id, group, rows, reset=True)
+                await self._links.to(enode).commit_offsets(topic.topic_id, group, rows, reset=True)
             except OrtooError as error:
                 if moved:
                     what = f"the queues on {', '.join(moved)} were moved, those on {enode} were not: {error.message}"
                     raise Unavailable(f"{what}, retry", retry_after_ms=500) from error
-                raise explained(error) from error
+                raise explain_error(error) from error
             moved.append(enode)

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ortoo.common.arrays.gather import narrowed
+from ortoo.common.arrays.gather import narrow
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, OrtooError, OutOfRange
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import Selected, selected
+from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, Fetched, FetchWish, OffsetRow, explained
+from ortoo.snode.enodes.link import EnodeLinks, FetchedBatches, FetchBatchesRequest, OffsetRow, explain_error
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import GroupOffset
@@ -26,7 +26,7 @@ MESSAGES_DEFAULT = 32
 MESSAGES_MAX = 4_096
 BYTES_MAX = 4 << 20
 WAIT_MAX_MS = 60_000
-PASSED_OVER_MAX = 65_536
+SKIPPED_MAX = 65_536
 """Number of non-matching messages after which a pull answers with its new position."""
 
 
@@ -40,13 +40,13 @@ class PullRequest:
     messages_max: int = 0
     bytes_max: int = 0
     wait_ms: int = 0
-    wanted: MessageFilter | None = None
+    message_filter: MessageFilter | None = None
     subscription_version: int = 0
     generation: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
+class QueuePullResult:
     """The answer to a pull. For an illegal offset `next_offset` is the corrected one.
 
     Without `parts` and `passed_over` there are no new messages.
@@ -56,13 +56,13 @@ class Pulled:
     next_offset: int
     end_offset: int
     begin_offset: int = -1
-    parts: tuple[Selected, ...] = ()
-    is_illegal: bool = False
-    passed_over: bool = False
+    parts: tuple[SelectedRows, ...] = ()
+    is_offset_illegal: bool = False
+    has_skipped: bool = False
 
 
 @dataclass(slots=True, eq=False)
-class Pulling:
+class PullProcessor:
     """Serves pulls and offsets; the enodes have the state."""
 
     watch: DirectoryWatch
@@ -72,7 +72,7 @@ class Pulling:
     traffic: Traffic
     clock: Clock
 
-    async def pull(self, request: PullRequest) -> Pulled:
+    async def pull(self, request: PullRequest) -> QueuePullResult:
         """Messages from an offset on; at the end of the queue it waits for new ones.
 
         Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
@@ -83,27 +83,27 @@ class Pulling:
             raise Invalid(
                 f"give an offset of at least 0, at most {MESSAGES_MAX} messages, a wait of at most {WAIT_MAX_MS} ms"
             )
-        topic = await self._readable(request.queue)
+        topic = await self._readable_topic(request.queue)
         await self.settings.check(request.group)
         self._check_subscription(request)
         try:
             return await self._pull(request, topic)
         except OutOfRange as error:
             corrected = error.begin_offset if request.offset < error.begin_offset else error.end_offset
-            return Pulled(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_illegal=True)
+            return QueuePullResult(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_offset_illegal=True)
         except OrtooError as error:
-            raise explained(error) from error
+            raise explain_error(error) from error
 
-    async def commit(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
+    async def commit_offsets(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
         """Store offsets; returns those that could not be stored, each with its error. Errors: one common to all."""
         check_group_name(group, "group")
-        by_enode, refused = await self._by_enode(offsets)
+        by_enode, refused = await self._group_by_enode(offsets)
         for (enode, topic_id), items in by_enode.items():
             rows: list[OffsetRow] = [(item.queue.queue_id, item.offset, item.generation) for item in items]
             try:
-                fenced = set(await self.links.to(enode).commit_rows(topic_id, group, rows))
+                fenced = set(await self.links.to(enode).commit_offsets(topic_id, group, rows))
             except OrtooError as error:
-                refused += [dataclasses.replace(item, error=explained(error)) for item in items]
+                refused += [dataclasses.replace(item, error=explain_error(error)) for item in items]
             else:
                 lost = Fenced("the lock of this queue has a newer generation: take the lock again", field="generation")
                 refused += [dataclasses.replace(one, error=lost) for one in items if one.queue.queue_id in fenced]
@@ -112,42 +112,42 @@ class Pulling:
             raise refused[0].error
         return refused
 
-    async def query(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
+    async def query_offsets(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
         """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit`."""
         check_group_name(group, "group")
-        wanted = list(queues)
-        if not wanted:
+        requested = list(queues)
+        if not requested:
             topic = await self.watch.topic(topic_name)
-            wanted = topic.read_queues() if topic.readable else []
-        by_enode, refused = await self._by_enode(map(GroupOffset, wanted))
+            requested = topic.read_queues() if topic.readable else []
+        by_enode, refused = await self._group_by_enode(map(GroupOffset, requested))
         if not by_enode and refused:
             assert refused[0].error is not None
             raise refused[0].error
         found = {item.queue: item for item in refused}
         for (enode, topic_id), items in by_enode.items():
             try:
-                known = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
+                stored = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
             except OrtooError as error:
-                found |= {item.queue: dataclasses.replace(item, error=explained(error)) for item in items}
+                found |= {item.queue: dataclasses.replace(item, error=explain_error(error)) for item in items}
             else:
-                found |= {item.queue: GroupOffset(item.queue, known.get(item.queue.queue_id, -1)) for item in items}
-        return [found[queue] for queue in wanted]
+                found |= {item.queue: GroupOffset(item.queue, stored.get(item.queue.queue_id, -1)) for item in items}
+        return [found[queue] for queue in requested]
 
     async def find_offset(self, queue: Queue, time_ms: int) -> int:
         """The first offset stored at or after a time; the end of the queue if there is none."""
-        topic = await self._readable(queue)
+        topic = await self._readable_topic(queue)
         try:
             return await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, time_ms)
         except OrtooError as error:
-            raise explained(error) from error
+            raise explain_error(error) from error
 
-    async def _pull(self, request: PullRequest, topic: Topic) -> Pulled:
+    async def _pull(self, request: PullRequest, topic: Topic) -> QueuePullResult:
         link = self.links.to(request.queue.enode)
         deadline_s = self.clock.monotonic_s() + request.wait_ms / 1000
         at = request.offset
         while True:
             wait_ms = max(0, int((deadline_s - self.clock.monotonic_s()) * 1000))
-            wish = FetchWish(
+            fetch_request = FetchBatchesRequest(
                 topic.topic_id,
                 request.queue.queue_id,
                 at,
@@ -156,19 +156,19 @@ class Pulling:
                 group=request.group if request.generation else "",
                 generation=request.generation,
             )
-            fetched = await link.fetch(wish)
-            parts, at, expired = _chosen(fetched, at, request, self.clock.now_ms())
+            fetched = await link.fetch(fetch_request)
+            parts, at, expired = _select_messages(fetched, at, request, self.clock.now_ms())
             if expired:
-                self.traffic.expired(request.queue.topic, request.group, expired)
+                self.traffic.count_expired(request.queue.topic, request.group, expired)
             if parts:
                 if (traces := self.traffic.traces) is not None:
                     for part in parts:
                         assert part.batch is not None
-                        traces.pulled(request.group, request.queue, part.first_offset, part.batch)
-                return Pulled(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
+                        traces.on_pulled(request.group, request.queue, part.first_offset, part.batch)
+                return QueuePullResult(topic.topic_id, at, fetched.end_offset, parts=tuple(parts))
             passed_over = at - request.offset
-            if not fetched.batches or passed_over >= PASSED_OVER_MAX or wait_ms == 0:
-                return Pulled(topic.topic_id, at, fetched.end_offset, passed_over=passed_over > 0)
+            if not fetched.batches or passed_over >= SKIPPED_MAX or wait_ms == 0:
+                return QueuePullResult(topic.topic_id, at, fetched.end_offset, has_skipped=passed_over > 0)
 
     def _check_subscription(self, request: PullRequest) -> None:
         if not request.subscription_version:
@@ -191,12 +191,12 @@ class Pulling:
                 field="subscription_version",
             )
 
-    async def _readable(self, queue: Queue) -> Topic:
+    async def _readable_topic(self, queue: Queue) -> Topic:
         topic = await self.watch.topic(queue.topic)
         check_readable(topic, queue)
         return topic
 
-    async def _by_enode(
+    async def _group_by_enode(
         self, items: Iterable[GroupOffset]
     ) -> tuple[dict[tuple[str, int], list[GroupOffset]], list[GroupOffset]]:
         """Items by enode and topic id; and items without a readable queue, each with its error."""
@@ -204,7 +204,7 @@ class Pulling:
         refused: list[GroupOffset] = []
         for item in items:
             try:
-                topic = await self._readable(item.queue)
+                topic = await self._readable_topic(item.queue)
             except OrtooError as error:
                 refused.append(dataclasses.replace(item, error=error))
             else:
@@ -212,21 +212,21 @@ class Pulling:
         return found, refused
 
 
-def _chosen(fetched: Fetched, at: int, request: PullRequest, now_ms: int) -> tuple[list[Selected], int, int]:
+def _select_messages(fetched: FetchedBatches, at: int, request: PullRequest, now_ms: int) -> tuple[list[SelectedRows], int, int]:
     """The parts to return, the next offset, and the number of expired messages that were left out."""
     left, expired = request.messages_max or MESSAGES_DEFAULT, 0
-    parts: list[Selected] = []
+    parts: list[SelectedRows] = []
     for stored in fetched.batches:
-        part = selected(stored, at, None if request.wanted is not None else at + left, request.wanted, now_ms=now_ms)
+        part = select_rows(stored, at, None if request.message_filter is not None else at + left, request.message_filter, now_ms=now_ms)
         if part.messages > left:
             last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
-            part = selected(stored, at, part.first_offset + last + 1, request.wanted, now_ms=now_ms)
+            part = select_rows(stored, at, part.first_offset + last + 1, request.message_filter, now_ms=now_ms)
         at = part.next_offset
         expired += part.expired
         if part.batch is None:
             continue
-        if request.wanted is None and part.rows and part.batch.count > part.messages:
-            batch, rows = narrowed(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
+        if request.message_filter is None and part.rows and part.batch.count > part.messages:
+            batch, rows = narrow(OpenedBatch(part.batch), np.frombuffer(part.rows, "<i4"))
             part = dataclasses.replace(part, batch=batch, rows=rows.tobytes())
         parts.append(part)
         left -= part.messages

@@ -24,7 +24,7 @@ def range_bytes(ranges: int) -> int:
     return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
 
 
-def fitting(messages: Iterable[Message]) -> int:
+def count_fitting(messages: Iterable[Message]) -> int:
     """The number of messages, from the first, that fit into one answer; at least one."""
     left_bytes, count = ANSWER_BYTES_MAX, 0
     for message in messages:

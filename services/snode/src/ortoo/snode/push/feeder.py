@@ -7,44 +7,44 @@ from typing import Any
 
 from ortoo.common.errors import DataLoss, Fenced, NotFound, OrtooError, OutOfRange, Overloaded
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.selection import selected
+from ortoo.common.filters.selection import select_rows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.memory_budget import Held, MemoryBudget, MemoryShare
+from ortoo.common.process.memory_budget import ReservedBytes, MemoryBudget, MemoryShare
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, Fetched, FetchWish, LockRequest
-from ortoo.snode.enodes.queue_locks import QueueLocks
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, FetchedBatches, FetchBatchesRequest, LockRequest
+from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import StartFrom, StartRule
+from ortoo.snode.pull.offsets import StartFrom, SessionStart
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20
 """Approximate memory that the reads of one session may hold together."""
-PASSED_OVER_MAX = 65_536
+SKIPPED_MAX = 65_536
 """Number of non-matching messages after which the client is notified of the new offset."""
-LOGGED_FAILURE = 3
+LOGGED_FAILURE_NUMBER = 3
 """Number of the failure, of about 30 in a row, that is logged: an enode with thousands of queues restarts sooner."""
-DAMAGE_READS = 3
+DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
 _log = get_logger("push")
 
 
 @dataclass(frozen=True, slots=True)
-class PushParts:
+class PushContext:
     """The shared components of push sessions."""
 
-    directory: Directory
+    directory: DirectoryCache
     links: EnodeLinks
     groups: ConsumerGroups
-    locks: QueueLocks
+    locks: SessionQueueLocks
     background: Background
     clock: Clock
     randomness: Randomness
@@ -56,16 +56,16 @@ class PushParts:
 class Feeder:
     """Feeds one queue."""
 
-    parts: PushParts
+    context: PushContext
     cursor: QueueCursor
     topic_id: int
     group: str
-    wanted: MessageFilter | None
+    message_filter: MessageFilter | None
     """The filter; it may change at any time."""
-    may_send: Callable[[Queue], Awaitable[None]]
+    wait_until_sendable: Callable[[Queue], Awaitable[None]]
     """Waits until there is credit and space in the outbox, and the queue is not suspended."""
     send: Callable[[Delivery], None]
-    start_rule: StartRule
+    start: SessionStart
     lock: LockRequest | None
     """The lock to acquire first; None = broadcast, no lock."""
     fetch_bytes: Callable[[], int]
@@ -80,7 +80,7 @@ class Feeder:
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
     """Number of consecutive reads with damaged messages, whatever else failed in between."""
-    _at_end: bool = field(default=False, init=False)
+    _is_at_end: bool = field(default=False, init=False)
     """Whether the last read reached the end. The next one waits for new messages and holds no memory meanwhile."""
 
     async def run(self) -> None:
@@ -88,32 +88,32 @@ class Feeder:
 
         Errors: Fenced if another session has the lock, or an operator moved the group's offset.
         """
-        await self._insist(self._acquire)
-        await self._insist(self._start)
+        await self._retry(self._acquire)
+        await self._retry(self._set_start_offset)
         while True:
-            await self.may_send(self.cursor.queue)
-            await self._insist(self._step)
+            await self.wait_until_sendable(self.cursor.queue)
+            await self._retry(self._read_and_deliver)
 
-    async def _insist(self, step: Callable[[], Awaitable[None]]) -> None:
+    async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
         """Retry until it works: an unreachable enode returns."""
         backoff = Backoff(first_s=0.05, max_s=1.0)
         while True:
             try:
                 await step()
             except OutOfRange as error:
-                self._jump(error)
+                self._move_into_range(error)
             except Fenced:
                 raise
             except OrtooError as error:
                 self._damaged_reads += isinstance(error, DataLoss)
-                if isinstance(error, DataLoss) and self._damaged_reads >= DAMAGE_READS and self._pass_over(error):
+                if isinstance(error, DataLoss) and self._damaged_reads >= DAMAGED_READS_MAX and self._skip_damaged(error):
                     continue
-                if self._failures % 30 == LOGGED_FAILURE or (self._failures == 0 and not error.retriable):
+                if self._failures % 30 == LOGGED_FAILURE_NUMBER or (self._failures == 0 and not error.retriable):
                     _log.emit(log_events.QUEUE_READ_FAILED_RETRYING, queue=str(self.cursor.queue), reason=str(error))
-                delay_s = backoff.delay_s(self._failures, self.parts.randomness)
+                delay_s = backoff.delay_s(self._failures, self.context.randomness)
                 if isinstance(error, Overloaded):
                     delay_s += error.retry_after_ms / 1000
-                await self.parts.clock.sleep(delay_s)
+                await self.context.clock.sleep(delay_s)
                 self._failures += 1
             else:
                 self._failures = self._damaged_reads = 0
@@ -121,41 +121,41 @@ class Feeder:
 
     async def _acquire(self) -> None:
         if self.lock is not None:
-            self.fence = await self.parts.locks.hold(self.cursor.queue.enode, self.lock)
+            self.fence = await self.context.locks.acquire(self.cursor.queue.enode, self.lock)
 
-    async def _start(self) -> None:
-        queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
+    async def _set_start_offset(self) -> None:
+        queue, link = self.cursor.queue, self.context.links.to(self.cursor.queue.enode)
         if self.lock is None:
-            kept = self.start_rule.offsets.get(queue)
-            self.cursor.start(await self._first_offset() if kept is None else kept, committed=kept is not None)
+            stored = self.start.offsets.get(queue)
+            self.cursor.start(await self._first_offset() if stored is None else stored, is_committed=stored is not None)
             return
         offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
         if (committed := offsets.get(queue.queue_id)) is not None:
-            self.cursor.start(committed, committed=True)
+            self.cursor.start(committed, is_committed=True)
             return
         start = await self._first_offset()
         # From here on the group subscribes: messages stored from now on are its own, even if this session ends before
         # it has acknowledged anything.
         rows = [(queue.queue_id, start, self.fence)]
-        await self.parts.links.to(queue.enode).commit_rows(self.topic_id, self.group, rows)
-        self.cursor.start(start, committed=False)
+        await self.context.links.to(queue.enode).commit_offsets(self.topic_id, self.group, rows)
+        self.cursor.start(start, is_committed=False)
 
     async def _first_offset(self) -> int:
-        queue, link = self.cursor.queue, self.parts.links.to(self.cursor.queue.enode)
-        rule = self.start_rule.of(queue)
+        queue, link = self.cursor.queue, self.context.links.to(self.cursor.queue.enode)
+        rule = self.start.start_from_in(queue)
         if rule is StartFrom.TIME:
-            return await link.find_offset(self.topic_id, queue.queue_id, self.start_rule.time_ms)
+            return await link.find_offset(self.topic_id, queue.queue_id, self.start.time_ms)
         ranges = await link.describe_queues(self.topic_id)
         found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
         if found is None:
             raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
         return found.begin_offset if rule is StartFrom.FIRST else found.end_offset
 
-    async def _step(self) -> None:
+    async def _read_and_deliver(self) -> None:
         cursor = self.cursor
         bytes_max = self.fetch_bytes()
-        with self.memory.asked(0 if self._at_end else bytes_max) as held:
-            wish = FetchWish(
+        with self.memory.reserved(0 if self._is_at_end else bytes_max) as held:
+            request = FetchBatchesRequest(
                 self.topic_id,
                 cursor.queue.queue_id,
                 cursor.next_offset,
@@ -164,20 +164,20 @@ class Feeder:
                 group=self.group if self.fence else "",
                 generation=self.fence,
             )
-            fetched = await self.parts.links.to(cursor.queue.enode).fetch(wish)
-            self._at_end = fetched.next_offset >= fetched.end_offset
-            held.becomes(fetched.size_bytes)
+            fetched = await self.context.links.to(cursor.queue.enode).fetch(request)
+            self._is_at_end = fetched.next_offset >= fetched.end_offset
+            held.resize(fetched.size_bytes)
             await self._deliver(fetched, held)
 
-    async def _deliver(self, fetched: Fetched, held: Held) -> None:
+    async def _deliver(self, fetched: FetchedBatches, held: ReservedBytes) -> None:
         cursor = self.cursor
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
-            await self.may_send(cursor.queue)  # wait first: filter and expiry may change meanwhile
-            part = selected(stored, cursor.next_offset, wanted=self.wanted, now_ms=self.parts.clock.now_ms())
+            await self.wait_until_sendable(cursor.queue)  # wait first: filter and expiry may change meanwhile
+            part = select_rows(stored, cursor.next_offset, message_filter=self.message_filter, now_ms=self.context.clock.now_ms())
             if part.expired:
-                self.parts.traffic.expired(cursor.queue.topic, self.group, part.expired)
-            held.becomes(held.bytes - len(stored.batch.records))
+                self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
+            held.resize(held.bytes - len(stored.batch.records))
             cursor.advance(part.next_offset)
             if part.batch is None:
                 continue
@@ -194,28 +194,28 @@ class Feeder:
                     part.messages,
                 )
             )
-        if cursor.untold and (cursor.next_offset >= fetched.end_offset or cursor.untold >= PASSED_OVER_MAX):
+        if cursor.unreported_count and (cursor.next_offset >= fetched.end_offset or cursor.unreported_count >= SKIPPED_MAX):
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
     def _send(self, delivery: Delivery) -> None:
-        self.cursor.told(delivery.next_offset, self.parts.clock.monotonic_s(), delivery.size_bytes)
+        self.cursor.on_sent(delivery.next_offset, self.context.clock.monotonic_s(), delivery.size_bytes)
         self.send(delivery)
 
-    def _pass_over(self, error: DataLoss) -> bool:
+    def _skip_damaged(self, error: DataLoss) -> bool:
         """Skip damaged messages and report them to the client as lost; False if the end of the damage is unknown."""
         cursor = self.cursor
         if cursor.next_offset < 0 or error.end_offset <= cursor.next_offset:
             return False
         queue, begin, end = cursor.queue, cursor.next_offset, error.end_offset
         _log.emit(log_events.MESSAGES_LOST_TO_GROUP, queue=str(queue), begin=begin, end=end, reason=error.message)
-        if cursor.untold:
+        if cursor.unreported_count:
             self._send(Delivery(queue, self.generation, self.topic_id, cursor.sent_offset, begin))
         cursor.advance(end)
         self._send(Delivery(queue, self.generation, self.topic_id, begin, end, loss=error))
         self._failures = self._damaged_reads = 0
         return True
 
-    def _jump(self, error: OutOfRange) -> None:
+    def _move_into_range(self, error: OutOfRange) -> None:
         """Continue at the stored range: earlier messages expired, or the log was lost.
 
         Errors: Fenced if the client has messages beyond the end, whose offsets will be reused for other messages.

@@ -8,7 +8,7 @@ from ortoo.snode.cluster.routes import Queue
 
 CREDIT_MESSAGES_MAX = 1 << 31
 CREDIT_BYTES_MAX = 1 << 40
-STEP_BYTES = 64 << 10
+MERGED_BYTES_MAX = 64 << 10
 """Consecutive deliveries are remembered as one up to this size: there may be hundreds of thousands of one small
 message."""
 
@@ -21,7 +21,7 @@ class Credit:
     size_bytes: int = 0
 
     @property
-    def open(self) -> bool:
+    def is_available(self) -> bool:
         """Whether a batch may be sent."""
         return self.messages > 0 and self.size_bytes > 0
 
@@ -47,7 +47,7 @@ class QueueCursor:
         """The next offset to read; -1 = unknown."""
         self.sent_offset = -1
         """All messages before it were sent, or did not match and were reported."""
-        self.acknowledged: int | None = None
+        self.committed_offset: int | None = None
         """All messages before it are processed; None = the group has no offset yet."""
         self.end_offset = 0
         """The last reported end of the queue."""
@@ -56,29 +56,29 @@ class QueueCursor:
         self.unacknowledged_bytes = 0
         """Bytes sent and not acknowledged. Deliveries remembered together count fully until the last is
         acknowledged."""
-        self._began_at = -1
+        self._start_offset = -1
         self._sent: deque[tuple[int, int]] = deque()
 
-    def start(self, offset: int, *, committed: bool) -> None:
+    def start(self, offset: int, *, is_committed: bool) -> None:
         """Begin at `offset`; `committed` is whether the group had acknowledged up to it."""
-        self.next_offset = self.sent_offset = self._began_at = offset
-        self.acknowledged = offset if committed else None
+        self.next_offset = self.sent_offset = self._start_offset = offset
+        self.committed_offset = offset if is_committed else None
 
     def jump(self, offset: int) -> None:
         """Continue at another offset, because the next one is not stored."""
-        self.next_offset = self.sent_offset = self._began_at = offset
-        if self.acknowledged is not None:
-            self.acknowledged = min(self.acknowledged, offset)
+        self.next_offset = self.sent_offset = self._start_offset = offset
+        if self.committed_offset is not None:
+            self.committed_offset = min(self.committed_offset, offset)
 
     def advance(self, next_offset: int) -> None:
         """Mark the rows before `next_offset` as read."""
         self.next_offset = max(self.next_offset, next_offset)
 
-    def told(self, next_offset: int, now_s: float, size_bytes: int) -> None:
+    def on_sent(self, next_offset: int, now_s: float, size_bytes: int) -> None:
         """Record that a delivery of `size_bytes` up to `next_offset` is sent to the client."""
         if size_bytes:
-            together = self._sent.pop()[1] if self._sent and self._sent[-1][1] < STEP_BYTES else 0
-            self._sent.append((next_offset, together + size_bytes))
+            merged_bytes = self._sent.pop()[1] if self._sent and self._sent[-1][1] < MERGED_BYTES_MAX else 0
+            self._sent.append((next_offset, merged_bytes + size_bytes))
             self.unacknowledged_bytes += size_bytes
         self.sent_offset = max(self.sent_offset, next_offset)
         if self.waiting_since_s is None:
@@ -87,19 +87,19 @@ class QueueCursor:
     @property
     def has_sent(self) -> bool:
         """Whether anything was sent since the start, or since the last jump."""
-        return self.sent_offset > self._began_at
+        return self.sent_offset > self._start_offset
 
-    def wait_anew(self, now_s: float) -> None:
+    def restart_wait(self, now_s: float) -> None:
         """Restart the wait for acknowledgements: the queue was suspended before."""
         if self.waiting_since_s is not None:
             self.waiting_since_s = now_s
 
     @property
-    def untold(self) -> int:
+    def unreported_count(self) -> int:
         """Number of messages skipped since the last delivery."""
         return self.next_offset - self.sent_offset
 
-    def acknowledge(self, offset: int, generation: int, now_s: float) -> bool:
+    def commit(self, offset: int, generation: int, now_s: float) -> bool:
         """Record an acknowledgement; False if it is not newer or of an earlier assignment.
 
         Errors: Invalid if it covers messages that were never sent.
@@ -111,9 +111,9 @@ class QueueCursor:
                 f"offset {offset} acknowledged for queue {self.queue}; deliveries ended at {self.sent_offset}",
                 field="acknowledge.offsets.offset",
             )
-        if self.acknowledged is not None and offset <= self.acknowledged:
+        if self.committed_offset is not None and offset <= self.committed_offset:
             return False
-        self.acknowledged = offset
+        self.committed_offset = offset
         while self._sent and self._sent[0][0] <= offset:
             self.unacknowledged_bytes -= self._sent.popleft()[1]
         self.waiting_since_s = now_s if offset < self.sent_offset else None

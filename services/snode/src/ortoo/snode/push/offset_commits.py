@@ -11,46 +11,46 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.serial_batcher import Batcher
+from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.enodes.link import EnodeLinks
 
 _log = get_logger("acknowledgements")
 
 
 @dataclass(slots=True, eq=False)
-class AckBatcher(Batcher):
+class OffsetCommitBatcher(SerialBatcher):
     """Commits offsets to the enode, the newest of each queue."""
 
     enode: str
     topic_id: int
     group: str
     links: EnodeLinks
-    durable: Callable[[Queue, int, int], None]
+    on_durable: Callable[[Queue, int, int], None]
     """Called with each (queue, offset, generation) that the enode has stored."""
-    fenced: Callable[[Queue, int], None]
+    on_fenced: Callable[[Queue, int], None]
     """Called with each (queue, generation) whose lock has a newer generation."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness
     _pending: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
     _in_flight: dict[Queue, tuple[int, int, int]] = field(default_factory=dict, init=False)
-    _forgotten: set[Queue] = field(default_factory=set, init=False)
-    _turn: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _discarded: set[Queue] = field(default_factory=set, init=False)
+    _round_ended: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     def put(self, queue: Queue, offset: int, generation: int, fence: int = 0) -> None:
         """Commit `offset` soon; `fence` is the generation of the queue's lock."""
         self._pending[queue] = (offset, generation, fence)
 
-    async def settled(self, queue: Queue) -> None:
+    async def wait_until_stored(self, queue: Queue) -> None:
         """Wait until no commit of this queue is pending or in flight."""
         while queue in self._pending or queue in self._in_flight:
-            await self._turn.wait()
+            await self._round_ended.wait()
 
-    def forget(self, queue: Queue) -> None:
+    def discard(self, queue: Queue) -> None:
         """Drop the commits of a queue that could not be stored in time, because it gets another owner."""
         self._pending.pop(queue, None)
         if queue in self._in_flight:
-            self._forgotten.add(queue)
+            self._discarded.add(queue)
 
     async def drain(self) -> None:
         """Commit until nothing is pending."""
@@ -65,14 +65,14 @@ class AckBatcher(Batcher):
             self._in_flight, self._pending = self._pending, {}
             rows = [(queue.queue_id, offset, fence) for queue, (offset, _, fence) in self._in_flight.items()]
             try:
-                fenced = set(await self.links.to(self.enode).commit_rows(self.topic_id, self.group, rows))
+                fenced = set(await self.links.to(self.enode).commit_offsets(self.topic_id, self.group, rows))
             except Fenced as error:
                 _log.emit(log_events.OFFSET_COMMIT_FENCED, group=self.group, enode=self.enode, reason=str(error))
                 fenced = {queue.queue_id for queue in self._in_flight}
             except OrtooError as error:
                 if error.retriable:
-                    kept = {q: one for q, one in self._in_flight.items() if q not in self._forgotten}
-                    self._pending = {**kept, **self._pending}
+                    retried = {q: one for q, one in self._in_flight.items() if q not in self._discarded}
+                    self._pending = {**retried, **self._pending}
                 else:
                     _log.emit(
                         log_events.OFFSET_COMMIT_REJECTED,
@@ -81,22 +81,22 @@ class AckBatcher(Batcher):
                         rows=rows,
                         reason=str(error),
                     )
-                self._next_turn()
+                self._end_round()
                 if error.retriable:
                     await self.clock.sleep(backoff.delay_s(attempt, self.randomness))
                     attempt += 1
                 continue
             attempt = 0
-            done, forgotten = self._in_flight, set(self._forgotten)
-            self._next_turn()
+            done, discarded = self._in_flight, set(self._discarded)
+            self._end_round()
             for queue, (offset, generation, fence) in done.items():
                 if queue.queue_id not in fenced:
-                    self.durable(queue, offset, generation)
-                elif queue not in forgotten:
-                    self.fenced(queue, fence)
+                    self.on_durable(queue, offset, generation)
+                elif queue not in discarded:
+                    self.on_fenced(queue, fence)
 
-    def _next_turn(self) -> None:
+    def _end_round(self) -> None:
         self._in_flight = {}
-        self._forgotten.clear()
-        turn, self._turn = self._turn, asyncio.Event()
+        self._discarded.clear()
+        turn, self._round_ended = self._round_ended, asyncio.Event()
         turn.set()

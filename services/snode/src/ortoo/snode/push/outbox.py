@@ -17,7 +17,7 @@ DELIVERY_BYTES = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class SessionOpened:
     """The session is open."""
 
     session_id: str
@@ -27,7 +27,7 @@ class Opened:
 
 
 @dataclass(frozen=True, slots=True)
-class Assigned:
+class Assignment:
     """The new assignment of the session."""
 
     generation: int
@@ -62,21 +62,21 @@ class Delivery:
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgedOffsets:
+class DurableOffsets:
     """Durable offsets: (queue, offset, generation)."""
 
     offsets: Sequence[tuple[Queue, int, int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Closed:
+class SessionClosed:
     """The session has ended."""
 
     reason: CloseReason
     message: str
 
 
-Event = Opened | Assigned | Delivery | AcknowledgedOffsets | Closed
+PushEvent = SessionOpened | Assignment | Delivery | DurableOffsets | SessionClosed
 
 
 class PushOutbox:
@@ -91,51 +91,51 @@ class PushOutbox:
         self._memory = memory
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._leaving_bytes = 0
+        self._in_transit_bytes = 0
         """Memory of the last delivery passed to the transport."""
-        self._opened: Opened | None = None
-        self._assigned: deque[Assigned] = deque()
-        self._told: frozenset[Queue] = frozenset()
+        self._opened: SessionOpened | None = None
+        self._assignments: deque[Assignment] = deque()
+        self._sent_queues: frozenset[Queue] = frozenset()
         """The client's queues by the last sent assignment."""
-        self._stayed: frozenset[Queue] = frozenset()
+        self._kept_queues: frozenset[Queue] = frozenset()
         """The queues among them that were in every assignment since."""
-        self._acknowledged: dict[Queue, tuple[int, int]] = {}
+        self._committed: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
-        self._closed: Closed | None = None
+        self._closed: SessionClosed | None = None
         self._wake = asyncio.Event()
-        self._room = asyncio.Event()
+        self._has_room = asyncio.Event()
 
-    def opened(self, event: Opened) -> None:
+    def put_opened(self, event: SessionOpened) -> None:
         """Send that the session is open."""
         self._opened = event
         self._wake.set()
 
-    def assigned(self, event: Assigned) -> list[Delivery]:
+    def put_assignment(self, event: Assignment) -> list[Delivery]:
         """Send the queues; returns the unsent deliveries of other queues, which are dropped."""
-        kept = frozenset(event.queues)
-        self._stayed &= kept
-        between: list[Assigned] = []
-        if (self._told & kept) - self._stayed:
-            between.append(Assigned(self._assigned[0].generation, tuple(sorted(self._stayed))))
-        self._assigned = deque([*between, event])
-        dropped = [delivery for delivery in self._deliveries if delivery.queue not in kept]
+        assigned_queues = frozenset(event.queues)
+        self._kept_queues &= assigned_queues
+        between: list[Assignment] = []
+        if (self._sent_queues & assigned_queues) - self._kept_queues:
+            between.append(Assignment(self._assignments[0].generation, tuple(sorted(self._kept_queues))))
+        self._assignments = deque([*between, event])
+        dropped = [delivery for delivery in self._deliveries if delivery.queue not in assigned_queues]
         if dropped:
-            self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in kept)
-            self._drop(sum(delivery.held_bytes for delivery in dropped))
-            self._room.set()
+            self._deliveries = deque(delivery for delivery in self._deliveries if delivery.queue in assigned_queues)
+            self._release_bytes(sum(delivery.held_bytes for delivery in dropped))
+            self._has_room.set()
         self._wake.set()
         return dropped
 
-    def acknowledged(self, queue: Queue, offset: int, generation: int) -> None:
+    def put_committed(self, queue: Queue, offset: int, generation: int) -> None:
         """Send that an offset is durable."""
-        self._acknowledged[queue] = (offset, generation)
+        self._committed[queue] = (offset, generation)
         self._wake.set()
 
-    async def room(self) -> None:
+    async def wait_for_room(self) -> None:
         """Wait until there is space for a delivery."""
         while self._bytes >= self._bytes_max:
-            self._room.clear()
-            await self._room.wait()
+            self._has_room.clear()
+            await self._has_room.wait()
 
     def deliver(self, delivery: Delivery) -> None:
         """Queue a delivery; after the end it is dropped."""
@@ -143,49 +143,49 @@ class PushOutbox:
             return
         self._deliveries.append(delivery)
         self._bytes += delivery.held_bytes
-        self._memory.take(delivery.held_bytes)
+        self._memory.draw_unchecked(delivery.held_bytes)
         self._wake.set()
 
-    def close(self, event: Closed) -> None:
+    def close(self, event: SessionClosed) -> None:
         """End with `event`; unsent deliveries are dropped."""
         if self._closed is None:
             self._closed = event
             self._deliveries.clear()
-            self._drop(self._bytes)
-            self._room.set()
+            self._release_bytes(self._bytes)
+            self._has_room.set()
             self._wake.set()
 
-    async def next(self) -> Event:
+    async def next(self) -> PushEvent:
         """The next event to send; none follows Closed. The caller has released the previous event."""
-        self._memory.give_back(self._leaving_bytes)
-        self._memory.moved()
-        self._leaving_bytes = 0
-        while (event := self._take()) is None:
+        self._memory.release(self._in_transit_bytes)
+        self._memory.on_progress()
+        self._in_transit_bytes = 0
+        while (event := self._pop_event()) is None:
             self._wake.clear()
             await self._wake.wait()
         return event
 
-    def _take(self) -> Event | None:
+    def _pop_event(self) -> PushEvent | None:
         if self._opened is not None:
             opened, self._opened = self._opened, None
             return opened
-        if self._acknowledged:
-            pairs, self._acknowledged = self._acknowledged, {}
-            return AcknowledgedOffsets([(queue, *pair) for queue, pair in pairs.items()])
+        if self._committed:
+            pairs, self._committed = self._committed, {}
+            return DurableOffsets([(queue, *pair) for queue, pair in pairs.items()])
         if self._closed is not None:
             return self._closed
-        if self._assigned:
-            assigned = self._assigned.popleft()
-            self._told = self._stayed = frozenset(assigned.queues)
+        if self._assignments:
+            assigned = self._assignments.popleft()
+            self._sent_queues = self._kept_queues = frozenset(assigned.queues)
             return assigned
         if self._deliveries:
             delivery = self._deliveries.popleft()
             self._bytes -= delivery.held_bytes
-            self._leaving_bytes = delivery.held_bytes
-            self._room.set()
+            self._in_transit_bytes = delivery.held_bytes
+            self._has_room.set()
             return delivery
         return None
 
-    def _drop(self, size_bytes: int) -> None:
+    def _release_bytes(self, size_bytes: int) -> None:
         self._bytes -= size_bytes
-        self._memory.give_back(size_bytes)
+        self._memory.release(size_bytes)

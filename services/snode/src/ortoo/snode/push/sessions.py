@@ -12,21 +12,21 @@ from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, Queue
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes import Enodes
+from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_members import CloseReason, Member, SlowRule, Subscription, merged
+from ortoo.snode.membership.group_members import CloseReason, GroupMember, SlowConsumerRule, Subscription, merge_subscriptions
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.push.feeder import PushParts
-from ortoo.snode.push.outbox import Closed
+from ortoo.snode.push.feeder import PushContext
+from ortoo.snode.push.outbox import SessionClosed
 from ortoo.snode.push.session import PushPlan, PushSession
-from ortoo.snode.topics import Topics
+from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import retry_topic
 
-FAREWELL_S = 60.0
+CLOSE_TIMEOUT_S = 60.0
 """Time for a client that does not read to receive the reason why its session ended."""
 SESSION_FIXED_BYTES = 24 << 10
 """Fixed memory of a session: its tasks, its stream, its group membership."""
@@ -36,54 +36,54 @@ _log = get_logger("sessions")
 
 
 @dataclass(slots=True)
-class QueueEnds:
+class QueueEndOffsets:
     """The ends of queues, requested from enodes during one sweep.
 
     Each topic of an enode is requested once. An enode that does not answer is not asked again.
     """
 
     links: EnodeLinks
-    _known: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict, init=False)
-    _silent: set[str] = field(default_factory=set, init=False)
+    _ends: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict, init=False)
+    _unavailable: set[str] = field(default_factory=set, init=False)
 
-    async def of(self, queue: Queue, topic_id: int) -> int:
+    async def end_of(self, queue: Queue, topic_id: int) -> int:
         """The end of a queue; 0 if it is unknown."""
         enode, key = queue.enode, (queue.enode, topic_id)
-        if key not in self._known and enode not in self._silent:
-            self._known[key] = {}
+        if key not in self._ends and enode not in self._unavailable:
+            self._ends[key] = {}
             try:
                 ranges = await self.links.to(enode).describe_queues(topic_id)
-                self._known[key] = {item.queue_id: item.end_offset for item in ranges}
+                self._ends[key] = {item.queue_id: item.end_offset for item in ranges}
             except OrtooError as error:
                 if error.retriable:
-                    self._silent.add(enode)
-        return self._known.get(key, {}).get(queue.queue_id, 0)
+                    self._unavailable.add(enode)
+        return self._ends.get(key, {}).get(queue.queue_id, 0)
 
 
-class Sessions:
+class PushSessions:
     """All open push sessions, by id."""
 
     def __init__(
         self,
         runtime: Runtime,
-        cluster: Cluster,
-        enodes: Enodes,
-        topics: Topics,
+        cluster: ClusterView,
+        enodes: EnodeComponents,
+        topics: TopicComponents,
         groups: ConsumerGroups,
         traffic: Traffic,
     ) -> None:
         """Start without sessions."""
         shared = (runtime.background, runtime.clock, runtime.randomness, traffic, runtime.memory)
-        self.parts = PushParts(cluster.directory, enodes.links, groups, enodes.locks, *shared)
+        self.context = PushContext(cluster.directory, enodes.links, groups, enodes.locks, *shared)
         self.watch = cluster.watch
-        self.settings = topics.groups
-        self.modes = topics.modes
+        self.group_settings = topics.group_settings
+        self.delivery_modes = topics.delivery_modes
         self.expiry_s = runtime.settings.session_expiry_s
         """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
-        self.evicted_slow = 0
+        self.evicted_count = 0
         """Number of slow sessions that were ended."""
         self._sessions: dict[str, PushSession] = {}
-        self._leaving: dict[str, tuple[PushSession, float]] = {}
+        self._closing_until_s: dict[str, tuple[PushSession, float]] = {}
         self._register(runtime.metrics)
 
     def _register(self, metrics: Metrics) -> None:
@@ -93,8 +93,8 @@ class Sessions:
             counts: Counter[tuple[str, ...]] = Counter()
             for session in self.all():
                 for cursor in (feeder.cursor for feeder in session.feeders.values()):
-                    if cursor.acknowledged is not None:
-                        counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.acknowledged)
+                    if cursor.committed_offset is not None:
+                        counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.committed_offset)
             return counts
 
         metrics.gauge(
@@ -112,7 +112,7 @@ class Sessions:
         metrics.counter(
             "ortoo_slow_consumers_evicted_total",
             "Push sessions ended because their consumers were slow.",
-            lambda: self.evicted_slow,
+            lambda: self.evicted_count,
         )
 
     @property
@@ -126,10 +126,10 @@ class Sessions:
 
     def find(self, group: str, client_id: str) -> PushSession | None:
         """The push session of a client in a group, if this snode has one."""
-        found = self.parts.groups.session(group, client_id)
+        found = self.context.groups.session(group, client_id)
         return found if isinstance(found, PushSession) else None
 
-    async def filters(
+    async def compile_filters(
         self, group: str, subscriptions: Sequence[Subscription], path: str
     ) -> dict[str, MessageFilter | None]:
         """The filter of each topic; None = all messages. The group's own retry topic may be created later.
@@ -143,7 +143,7 @@ class Sessions:
             raise Invalid("a topic is named twice; give each one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
-            if one.topic == retry_topic(group) and self.parts.directory.find_topic(one.topic) is None:
+            if one.topic == retry_topic(group) and self.context.directory.find_topic(one.topic) is None:
                 filters[one.topic] = None
                 continue
             topic = await self.watch.topic(one.topic)
@@ -152,7 +152,7 @@ class Sessions:
             filters[topic.name] = compile_filter(one.tag_expression, one.sql_expression, path)
         return filters
 
-    async def open(self, plan: PushPlan, member: Callable[[PushSession], Member]) -> PushSession:
+    async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
         """Open a session for a checked plan; `member` makes its group member, once it has its id.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
@@ -160,53 +160,53 @@ class Sessions:
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
-        await self.settings.check(plan.group, broadcast=plan.broadcast)
+        await self.group_settings.check(plan.group, broadcast=plan.broadcast)
         if not plan.broadcast:
-            await self.modes.use(plan.group, plan.filters, DeliveryMode.OFFSETS)
-        session = PushSession(self.parts, plan)
-        session.memory.fix(SESSION_FIXED_BYTES)
-        session.on_end = partial(self.close_soon, session)
-        session.memory.on_evict = partial(self._evict_unread, session)
-        joining = member(session)
+            await self.delivery_modes.ensure_mode(plan.group, plan.filters, DeliveryMode.OFFSETS)
+        session = PushSession(self.context, plan)
+        session.memory.draw_fixed(SESSION_FIXED_BYTES)
+        session.on_end = partial(self.start_close, session)
+        session.memory.on_evict = partial(self._evict_not_reading, session)
+        joining = make_member(session)
         self._sessions[session.session_id] = session
-        before = self.find(plan.group, session.client_id)
-        if before is not None:
-            before.replaced()
-        self.parts.groups.join(plan.group, joining, session)
+        replaced = self.find(plan.group, session.client_id)
+        if replaced is not None:
+            replaced.on_replaced()
+        self.context.groups.join(plan.group, joining, session)
         return session
 
-    async def subscribe(self, session: PushSession, news: Sequence[Subscription]) -> None:
+    async def subscribe(self, session: PushSession, changes: Sequence[Subscription]) -> None:
         """Change the subscriptions of a session. Errors: as `filters`."""
-        member = self._place_of(session)
+        member = self._current_member(session)
         if member is None:
             return
-        subscriptions = merged(member.subscriptions, news)
-        filters = await self.filters(session.group, subscriptions, "subscribe.subscriptions")
-        if self._place_of(session) is not member:  # meanwhile it ended, or its client sent a newer subscription
-            await self.subscribe(session, news)
+        subscriptions = merge_subscriptions(member.subscriptions, changes)
+        filters = await self.compile_filters(session.group, subscriptions, "subscribe.subscriptions")
+        if self._current_member(session) is not member:  # meanwhile it ended, or its client sent a newer subscription
+            await self.subscribe(session, changes)
             return
         session.subscribe(filters)
-        self.parts.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
+        self.context.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
-    def _place_of(self, session: PushSession) -> Member | None:
+    def _current_member(self, session: PushSession) -> GroupMember | None:
         """The group member of a session; None if the session has ended or another replaced it."""
         if self.find(session.group, session.client_id) is not session:
             return None
-        member = self.parts.groups.membership.members(session.group).get(session.client_id)
+        member = self.context.groups.membership.members(session.group).get(session.client_id)
         return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
-            self._leaving[session.session_id] = (session, self.parts.clock.monotonic_s() + FAREWELL_S)
-        if (member := self._place_of(session)) is not None:
-            session.parting(member)
+            self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
+        if (member := self._current_member(session)) is not None:
+            session.leave_group(member)
         await session.close(reason, message)
 
-    def ended(self, session: PushSession) -> None:
+    def on_call_ended(self, session: PushSession) -> None:
         """The call of a session has ended, so no reason can be sent."""
         session.call = None
-        self._leaving.pop(session.session_id, None)
+        self._closing_until_s.pop(session.session_id, None)
 
     async def close_all(self, reason: CloseReason, message: str) -> None:
         """End every session."""
@@ -214,63 +214,63 @@ class Sessions:
 
     async def sweep(self) -> None:
         """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
-        now_s = self.parts.clock.monotonic_s()
-        for session_id, (leaving, deadline_s) in list(self._leaving.items()):
+        now_s = self.context.clock.monotonic_s()
+        for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
-                leaving.memory.end()
-                del self._leaving[session_id]
+                leaving.memory.terminate()
+                del self._closing_until_s[session_id]
         remaining: list[PushSession] = []
         for session in self.all():
             expiry_s = max(self.expiry_s, session.plan.expiry_ms / 1000)
-            if now_s - session.heard_at_s > expiry_s:
-                self.close_soon(
+            if now_s - session.last_active_s > expiry_s:
+                self.start_close(
                     session,
                     CloseReason.EXPIRED,
                     f"the client sent nothing for {expiry_s:.0f} s; send heartbeats, and open another session",
                 )
-            elif closed := self.settings.refusal(session.group, broadcast=session.plan.broadcast):
-                self.close_soon(session, CloseReason.GROUP_CLOSED, closed.message)
+            elif closed := self.group_settings.refusal(session.group, broadcast=session.plan.broadcast):
+                self.start_close(session, CloseReason.GROUP_CLOSED, closed.message)
             else:
                 remaining.append(session)
-        ends = QueueEnds(self.parts.links)
+        ends = QueueEndOffsets(self.context.links)
         for session in remaining:
-            slow = await self._slow(session, now_s, ends)
-            if slow and not session.closing:
-                self.evicted_slow += 1
+            slow = await self._slow_reason(session, now_s, ends)
+            if slow and not session.is_closing:
+                self.evicted_count += 1
                 _log.emit(log_events.SLOW_CONSUMER_EVICTED, group=session.group, session=session.session_id, why=slow)
-                self.close_soon(session, CloseReason.SLOW_CONSUMER, slow)
+                self.start_close(session, CloseReason.SLOW_CONSUMER, slow)
 
-    def _evict_unread(self, session: PushSession, reason: str) -> None:
+    def _evict_not_reading(self, session: PushSession, reason: str) -> None:
         """End a session whose client does not read, because memory is exhausted."""
-        self.evicted_slow += 1
-        session.outbox.close(Closed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
-        self.close_soon(session, CloseReason.SLOW_CONSUMER, reason)
+        self.evicted_count += 1
+        session.outbox.close(SessionClosed(CloseReason.SLOW_CONSUMER, reason))  # at once: the client gets only this
+        self.start_close(session, CloseReason.SLOW_CONSUMER, reason)
 
-    def close_soon(self, session: PushSession, reason: CloseReason, message: str) -> None:
+    def start_close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session without waiting for it."""
-        self.parts.background.contained("close", self.close(session, reason, message))
+        self.context.background.run_contained("close", self.close(session, reason, message))
 
-    async def _slow(self, session: PushSession, now_s: float, ends: QueueEnds) -> str:
+    async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:
         """Why a session is slow; empty if it is not. Only enodes of queues with a due acknowledgement are asked."""
-        rule: SlowRule | None = None
-        for feeder in list(session.owing()):
+        rule: SlowConsumerRule | None = None
+        for feeder in list(session.awaiting_commit()):
             cursor = feeder.cursor
-            rule = rule or self.settings.slow_rule(session.group)
-            if cursor.acknowledged is None or not rule.is_awaited_long(cursor.waiting_since_s, now_s):
+            rule = rule or self.group_settings.slow_rule(session.group)
+            if cursor.committed_offset is None or not rule.is_overdue(cursor.waiting_since_s, now_s):
                 continue
-            end = max(cursor.end_offset, await ends.of(cursor.queue, feeder.topic_id))
+            end = max(cursor.end_offset, await ends.end_of(cursor.queue, feeder.topic_id))
             since_s = cursor.waiting_since_s  # it may have acknowledged something meanwhile
-            if since_s is None or not rule.is_awaited_long(since_s, now_s):
+            if since_s is None or not rule.is_overdue(since_s, now_s):
                 continue
-            if rule.broken_by(
+            if rule.is_slow(
                 newest_offset=end - 1,
-                acknowledged_offset=cursor.acknowledged,
+                acknowledged_offset=cursor.committed_offset,
                 waiting_since_s=since_s,
                 now_s=now_s,
             ):
                 return (
-                    f"queue {cursor.queue} is {end - cursor.acknowledged} messages ahead of the acknowledged offset "
-                    f"{cursor.acknowledged} (threshold {rule.threshold_messages}), unchanged for "
+                    f"queue {cursor.queue} is {end - cursor.committed_offset} messages ahead of the acknowledged offset "
+                    f"{cursor.committed_offset} (threshold {rule.threshold_messages}), unchanged for "
                     f"{now_s - since_s:.1f} s; open a new session to continue from there"
                 )
             if session.unacknowledged_bytes >= session.unacknowledged_bytes_max:

@@ -9,8 +9,8 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.message import Message
-from ortoo.snode.cluster.wire import queue_of
-from ortoo.snode.membership.group_members import Member, Subscription
+from ortoo.snode.cluster.wire import decode_queue
+from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
@@ -28,30 +28,30 @@ def body_text(message: Message) -> str:
         return ""
 
 
-def failure_to(error: OrtooError | None) -> failure_pb2.Failure | None:
+def encode_failure(error: OrtooError | None) -> failure_pb2.Failure | None:
     """The message of an error, if there is one; the error is counted as reported."""
     return failure_of(error) if error is not None else None
 
 
-def how_consuming(wanted: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
+def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
     """How a client consumes: the fields of a group member of these names. Errors: Invalid."""
-    number = wanted.strategy or AllocationStrategy.AVERAGELY
+    number = request.strategy or AllocationStrategy.AVERAGELY
     if number not in list(AllocationStrategy):
         raise Invalid(f"{number} is not a strategy; give 1 to {len(AllocationStrategy)}", field="strategy")
     return {
-        "broadcast": wanted.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
+        "broadcast": request.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
         "strategy": AllocationStrategy(number),
-        "configured": tuple(map(queue_of, wanted.configured_queues)),
-        "rooms": tuple(wanted.rooms),
+        "configured": tuple(map(decode_queue, request.configured_queues)),
+        "rooms": tuple(request.rooms),
     }
 
 
-def subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscription, ...]:
+def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Subscription, ...]:
     """The subscriptions of a request."""
     return tuple(read(Subscription, one) for one in items)
 
 
-def member_to(member: Member) -> consumer_pb2.Member:
+def encode_member(member: GroupMember) -> consumer_pb2.Member:
     """The message of one group member; only its own user gets the session id."""
     if not PRINCIPAL.get().owns(member.user):
         member = dataclasses.replace(member, session_id="")

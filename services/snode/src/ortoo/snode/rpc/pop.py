@@ -8,14 +8,14 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.common.groups.pop import Finish, GiveBack, PopRules, Renew, Verdict
+from ortoo.common.groups.pop import Finish, Redeliver, PopRules, Renew, LeaseVerdict
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
-from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.wire import batch_to, queue_to
-from ortoo.snode.pop import Pop
+from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.wire import encode_batch, encode_queue
+from ortoo.snode.pop import PopComponents
 from ortoo.snode.pop.processor import MESSAGES_MAX, PopCall, PoppedMessages
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
@@ -33,30 +33,30 @@ TEXT_LENGTH_MAX = 1_024
 
 
 @dataclass(kw_only=True, eq=False)
-class PopCalls(ConsumerServiceServicer):
+class PopConsumerHandlers(ConsumerServiceServicer):
     """The part of ConsumerService for pops."""
 
-    cluster: Cluster
-    pop: Pop
+    cluster: ClusterView
+    pop: PopComponents
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
         """Lease messages to a consumer, waiting for the first; or cancel pops and release their messages."""
-        call = _call(request)
+        call = _decode_pop(request)
         if request.call_off:
             if not call.attempt_id:
                 raise Invalid("is missing; give the attempt id of the pops to cancel", field="attempt_id")
-            await self.pop.popping.call_off(call)
+            await self.pop.processor.cancel(call)
             return pb.PopResponse()
-        with self.long_calls.running():
-            answer = await self.pop.popping.pop(call)
+        with self.long_calls.track():
+            result = await self.pop.processor.pop(call)
         seals = self.cluster.directory.seals
-        batches = [_batch(one, seals, readable=request.readable) for one in answer.batches]
-        return pb.PopResponse(batches=batches, blocked=answer.blocked)
+        batches = [_encode_popped(one, seals, readable=request.readable) for one in result.batches]
+        return pb.PopResponse(batches=batches, blocked=result.blocked)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Ack popped messages."""
-        stale, refused = await self._settled(request.receipts, Finish())
+        stale, refused = await self._settle(request.receipts, Finish())
         return pb.AckResponse(stale=stale, refused=refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
@@ -65,34 +65,34 @@ class PopCalls(ConsumerServiceServicer):
         _check_text("error", request.error)
         _check_text("client_id", request.client_id)
         delays_ms = (request.delay_ms,) if request.HasField("delay_ms") else ()
-        how = GiveBack(
-            delays_ms, not request.uncounted, request.client_id, request.error, request.park, _rules(request.options)
+        verdict = Redeliver(
+            delays_ms, not request.uncounted, request.client_id, request.error, request.park, _decode_rules(request.options)
         )
-        stale, refused = await self._settled(request.receipts, how)
+        stale, refused = await self._settle(request.receipts, verdict)
         return pb.NackResponse(stale=stale, refused=refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
         """Change how long popped messages stay invisible."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
-        stale, refused = await self._settled(request.receipts, Renew(invisible_ms))
+        stale, refused = await self._settle(request.receipts, Renew(invisible_ms))
         return pb.ChangeInvisibleResponse(stale=stale, refused=refused)
 
-    async def _settled(
-        self, sent: Sequence[pb.LeaseReceipt], verdict: Verdict
+    async def _settle(
+        self, lease_receipts: Sequence[pb.LeaseReceipt], verdict: LeaseVerdict
     ) -> tuple[list[pb.StaleMessage], list[pb.RefusedReceipt]]:
         """The messages that their leases no longer have, and the receipts that are not of this cluster.
 
         Receipts are independent, because a client's workers send theirs together. Errors: Invalid, Unsupported if no
         receipt can be read.
         """
-        if not 1 <= len(sent) <= RECEIPTS_MAX:
-            raise Invalid(f"{len(sent)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
-        if sum(len(one.offsets) for one in sent) > OFFSETS_MAX:
+        if not 1 <= len(lease_receipts) <= RECEIPTS_MAX:
+            raise Invalid(f"{len(lease_receipts)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
+        if sum(len(one.offsets) for one in lease_receipts) > OFFSETS_MAX:
             raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
         seals = self.cluster.directory.seals
         texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
-        for one in sent:
+        for one in lease_receipts:
             try:
                 handle = read_receipt(one.receipt_handle, seals, "receipts.receipt_handle")
             except OrtooError as error:
@@ -103,9 +103,9 @@ class PopCalls(ConsumerServiceServicer):
         if not receipts:
             raise errors.pop(0)[1]
         refused = [pb.RefusedReceipt(receipt_handle=text, failure=failure_of(error)) for text, error in errors]
-        if isinstance(verdict, GiveBack) and verdict.park:
-            await self.pop.popping.ensure_dead_letters(handle for handle, _ in receipts)
-        found = await self.pop.popping.settle(receipts, verdict)
+        if isinstance(verdict, Redeliver) and verdict.park:
+            await self.pop.processor.ensure_dead_letter_topics(handle for handle, _ in receipts)
+        found = await self.pop.processor.settle(receipts, verdict)
         stale = [
             pb.StaleMessage(receipt_handle=text, offset=offset)
             for text, offsets in zip(texts, found, strict=True)
@@ -114,7 +114,7 @@ class PopCalls(ConsumerServiceServicer):
         return stale, refused
 
 
-def _call(request: pb.PopRequest) -> PopCall:
+def _decode_pop(request: pb.PopRequest) -> PopCall:
     check_group_name(request.group)
     messages_max = request.messages_max or MESSAGES_DEFAULT
     invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
@@ -130,24 +130,24 @@ def _call(request: pb.PopRequest) -> PopCall:
         invisible_ms=invisible_ms,
         consumer=request.client_id,
         wanted=compile_filter(request.tag_expression, request.sql_expression),
-        rules=_rules(request.options),
+        rules=_decode_rules(request.options),
     )
 
 
-def _rules(options: pb.PopOptions) -> PopRules:
+def _decode_rules(options: pb.PopOptions) -> PopRules:
     return read(PopRules, options, from_last=options.start_from == pb.POP_START_LAST)
 
 
-def _batch(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.PoppedMessages:
+def _encode_popped(one: PoppedMessages, seals: HandleSeals, *, readable: bool) -> pb.PoppedMessages:
     return write(
         pb.PoppedMessages,
         one.popped,
-        queue=queue_to(one.queue),
-        receipt_handle=one.handle.text(seals),
+        queue=encode_queue(one.queue),
+        receipt_handle=one.handle.encoded(seals),
         attempts=() if set(one.popped.attempts) == {1} else one.popped.attempts,
         topic_id=one.handle.topic_id,
         # A body that is sent twice could exceed the size of an answer.
-        batch=None if readable else batch_to(one.popped.batch),
+        batch=None if readable else encode_batch(one.popped.batch),
         messages=[write(record_pb2.Message, row) for row in open_batch(one.popped.batch)] if readable else (),
     )
 

@@ -10,23 +10,23 @@ from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
-from ortoo.common.grpc.bulk_field import Bulky
-from ortoo.common.grpc.errors import Context, request_failed
+from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.errors import Context, translate_error
 from ortoo.common.grpc.messages import write
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import told_as
+from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.records.batch import open_batch
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import message_of, queue_of, queue_to, topic_to
+from ortoo.snode.cluster.wire import decode_message, decode_queue, encode_queue, encode_topic
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send import Sending
-from ortoo.snode.send.batch_stream import ProduceAnswer, ProduceStream
-from ortoo.snode.send.transactions import Check
-from ortoo.snode.topics import Topics
+from ortoo.snode.send import SendComponents
+from ortoo.snode.send.batch_stream import ProduceResult, ProduceStream
+from ortoo.snode.send.transactions import TransactionCheckCall
+from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import producer_pb2 as pb
 from ortoo.v1 import producer_pb2_grpc, record_pb2
 
@@ -41,10 +41,10 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     """Messages from producers."""
 
     runtime: Runtime
-    cluster: Cluster
+    cluster: ClusterView
     links: EnodeLinks
-    topics: Topics
-    sending: Sending
+    topics: TopicComponents
+    sending: SendComponents
     long_calls: LongCalls
     _streams: dict[ProduceStream, asyncio.Task[Any]] = field(init=False, default_factory=dict)
 
@@ -57,26 +57,26 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Stop reading batches; each stream ends when the batches read so far are answered."""
         for stream, reading in self._streams.items():
             reading.cancel()
-            stream.end(Unavailable("this snode is stopping; open the stream at another one and send the rest there"))
+            stream.finish(Unavailable("this snode is stopping; open the stream at another one and send the rest there"))
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Send a few messages; returns when they are durable."""
-        queue = queue_of(request.queue) if request.HasField("queue") else None
-        receipts = await self.sending.publisher.publish(request.topic, list(map(message_of, request.messages)), queue)
+        queue = decode_queue(request.queue) if request.HasField("queue") else None
+        receipts = await self.sending.publisher.publish(request.topic, list(map(decode_message, request.messages)), queue)
         return pb.PublishResponse(receipts=[write(pb.Receipt, one) for one in receipts])
 
     async def Produce(  # type: ignore[override]  # see bulk_calls
-        self, request_iterator: AsyncIterator[Bulky], context: Context
+        self, request_iterator: AsyncIterator[BulkMessage], context: Context
     ) -> AsyncIterator[pb.ProduceResponse]:
         """Send batches at full speed, many in flight."""
         memory = self.runtime.memory.share("produce streams")
-        stream = ProduceStream(self.cluster.directory, self.topics.sendable, self.links, memory)
-        scope = self.runtime.background.scope("Produce", failed=lambda error: stream.end(told_as(error, "Produce")))
-        self._streams[stream] = scope.start("read", _read(request_iterator, stream))
+        stream = ProduceStream(self.cluster.directory, self.topics.producer_topics, self.links, memory)
+        scope = self.runtime.background.scope("Produce", failed=lambda error: stream.finish(as_ortoo_error(error, "Produce")))
+        self._streams[stream] = scope.start("read", _read_batches(request_iterator, stream))
         try:
-            while answers := await stream.next_answers():
+            while answers := await stream.next_results():
                 for answer in answers:
-                    yield _answer(answer)
+                    yield _encode_result(answer)
         finally:
             stream.memory.close()
             del self._streams[stream]
@@ -90,15 +90,15 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         self, request: pb.BeginTransactionRequest, context: Context
     ) -> pb.BeginTransactionResponse:
         """Store messages that stay invisible until they are committed."""
-        begun = await self.sending.transactions.begin(
+        started = await self.sending.transactions.begin(
             request.topic,
-            list(map(message_of, request.messages)),
+            list(map(decode_message, request.messages)),
             request.producer_group,
             check_after_ms=request.check_after_ms,
-            queue=queue_of(request.queue) if request.HasField("queue") else None,
+            queue=decode_queue(request.queue) if request.HasField("queue") else None,
             key=request.key,
         )
-        return pb.BeginTransactionResponse(transaction_id=begun.transaction_id, message_ids=begun.message_ids)
+        return pb.BeginTransactionResponse(transaction_id=started.transaction_id, message_ids=started.message_ids)
 
     async def EndTransaction(self, request: pb.EndTransactionRequest, context: Context) -> pb.EndTransactionResponse:
         """Commit or roll back."""
@@ -113,14 +113,14 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     ) -> AsyncIterator[pb.WatchTransactionChecksResponse]:
         """Send a producer the checks of open transactions."""
         check_group_name(request.producer_group, "producer_group")
-        checks: asyncio.Queue[Check] = asyncio.Queue(CHECKS_MAX)
+        checks: asyncio.Queue[TransactionCheckCall] = asyncio.Queue(CHECKS_MAX)
         waiting_bytes = 0
         principal = PRINCIPAL.get()
-        with self.long_calls.running() as memory:
+        with self.long_calls.track() as memory:
 
-            def ask(check: Check) -> bool:
+            def ask(check: TransactionCheckCall) -> bool:
                 nonlocal waiting_bytes
-                if not principal.sends_to(check.topic):
+                if not principal.may_send_to(check.topic):
                     return False
                 size_bytes = len(check.batch.records)
                 if checks.full() or waiting_bytes + size_bytes > CHECKS_BYTES_MAX:  # the enode repeats the check
@@ -134,24 +134,24 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
                     waiting_bytes += size_bytes
                 return True
 
-            self.sending.transactions.watch(request.producer_group, ask)
+            self.sending.transactions.add_producer(request.producer_group, ask)
             try:
                 yield pb.WatchTransactionChecksResponse()
                 while True:
                     check = await checks.get()
-                    yield _check(check)
-                    memory.give_back(len(check.batch.records))
+                    yield _encode_check(check)
+                    memory.release(len(check.batch.records))
                     waiting_bytes -= len(check.batch.records)
             finally:
-                self.sending.transactions.leave(request.producer_group, ask)
+                self.sending.transactions.remove_producer(request.producer_group, ask)
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """The queues to which messages of a topic may be sent."""
-        topic = await (self.topics.sendable if request.to_send else self.cluster.watch).topic(request.topic)
-        writable = self.cluster.directory.to_send(topic.write_queues()) if topic.writable else []
+        topic = await (self.topics.producer_topics if request.to_send else self.cluster.watch).topic(request.topic)
+        writable = self.cluster.directory.available_queues(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
-            topic=topic_to(topic), writable_queues=map(queue_to, writable), readable_queues=map(queue_to, readable)
+            topic=encode_topic(topic), writable_queues=map(encode_queue, writable), readable_queues=map(encode_queue, readable)
         )
 
 
@@ -161,19 +161,19 @@ def add_to_server(service: ProducerService, server: Any) -> None:
     bulk_calls.serve(server, {"Produce": service.Produce})
 
 
-async def _read(requests: AsyncIterator[Bulky], stream: ProduceStream) -> None:
+async def _read_batches(requests: AsyncIterator[BulkMessage], stream: ProduceStream) -> None:
     error: OrtooError | None = None
     try:
         async for request, (records,) in requests:
             mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
-            await stream.take(request.request_id, queue_of(request.queue), batch_of(request.batch, records), mode)
+            await stream.submit(request.request_id, decode_queue(request.queue), batch_of(request.batch, records), mode)
             del request, records
     except Exception as failure:
-        error = request_failed(failure, "Produce")
-    stream.end(error)
+        error = translate_error(failure, "Produce")
+    stream.finish(error)
 
 
-def _check(check: Check) -> pb.WatchTransactionChecksResponse:
+def _encode_check(check: TransactionCheckCall) -> pb.WatchTransactionChecksResponse:
     return write(
         pb.WatchTransactionChecksResponse,
         check,
@@ -183,7 +183,7 @@ def _check(check: Check) -> pb.WatchTransactionChecksResponse:
     )
 
 
-def _answer(answer: ProduceAnswer) -> pb.ProduceResponse:
-    if answer.error is not None:
-        return pb.ProduceResponse(request_id=answer.request_id, failure=failure_of(answer.error))
-    return write(pb.ProduceResponse, answer.appended, request_id=answer.request_id, recall_seal=answer.recall_seal)
+def _encode_result(result: ProduceResult) -> pb.ProduceResponse:
+    if result.error is not None:
+        return pb.ProduceResponse(request_id=result.request_id, failure=failure_of(result.error))
+    return write(pb.ProduceResponse, result.appended, request_id=result.request_id, recall_seal=result.recall_seal)

@@ -10,65 +10,65 @@ from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.snode.clients import Clients
-from ortoo.snode.clients.locks import LIFETIME_MS
+from ortoo.snode.clients import ClientComponents
+from ortoo.snode.clients.locks import LOCK_LIFETIME_MS
 from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, check_owner
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.cluster.wire import queue_of, queue_to
-from ortoo.snode.membership.group_members import sharing, strategy_of
-from ortoo.snode.pop import Pop
-from ortoo.snode.pop.dead_letters import PARK_LEVEL, SentBack
-from ortoo.snode.pull import Pull
+from ortoo.snode.cluster.wire import decode_queue, encode_queue
+from ortoo.snode.membership.group_members import assignable_client_ids, strategy_of
+from ortoo.snode.pop import PopComponents
+from ortoo.snode.pop.dead_letters import PARK_LEVEL, NackMessagesRequest
+from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.processor import Pulled, PullRequest
-from ortoo.snode.rpc.conversion import failure_to, member_to
+from ortoo.snode.pull.processor import QueuePullResult, PullRequest
+from ortoo.snode.rpc.conversion import encode_failure, encode_member
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import consumer_pb2
 from ortoo.v1 import pull_pb2 as pb
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer
 
 OFFSETS_MAX = 1_024
-TOLD_LENGTH_MAX = 1_024
+ERROR_LENGTH_MAX = 1_024
 """Maximum of stored characters of an error."""
 
 
 @dataclass(kw_only=True, eq=False)
-class PullCalls(ConsumerServiceServicer):
+class PullConsumerHandlers(ConsumerServiceServicer):
     """The part of ConsumerService for pulls."""
 
-    pull: Pull
-    clients: Clients
-    pop: Pop
+    pull: PullComponents
+    clients: ClientComponents
+    pop: PopComponents
     long_calls: LongCalls
 
     async def Pull(self, request: pb.PullRequest, context: Context) -> pb.PullResponse:
         """Messages of one queue from an offset on."""
-        wanted = compile_filter(request.tag_expression, request.sql_expression)
-        with self.long_calls.running():
-            return _pulled(await self.pull.pulling.pull(read(PullRequest, request, wanted=wanted)))
+        message_filter = compile_filter(request.tag_expression, request.sql_expression)
+        with self.long_calls.track():
+            return _encode_pull_result(await self.pull.processor.pull(read(PullRequest, request, wanted=message_filter)))
 
     async def QueryMembers(
         self, request: pb.QueryMembersRequest, context: Context
     ) -> consumer_pb2.QueryMembersResponse:
         """The current group members of a group."""
         check_group_name(request.group, "group")
-        found = self.clients.sessions.members(request.group)
+        members = self.clients.sessions.members(request.group)
         return write(
             consumer_pb2.QueryMembersResponse,
-            found,
-            client_ids=sharing(found.members),
-            members=[member_to(found.members[one]) for one in sorted(found.members)],
-            strategy=strategy_of(found.members),
+            members,
+            client_ids=assignable_client_ids(members.members),
+            members=[encode_member(members.members[one]) for one in sorted(members.members)],
+            strategy=strategy_of(members.members),
         )
 
     async def LockQueues(self, request: pb.LockQueuesRequest, context: Context) -> pb.LockQueuesResponse:
         """Take or renew the locks of queues."""
-        session, queues = self._session(request), _queues(request)
-        answers = await self.clients.locks.take(request.group, request.client_id, session, queues)
-        response = pb.LockQueuesResponse(lifetime_ms=LIFETIME_MS)
-        for asked, answer in answers:
-            queue, failure = queue_to(asked), failure_to(answer.error)
+        session, queues = self._session(request), _decode_queues(request)
+        results = await self.clients.locks.take(request.group, request.client_id, session, queues)
+        response = pb.LockQueuesResponse(lifetime_ms=LOCK_LIFETIME_MS)
+        for requested, answer in results:
+            queue, failure = encode_queue(requested), encode_failure(answer.error)
             if answer.generation:
                 response.granted.append(write(pb.GrantedLock, answer, queue=queue))
             else:
@@ -77,31 +77,31 @@ class PullCalls(ConsumerServiceServicer):
 
     async def UnlockQueues(self, request: pb.UnlockQueuesRequest, context: Context) -> pb.UnlockQueuesResponse:
         """Release the locks of queues."""
-        session, queues = self._session(request), _queues(request)
+        session, queues = self._session(request), _decode_queues(request)
         released = await self.clients.locks.release(request.group, request.client_id, session, queues)
-        return pb.UnlockQueuesResponse(released=map(queue_to, released))
+        return pb.UnlockQueuesResponse(released=map(encode_queue, released))
 
     async def CommitOffsets(
         self, request: pb.CommitConsumerOffsetsRequest, context: Context
     ) -> pb.CommitConsumerOffsetsResponse:
         """Commit offsets of a group."""
         offsets = [read(GroupOffset, one) for one in request.offsets]
-        refused = await self.pull.pulling.commit(request.group, offsets)
-        return pb.CommitConsumerOffsetsResponse(refused=_refused(refused))
+        refused = await self.pull.processor.commit_offsets(request.group, offsets)
+        return pb.CommitConsumerOffsetsResponse(refused=_encode_refused(refused))
 
     async def QueryOffsets(
         self, request: pb.QueryConsumerOffsetsRequest, context: Context
     ) -> pb.QueryConsumerOffsetsResponse:
         """The committed offsets of a group."""
-        found = await self.pull.pulling.query(request.group, _queues(request), request.topic)
+        found = await self.pull.processor.query_offsets(request.group, _decode_queues(request), request.topic)
         return pb.QueryConsumerOffsetsResponse(
             offsets=[write(pb.ConsumerOffset, one) for one in found if one.error is None],
-            refused=_refused(one for one in found if one.error is not None),
+            refused=_encode_refused(one for one in found if one.error is not None),
         )
 
     async def SearchOffset(self, request: pb.SearchOffsetRequest, context: Context) -> pb.SearchOffsetResponse:
         """The first offset stored at or after a time."""
-        offset = await self.pull.pulling.find_offset(queue_of(request.queue), request.time_ms)
+        offset = await self.pull.processor.find_offset(decode_queue(request.queue), request.time_ms)
         return pb.SearchOffsetResponse(offset=offset)
 
     async def SendBack(self, request: pb.SendBackRequest, context: Context) -> pb.SendBackResponse:
@@ -117,15 +117,15 @@ class PullCalls(ConsumerServiceServicer):
             raise Invalid(f"{request.delay_ms}; give at most {DELAY_MS_MAX} ms", field="delay_ms")
         if len(request.client_id) > TEXT_LENGTH_MAX:
             raise Invalid(f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="client_id")
-        sent = read(
-            SentBack,
+        nack = read(
+            NackMessagesRequest,
             request,
             offsets=list(request.offsets),
             consumer=request.client_id,
-            error=request.error[:TOLD_LENGTH_MAX],
+            error=request.error[:ERROR_LENGTH_MAX],
             counts=not request.uncounted,
         )
-        return write(pb.SendBackResponse, await self.pop.sending_back.send_back(sent))
+        return write(pb.SendBackResponse, await self.pop.nack_processor.nack(nack))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
         """The session of the locks. Errors: NotFound, Forbidden."""
@@ -135,26 +135,26 @@ class PullCalls(ConsumerServiceServicer):
         return None
 
 
-def _queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest) -> list[Queue]:
-    return list(map(queue_of, request.queues))
+def _decode_queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest) -> list[Queue]:
+    return list(map(decode_queue, request.queues))
 
 
-def _refused(offsets: Iterable[GroupOffset]) -> list[pb.RefusedOffset]:
+def _encode_refused(offsets: Iterable[GroupOffset]) -> list[pb.RefusedOffset]:
     """Offsets that could not be stored or read, with the reason."""
-    return [write(pb.RefusedOffset, one, failure=failure_to(one.error)) for one in offsets]
+    return [write(pb.RefusedOffset, one, failure=encode_failure(one.error)) for one in offsets]
 
 
-def _pulled(pulled: Pulled) -> pb.PullResponse:
+def _encode_pull_result(result: QueuePullResult) -> pb.PullResponse:
     status = pb.PULL_STATUS_FOUND
-    if pulled.is_illegal:
+    if result.is_offset_illegal:
         status = pb.PULL_STATUS_OFFSET_ILLEGAL
-    elif not pulled.parts:
-        status = pb.PULL_STATUS_NO_MATCH if pulled.passed_over else pb.PULL_STATUS_NO_NEW
-    parts = [part for part in pulled.parts if part.batch is not None]
+    elif not result.parts:
+        status = pb.PULL_STATUS_NO_MATCH if result.has_skipped else pb.PULL_STATUS_NO_NEW
+    parts = [part for part in result.parts if part.batch is not None]
     return write(
         pb.PullResponse,
-        pulled,
+        result,
         status=status,
-        begin_offset=max(0, pulled.begin_offset),
-        batches=[write(pb.PulledBatch, part, topic_id=pulled.topic_id) for part in parts],
+        begin_offset=max(0, result.begin_offset),
+        batches=[write(pb.PulledBatch, part, topic_id=result.topic_id) for part in parts],
     )

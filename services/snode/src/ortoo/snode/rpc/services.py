@@ -6,26 +6,26 @@ from typing import Any
 
 from apache.rocketmq.v2.admin_pb2_grpc import add_AdminServicer_to_server
 from apache.rocketmq.v2.service_pb2_grpc import add_MessagingServiceServicer_to_server
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors.findings import Findings
 from ortoo.common.grpc.server import AddServicer
 from ortoo.keda.externalscaler_pb2_grpc import add_ExternalScalerServicer_to_server
-from ortoo.snode.clients import Clients
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.clients import ClientComponents
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.policy import Policy
-from ortoo.snode.pop import Pop
-from ortoo.snode.pull import Pull
-from ortoo.snode.push.sessions import Sessions
+from ortoo.snode.pop import PopComponents
+from ortoo.snode.pull import PullComponents
+from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.rpc import service as rocketmq
-from ortoo.snode.rocketmq.rpc.activities import Gateway
+from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 from ortoo.snode.rpc import consumer, producer, session
 from ortoo.snode.rpc.operators import admin, dead_letter, deliveries, findings, scaler, settings
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send import Sending
-from ortoo.snode.topics import Topics
+from ortoo.snode.send import SendComponents
+from ortoo.snode.topics import TopicComponents
 from ortoo.v1.admin_pb2_grpc import add_AdminServiceServicer_to_server
 from ortoo.v1.dead_letter_pb2_grpc import add_DeadLetterServiceServicer_to_server
 from ortoo.v1.delivery_pb2_grpc import add_DeliveryServiceServicer_to_server
@@ -33,7 +33,7 @@ from ortoo.v1.findings_pb2_grpc import add_FindingsServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import add_SessionServiceServicer_to_server
 from ortoo.v1.settings_pb2_grpc import add_SettingsServiceServicer_to_server
 
-HOT = tuple(
+QUEUE_FRONT_METHODS = tuple(
     f"/{service}/{method}"
     for service, methods in (
         (rocketmq.NAME, ("SendMessage", "ReceiveMessage", "AckMessage", "ChangeInvisibleDuration")),
@@ -51,30 +51,30 @@ class Services:
     def __init__(
         self,
         runtime: Runtime,
-        cluster: Cluster,
+        cluster: ClusterView,
         enodes: EnodeLinks,
-        topics: Topics,
-        sending: Sending,
-        pull: Pull,
-        pushes: Sessions,
-        pop: Pop,
-        clients: Clients,
+        topics: TopicComponents,
+        sending: SendComponents,
+        pull: PullComponents,
+        push_sessions: PushSessions,
+        pop: PopComponents,
+        clients: ClientComponents,
         policy: Policy,
-        gateway: Gateway,
-        found: Findings,
-        live: LiveSettings[Any],
+        activities: MessagingActivities,
+        own_findings: Findings,
+        live: DynamicSettings[Any],
     ) -> None:
         """Make a service for each package of the snode."""
-        self._gateway, self._clients, self._pushes = gateway, clients, pushes
+        self._activities, self._clients, self._push_sessions = activities, clients, push_sessions
         self._long_calls = long_calls = LongCalls(runtime.memory)
-        self._producing = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
+        self._producer_service = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
         runtime.metrics.gauge(
             "rocketmq_producer_connections",
             "Open streams of producers, and RocketMQ clients that send.",
-            lambda: producing.connections + gateway.clients.producer_count,
+            lambda: producing.connections + activities.clients.producer_count,
         )
         consuming = consumer.ConsumerService(
-            runtime=runtime, cluster=cluster, pull=pull, pushes=pushes, pop=pop, clients=clients, long_calls=long_calls
+            runtime=runtime, cluster=cluster, pull=pull, push_sessions=push_sessions, pop=pop, clients=clients, long_calls=long_calls
         )
         operating = admin.AdminService(
             runtime=runtime,
@@ -84,11 +84,11 @@ class Services:
             pull=pull,
             clients=clients.directory,
             policy=policy,
-            rocketmq=gateway.commands,
+            rocketmq=activities.commands,
             long_calls=long_calls,
         )
-        looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.known_group)
-        finding = findings.ClusterFindings(found, runtime, cluster, policy)
+        looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.check_group_exists)
+        finding = findings.ClusterFindings(own_findings, runtime, cluster, policy)
         setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
         delivering = deliveries.DeliveryService(
             cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, runtime.clock
@@ -105,16 +105,16 @@ class Services:
             (settings.NAME, add_SettingsServiceServicer_to_server, setting),
             (scaler.NAME, add_ExternalScalerServicer_to_server, scaling),
             (rocketmq.ADMIN_NAME, add_AdminServicer_to_server, rocketmq.RocketmqAdmin()),
-            (rocketmq.NAME, add_MessagingServiceServicer_to_server, rocketmq.MessagingService(gateway)),
+            (rocketmq.NAME, add_MessagingServiceServicer_to_server, rocketmq.MessagingService(activities)),
         ]
         self.added: list[tuple[str, AddServicer]] = [(name, partial(add, servicer)) for name, add, servicer in served]
         """Full names and registration functions."""
 
     async def drain(self) -> None:
         """End open calls; their clients are told to use another snode."""
-        self._producing.drain()
-        self._gateway.clients.end_streams()
-        self._long_calls.end()
+        self._producer_service.drain()
+        self._activities.clients.end_streams()
+        self._long_calls.end_all()
         self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode is stopping; connect to another one")
-        words = "this snode is stopping; open the session at another one"
-        await self._pushes.close_all(CloseReason.SHUTDOWN, words)
+        message = "this snode is stopping; open the session at another one"
+        await self._push_sessions.close_all(CloseReason.SHUTDOWN, message)

@@ -6,23 +6,23 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.layers.call_memory import call_share
-from ortoo.common.grpc.errors import Context, request_failed
+from ortoo.common.grpc.layers.call_memory import open_call_share
+from ortoo.common.grpc.errors import Context, translate_error
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.session import (
     ClientSession,
-    CommandSent,
+    ClientCommand,
     GroupMembers,
     Hello,
-    RegistrationAnswer,
+    RegistrationResult,
     SessionEvent,
 )
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_members import CloseReason, sharing, strategy_of
-from ortoo.snode.push.outbox import Closed, Opened
-from ortoo.snode.rpc.conversion import failure_to, how_consuming, subscriptions
-from ortoo.snode.rpc.streams import Kept, first_request
+from ortoo.snode.membership.group_members import CloseReason, assignable_client_ids, strategy_of
+from ortoo.snode.push.outbox import SessionClosed, SessionOpened
+from ortoo.snode.rpc.conversion import encode_failure, consumer_options, decode_subscriptions
+from ortoo.snode.rpc.streams import RequestMemory, first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
 
@@ -40,7 +40,7 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
         """A session."""
-        call = ConnectCall(self.sessions, request_iterator, Kept(call_share(self.runtime.memory, "Connect")))
+        call = ConnectCall(self.sessions, request_iterator, RequestMemory(open_call_share(self.runtime.memory, "Connect")))
         session = await call.open(context.peer())
         scope = self.runtime.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))
@@ -50,7 +50,7 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
         finally:
             scope.cancel()
             self.sessions.close(session, CloseReason.CLIENT_LEFT, "the connection was closed")
-            self.sessions.ended(session)
+            self.sessions.on_call_ended(session)
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +59,7 @@ class ConnectCall:
 
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
-    kept: Kept
+    request_memory: RequestMemory
     """Registrations, by group."""
     _error: OrtooError | None = None
 
@@ -75,59 +75,59 @@ class ConnectCall:
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:
-                self.sessions.heard(session)
+                self.sessions.touch(session)
                 if request.WhichOneof("event") == "close":
                     message = "the client left"
                     break
-                await self._act(session, request)
+                await self._handle(session, request)
         except Exception as failure:
-            self._error = request_failed(failure, "Connect")
+            self._error = translate_error(failure, "Connect")
         self.sessions.close(session, CloseReason.CLIENT_LEFT, message)
 
     async def responses(self, session: ClientSession) -> AsyncIterator[pb.ConnectResponse]:
         """The events for the client, until the session is closed."""
         while True:
             event = await session.outbox.next()
-            if isinstance(event, Closed) and self._error is not None:
+            if isinstance(event, SessionClosed) and self._error is not None:
                 raise self._error
-            yield _response(event)
-            if isinstance(event, Closed):
+            yield _encode_event(event)
+            if isinstance(event, SessionClosed):
                 return
 
-    async def _act(self, session: ClientSession, request: pb.ConnectRequest) -> None:
+    async def _handle(self, session: ClientSession, request: pb.ConnectRequest) -> None:
         kind = request.WhichOneof("event")
         if kind == "hello":
-            self.sessions.rename(session, read(Hello, request.hello))
+            self.sessions.update_hello(session, read(Hello, request.hello))
         elif kind == "command_result":
-            self.sessions.answered(session, request.command_result.command_id, request.command_result)
+            self.sessions.on_command_result(session, request.command_result.command_id, request.command_result)
         elif kind is not None and kind.startswith(("register", "unregister")):
             group = getattr(request, kind).group
             try:
                 members = await self._register(session, kind, request)
             except OrtooError as error:  # no variable keeps it: its traceback refers to this frame
-                session.outbox.put(RegistrationAnswer(request.request_id, group, session.client_id, error))
+                session.outbox.put(RegistrationResult(request.request_id, group, session.client_id, error))
             else:
-                answer = RegistrationAnswer(request.request_id, group, session.client_id, members=members)
+                answer = RegistrationResult(request.request_id, group, session.client_id, members=members)
                 session.outbox.put(answer)
 
     async def _register(self, session: ClientSession, kind: str, request: pb.ConnectRequest) -> GroupMembers | None:
         match kind:
             case "register_consumer":
-                wanted = request.register_consumer
-                wish = dataclasses.replace(
-                    self.sessions.member(session),
-                    subscriptions=subscriptions(wanted.subscriptions),
-                    pushed=wanted.consume_type == pb.CONSUME_TYPE_PUSH,
-                    **how_consuming(wanted),
+                registration = request.register_consumer
+                requested = dataclasses.replace(
+                    self.sessions.as_member(session),
+                    subscriptions=decode_subscriptions(registration.subscriptions),
+                    pushed=registration.consume_type == pb.CONSUME_TYPE_PUSH,
+                    **consumer_options(registration),
                 )
-                was_bytes, size_bytes = self.kept[wanted.group], wanted.ByteSize()
-                self.kept.keep(wanted.group, max(was_bytes, size_bytes))
+                was_bytes, size_bytes = self.request_memory[registration.group], registration.ByteSize()
+                self.request_memory.set_size(registration.group, max(was_bytes, size_bytes))
                 try:
-                    members = await self.sessions.register_consumer(session, wanted.group, wish)
+                    members = await self.sessions.register_consumer(session, registration.group, requested)
                 except BaseException:
-                    self.kept.keep(wanted.group, was_bytes)
+                    self.request_memory.set_size(registration.group, was_bytes)
                     raise
-                self.kept.keep(wanted.group, size_bytes)
+                self.request_memory.set_size(registration.group, size_bytes)
                 return members
             case "register_producer":
                 self.sessions.register_producer(session, request.register_producer.group)
@@ -135,29 +135,29 @@ class ConnectCall:
                 self.sessions.unregister_producer(session, request.unregister_producer.group)
             case _:
                 self.sessions.unregister_consumer(session, request.unregister_consumer.group)
-                self.kept.keep(request.unregister_consumer.group, 0)
+                self.request_memory.set_size(request.unregister_consumer.group, 0)
         return None
 
 
-def _response(event: SessionEvent) -> pb.ConnectResponse:
+def _encode_event(event: SessionEvent) -> pb.ConnectResponse:
     match event:
-        case Opened():
+        case SessionOpened():
             return pb.ConnectResponse(opened=write(consumer_pb2.SessionOpened, event))
-        case RegistrationAnswer():
-            members = _members(event.members) if event.members is not None else None
-            registered = write(pb.Registered, event, failure=failure_to(event.error), members=members)
+        case RegistrationResult():
+            members = _encode_members(event.members) if event.members is not None else None
+            registered = write(pb.Registered, event, failure=encode_failure(event.error), members=members)
             return pb.ConnectResponse(request_id=event.request_id, registered=registered)
         case GroupMembers():
-            return pb.ConnectResponse(members_changed=_members(event))
-        case CommandSent():
+            return pb.ConnectResponse(members_changed=_encode_members(event))
+        case ClientCommand():
             return pb.ConnectResponse(command=event.command)
-        case Closed():
+        case SessionClosed():
             return pb.ConnectResponse(closed=write(consumer_pb2.SessionClosed, event))
 
 
-def _members(event: GroupMembers) -> pb.MembersChanged:
+def _encode_members(event: GroupMembers) -> pb.MembersChanged:
     """The group members, for clients that assign queues."""
-    client_ids = sharing(event.members)
+    client_ids = assignable_client_ids(event.members)
     return write(
         pb.MembersChanged,
         event,

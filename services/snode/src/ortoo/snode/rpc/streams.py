@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar
 
 from ortoo.common.errors import Invalid, Unavailable
-from ortoo.common.grpc.layers.call_memory import call_share
+from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare
 
-KEPT_FACTOR = 16
+MEMORY_FACTOR = 16
 """Approximate factor from the wire bytes of a request to its memory: names of queues and topics, start offsets."""
 Q = TypeVar("Q", bound=Any)
 
@@ -24,13 +24,13 @@ class LongCalls:
         self._ended = False
 
     @contextlib.contextmanager
-    def running(self) -> Iterator[MemoryShare]:
+    def track(self) -> Iterator[MemoryShare]:
         """Register the current call, to be ended at a stop; yields its memory share."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            yield call_share(self._memory, "long calls")
+            yield open_call_share(self._memory, "long calls")
         except asyncio.CancelledError:
             if not self._ended:
                 raise
@@ -40,14 +40,14 @@ class LongCalls:
         finally:
             self._tasks.discard(task)
 
-    def end(self) -> None:
+    def end_all(self) -> None:
         """End all calls; their clients are notified and use another snode."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
 
-async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q:
+async def first_request(requests: AsyncIterator[Q], event: str, description: str) -> Q:
     """The request that opens a bidirectional stream; `words` are the method and the expected field for the error.
 
     Errors: Invalid if the first request is not `event`.
@@ -56,10 +56,10 @@ async def first_request(requests: AsyncIterator[Q], event: str, words: str) -> Q
         if request.WhichOneof("event") == event:
             return request
         break
-    raise Invalid(f"the first request of {words}", field=event)
+    raise Invalid(f"the first request of {description}", field=event)
 
 
-class Kept:
+class RequestMemory:
     """Counts the memory of the last request with each name."""
 
     def __init__(self, memory: MemoryShare) -> None:
@@ -71,12 +71,12 @@ class Kept:
         """The wire bytes of the request with this name."""
         return self._bytes.get(name, 0)
 
-    def keep(self, name: str, wire_bytes: int) -> None:
+    def set_size(self, name: str, wire_bytes: int) -> None:
         """Replace the counted size of a request; a smaller size is never refused. After Overloaded it is unchanged."""
-        if (more_bytes := KEPT_FACTOR * (wire_bytes - self[name])) > 0:
-            self._memory.fix(more_bytes)
+        if (more_bytes := MEMORY_FACTOR * (wire_bytes - self[name])) > 0:
+            self._memory.draw_fixed(more_bytes)
         else:
-            self._memory.unfix(-more_bytes)
+            self._memory.release_fixed(-more_bytes)
         self._bytes[name] = wire_bytes
         if not wire_bytes:
             del self._bytes[name]

@@ -12,37 +12,37 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory, check_writable
+from ortoo.snode.cluster.directory import DirectoryCache, check_writable
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import Appended, EnodeLinks, FlushMode, explained
+from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, FlushMode, explain_error
 from ortoo.snode.send.batch_check import check
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.topics.creation import ProducerTopics
 
 _log = get_logger("produce")
 
 
 @dataclass(frozen=True, slots=True)
-class ProduceAnswer:
+class ProduceResult:
     """The result of one batch: stored or refused."""
 
     request_id: int
-    appended: Appended | None
+    appended: AppendedBatch | None
     error: OrtooError | None
     recall_seal: bytes = b""
     """If a delayed batch is stored: the seal for its recall handles."""
 
 
 @dataclass(slots=True)
-class _Item:
+class _PendingBatch:
     request_id: int
     size_bytes: int
     """0 = it was refused and its memory is released."""
-    future: asyncio.Future[Appended]
+    future: asyncio.Future[AppendedBatch]
     topic_id: int = 0
     delayed_count: int = 0
 
 
-def sorted_out(batch: OpenedBatch) -> SealedBatch:
+def with_delayed_flag(batch: OpenedBatch) -> SealedBatch:
     """The batch, with `delayed` in its envelope set as in its columns."""
     delayed = batch.deliver_at_ms is not None
     return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
@@ -52,93 +52,93 @@ def sorted_out(batch: OpenedBatch) -> SealedBatch:
 class ProduceStream:
     """Many batches of many queues in flight. At its limit it pauses reading."""
 
-    directory: Directory
-    topics: SendableTopics
+    directory: DirectoryCache
+    topics: ProducerTopics
     links: EnodeLinks
     memory: MemoryShare
     """The memory from which batches in flight are drawn."""
     bytes_max: int = 16 << 20
     batches_max: int = 1_024
-    _lines: defaultdict[Queue, deque[_Item]] = field(default_factory=lambda: defaultdict(deque), init=False)
+    _by_queue: defaultdict[Queue, deque[_PendingBatch]] = field(default_factory=lambda: defaultdict(deque), init=False)
     _bytes: int = field(default=0, init=False)
     _batches: int = field(default=0, init=False)
-    _answers: deque[tuple[ProduceAnswer, int]] = field(default_factory=deque, init=False)
+    _results: deque[tuple[ProduceResult, int]] = field(default_factory=deque, init=False)
     _ended: bool = field(default=False, init=False)
     _error: OrtooError | None = field(default=None, init=False)
-    _answered: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    _room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_results: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def take(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
+    async def submit(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
         """Send one batch, once there is space for it. Its answer reports any error."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
-            self._room.clear()
-            await self._room.wait()
-        future: asyncio.Future[Appended]
+            self._has_room.clear()
+            await self._has_room.wait()
+        future: asyncio.Future[AppendedBatch]
         size_bytes = topic_id = delayed_count = 0
         try:
             self.memory.draw(len(batch.records))
             size_bytes = len(batch.records)
             topic = self.directory.find_topic(queue.topic) or await self.topics.topic(queue.topic)
             check_writable(topic, queue)
-            batch = sorted_out(check(batch))
+            batch = with_delayed_flag(check(batch))
             topic_id, delayed_count = topic.topic_id, batch.count if batch.delayed else 0
             future = self.links.to(queue.enode).append(topic.topic_id, queue.queue_id, batch, flush_mode)
         except OrtooError as error:
             future = asyncio.get_running_loop().create_future()
             future.set_exception(error)
-        item = _Item(request_id, size_bytes, future, topic_id, delayed_count)
+        item = _PendingBatch(request_id, size_bytes, future, topic_id, delayed_count)
         self._bytes += item.size_bytes
         self._batches += 1
-        self._lines[queue].append(item)
+        self._by_queue[queue].append(item)
         if future.done():
             self._settle(queue)
         else:
             future.add_done_callback(lambda _: self._settle(queue))
 
-    def end(self, error: OrtooError | None = None) -> None:
+    def finish(self, error: OrtooError | None = None) -> None:
         """End the input; `error` ends the stream after the last answer."""
         self._ended, self._error = True, error
-        self._answered.set()
+        self._has_results.set()
 
-    async def next_answers(self) -> list[ProduceAnswer]:
+    async def next_results(self) -> list[ProduceResult]:
         """All answers so far, at least one; none at the end. Raises the error given to `end`."""
-        while not self._answers:
+        while not self._results:
             if self._ended and not self._batches:
                 if self._error is not None:
                     raise self._error
                 return []
-            self._answered.clear()
-            await self._answered.wait()
-        ready, self._answers = self._answers, deque()
+            self._has_results.clear()
+            await self._has_results.wait()
+        ready, self._results = self._results, deque()
         for _, size_bytes in ready:
             self._bytes -= size_bytes
-            self.memory.give_back(size_bytes)
+            self.memory.release(size_bytes)
         self._batches -= len(ready)
-        self._room.set()
+        self._has_room.set()
         return [answer for answer, _ in ready]
 
     def _settle(self, queue: Queue) -> None:
         """Answer the batches at the head of a queue with a known outcome."""
-        line = self._lines.get(queue, deque())
+        line = self._by_queue.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()
-            self._answers.append((_answer(item, queue, self.directory.seals), item.size_bytes))
+            self._results.append((_make_result(item, queue, self.directory.seals), item.size_bytes))
         if not line:
-            self._lines.pop(queue, None)
-        self._answered.set()
+            self._by_queue.pop(queue, None)
+        self._has_results.set()
 
 
-def _answer(item: _Item, queue: Queue, seals: HandleSeals) -> ProduceAnswer:
+def _make_result(item: _PendingBatch, queue: Queue, seals: HandleSeals) -> ProduceResult:
     error = item.future.exception() if not item.future.cancelled() else None
     if error is None and not item.future.cancelled():
         appended, seal = item.future.result(), b""
         if item.delayed_count:
             place = (queue.enode, item.topic_id, queue.queue_id, appended.first_offset, item.delayed_count)
             seal = DelayedBatch(*place).seal(seals)
-        return ProduceAnswer(item.request_id, appended, None, seal)
+        return ProduceResult(item.request_id, appended, None, seal)
     if isinstance(error, OrtooError):
-        return ProduceAnswer(item.request_id, None, explained(error))
+        return ProduceResult(item.request_id, None, explain_error(error))
     _log.emit(log_events.BATCH_SEND_DEFECT, exc_info=error)
-    return ProduceAnswer(item.request_id, None, Internal("the snode failed to forward the batch; its log has details"))
+    return ProduceResult(item.request_id, None, Internal("the snode failed to forward the batch; its log has details"))

@@ -26,7 +26,7 @@ class DelayedMessage:
     deliver_at_ms: int
 
 
-class Delayed:
+class DelayedMessages:
     """Lists and recalls delayed messages."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, seals: HandleSeals) -> None:
@@ -44,17 +44,17 @@ class Delayed:
         await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)
         return delayed_message_id(handle.enode, handle.number)
 
-    async def listed(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
+    async def list_messages(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
         """The delayed messages of a topic, by time; those of an unreachable enode are missing. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
-        answers = await self._links.ask(topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit))
+        answers = await self._links.ask_all(topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit))
         for enode, entries in answers.items():
             for one in entries:
                 queue = Queue(topic.name, enode, one.queue_id)
-                handle = recall_handle(self._seals, queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
+                handle = make_recall_handle(self._seals, queue, topic.topic_id, one.timer_id, one.deliver_at_ms)
                 found.append(DelayedMessage(delayed_message_id(enode, one.timer_id), handle, queue, one.deliver_at_ms))
         return sorted(found, key=lambda one: (one.deliver_at_ms, one.message_id))[:limit]
 
@@ -64,6 +64,6 @@ def delayed_message_id(enode: str, timer_id: int) -> str:
     return message_id_text(DELAYED_TOPIC_ID, enode, 0, timer_id)
 
 
-def recall_handle(seals: HandleSeals, queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
+def make_recall_handle(seals: HandleSeals, queue: Queue, topic_id: int, timer_id: int, deliver_at_ms: int) -> str:
     """The recall handle of a delayed message."""
-    return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).text(seals)
+    return Handle(HandleKind.DELAYED, queue.enode, topic_id, queue.queue_id, timer_id, deliver_at_ms).encoded(seals)

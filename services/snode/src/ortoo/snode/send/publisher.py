@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.errors import NOT_TAKEN_FIELD, Invalid, OrtooError, Unavailable
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.process.memory_budget import MemoryShare
@@ -18,15 +18,15 @@ from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX
-from ortoo.snode.cluster.directory import Directory, queues_to_write
+from ortoo.snode.cluster.directory import DirectoryCache, resolve_write_queues
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import EnodeLinks, explained
-from ortoo.snode.send.publish_batcher import BATCH_BYTES, PublishBatcher
-from ortoo.snode.send.delayed import delayed_message_id, recall_handle
-from ortoo.snode.send.ambiguous_outcome import Doubt
-from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, USUAL, Place, Sort, placed_by, queue_of_level
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.enodes.link import EnodeLinks, explain_error
+from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher
+from ortoo.snode.send.delayed import delayed_message_id, make_recall_handle
+from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
+from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, PLAIN, Destination, BatchKind, group_by_destination, queue_of_level
+from ortoo.snode.topics.creation import ProducerTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,13 +43,13 @@ class Receipt:
     """Whether it was stored before."""
 
 
-def receipt_of(
+def make_receipt(
     topic: Topic, queue: Queue, message: Message, offset: int, *, seals: HandleSeals, duplicate: bool = False
 ) -> Receipt:
     """The receipt of a stored message."""
     if message.deliver_at_ms is not None:
         made = delayed_message_id(queue.enode, offset)
-        handle = recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
+        handle = make_recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
         return Receipt(message.message_id or made, queue, offset, handle, duplicate)
     made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
     return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
@@ -64,11 +64,11 @@ class Publisher:
     """All single messages of this snode. They wait to become durable for at most the timeout of an enode."""
 
     runtime: Runtime
-    directory: Directory
-    topics: SendableTopics
+    directory: DirectoryCache
+    topics: ProducerTopics
     links: EnodeLinks
     memory: MemoryShare
-    _batchers: OrderedDict[tuple[int, Queue, Sort], PublishBatcher] = field(default_factory=OrderedDict, init=False)
+    _batchers: OrderedDict[tuple[int, Queue, BatchKind], PublishBatcher] = field(default_factory=OrderedDict, init=False)
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
     """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
 
@@ -86,49 +86,49 @@ class Publisher:
 
     async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
         """As `publish`, for messages that were counted and checked one by one."""
-        _check_together(messages)
+        _check_batch(messages)
         receipts: dict[int, Receipt] = {}
-        refusing: set[str] = set()
+        refusing_enodes: set[str] = set()
         while rows := [row for row in range(len(messages)) if row not in receipts]:
-            left = [messages[row] for row in rows] if receipts else messages
-            placed = self._placed(topic, left, queue, refusing)
-            stored = [self._store(topic, place, [left[at] for at in among], queue) for place, among in placed.items()]
-            answers = await _all_of(stored)
+            remaining = [messages[row] for row in rows] if receipts else messages
+            placed = self._place(topic, remaining, queue, refusing_enodes)
+            stored = [self._store(topic, place, [remaining[at] for at in among], queue) for place, among in placed.items()]
+            answers = await _gather(stored)
             for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
                 if isinstance(answer, BaseException):
-                    may_move = _may_move(sort, [left[at] for at in among], queue)
-                    if not (may_move and self._moves(topic, to, refusing, answer)):
-                        raise _told(answer, answers, is_stored_in_part=bool(receipts))
-                    refusing.add(to.enode)
+                    may_move = _may_reroute(sort, [remaining[at] for at in among], queue)
+                    if not (may_move and self._can_reroute(topic, to, refusing_enodes, answer)):
+                        raise _combined_error(answer, answers, is_stored_in_part=bool(receipts))
+                    refusing_enodes.add(to.enode)
                     continue
                 if not sort[2]:
                     seals, first = self.directory.seals, answer
-                    answer = [receipt_of(topic, to, left[at], first + n, seals=seals) for n, at in enumerate(among)]
+                    answer = [make_receipt(topic, to, remaining[at], first + n, seals=seals) for n, at in enumerate(among)]
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
 
-    def _moves(self, topic: Topic, to: Queue, refusing: set[str], error: BaseException) -> bool:
+    def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: set[str], error: BaseException) -> bool:
         """Whether an enode took nothing, and another enode has not refused the messages yet."""
-        if not isinstance(error, OrtooError) or error.field != NOT_TAKEN_FIELD:
+        if not isinstance(error, OrtooError) or error.field != NOT_ACCEPTED_FIELD:
             return False
-        others = self.directory.to_send(topic.write_queues())
-        return any(one.enode not in refusing and one.enode != to.enode for one in others)
+        others = self.directory.available_queues(topic.write_queues())
+        return any(one.enode not in refusing_enodes and one.enode != to.enode for one in others)
 
     def _store(
-        self, topic: Topic, place: Place, messages: Sequence[Message], queue: Queue | None
+        self, topic: Topic, place: Destination, messages: Sequence[Message], queue: Queue | None
     ) -> "asyncio.Future[Any]":
         """Start to store messages of one sort; the future gives the offset of the first one, or the receipts."""
         to, sort = place
         if sort[2]:
-            return self.runtime.background.asked(f"publish {to}", self._store_identified(topic, to, messages))
+            return self.runtime.background.start_future(f"publish {to}", self._store_deduplicated(topic, to, messages))
         try:
-            return self._put(topic, to, messages, sort, may_move=_may_move(sort, messages, queue))
+            return self._put(topic, to, messages, sort, may_reroute=_may_reroute(sort, messages, queue))
         except OrtooError as error:  # messages of other sorts may be in flight
             refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
             refused.set_exception(error)
             return refused
 
-    async def _store_identified(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
+    async def _store_deduplicated(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
         """Store messages whose ids the enode deduplicates, so that retries are harmless.
 
         Errors: those of the enode, Unavailable if the outcome is unknown.
@@ -136,22 +136,22 @@ class Publisher:
         batch = encode(messages, now_ms=self.runtime.clock.now_ms())
         ids = [message.properties[DEDUP_ID] for message in messages]
         deadline_s = self.runtime.clock.monotonic_s() + self.runtime.enode_timeout_s
-        doubt, backoff, attempt = Doubt(), Backoff(first_s=0.02, max_s=0.5), 0
+        outcome, backoff, attempt = AmbiguousOutcome(), Backoff(first_s=0.02, max_s=0.5), 0
         while True:
             try:
                 link = self.links.to(queue.enode)
-                places = await link.append_identified(topic.topic_id, queue.queue_id, batch, ids)
+                places = await link.append_deduplicated(topic.topic_id, queue.queue_id, batch, ids)
             except OrtooError as error:
-                reason = explained(error)
+                reason = explain_error(error)
                 delay_s = backoff.delay_s(attempt, self.runtime.randomness)
                 if not reason.retriable or self.runtime.clock.monotonic_s() + delay_s >= deadline_s:
-                    raise doubt.told(reason) from None
-                doubt.tried(error)
+                    raise outcome.error_for_sender(reason) from None
+                outcome.add_attempt(error)
                 await self.runtime.clock.sleep(delay_s)
                 attempt += 1
             else:
                 return [
-                    receipt_of(
+                    make_receipt(
                         topic,
                         queue._replace(queue_id=place.queue_id),
                         message,
@@ -162,17 +162,17 @@ class Publisher:
                     for message, place in zip(messages, places, strict=True)
                 ]
 
-    def _placed(
-        self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing: Collection[str]
-    ) -> dict[Place, list[int]]:
+    def _place(
+        self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing_enodes: Collection[str]
+    ) -> dict[Destination, list[int]]:
         """Rows by queue and sort; messages of different sorts share no batch."""
         if queue is not None and queue.topic not in ("", topic.name):
             raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
-        queues = queues_to_write(topic, queue)
+        queues = resolve_write_queues(topic, queue)
         if queue is not None:
-            return placed_by(messages, lambda _: queues[0])
+            return group_by_destination(messages, lambda _: queues[0])
         keyless = any(not message.message_group for message in messages)
-        unkeyed = self._unkeyed(topic, queues, refusing) if keyless else queues[0]
+        unkeyed = self._choose_queue(topic, queues, refusing_enodes) if keyless else queues[0]
         has_levels = topic.message_type is MessageType.PRIORITY
 
         def queue_of(message: Message) -> Queue:
@@ -186,13 +186,13 @@ class Publisher:
                 return queue_of_level(topic, unkeyed, message.priority or 0)
             return unkeyed
 
-        return placed_by(messages, queue_of)
+        return group_by_destination(messages, queue_of)
 
-    def _unkeyed(self, topic: Topic, queues: Sequence[Queue], refusing: Collection[str]) -> Queue:
+    def _choose_queue(self, topic: Topic, queues: Sequence[Queue], refusing_enodes: Collection[str]) -> Queue:
         """Round robin that stays on a queue while messages can still join a batch there."""
-        alive = self.directory.to_send(queues) or queues
-        if refusing:
-            alive = [queue for queue in alive if queue.enode not in refusing] or alive
+        alive = self.directory.available_queues(queues) or queues
+        if refusing_enodes:
+            alive = [queue for queue in alive if queue.enode not in refusing_enodes] or alive
         entry = self._choices.get(topic.topic_id)
         if entry is None:
             at = self.runtime.randomness.below(1024)  # so that snodes do not move in step
@@ -200,26 +200,26 @@ class Publisher:
                 self._choices.popitem(last=False)
         else:
             at, batcher, cut = entry
-            if not batcher.idle and batcher.batches_cut == cut:
+            if not batcher.is_idle and batcher.batches_taken == cut:
                 return alive[at % len(alive)]
             at += 1
             self._choices[topic.topic_id] = (at, batcher, cut)  # the turn changes also if no batcher can be made
         to = alive[at % len(alive)]
         chosen = self._batcher(topic, to)
-        self._choices[topic.topic_id] = (at, chosen, chosen.batches_cut + (1 if chosen.idle else 0))
+        self._choices[topic.topic_id] = (at, chosen, chosen.batches_taken + (1 if chosen.is_idle else 0))
         return to
 
     def _put(
-        self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: Sort, *, may_move: bool
+        self, topic: Topic, queue: Queue, messages: Sequence[Message], sort: BatchKind, *, may_reroute: bool
     ) -> asyncio.Future[int]:
         self.links.to(queue.enode)  # fails at once if the enode is known to be unreachable
         batcher = self._batcher(topic, queue, sort)
-        future = batcher.put(messages, may_move=may_move)
-        if not batcher.draining:
+        future = batcher.put(messages, may_reroute=may_reroute)
+        if not batcher.is_draining:
             batcher.wake(self.runtime.background, f"publish {queue}")
         return future
 
-    def _batcher(self, topic: Topic, queue: Queue, sort: Sort = USUAL) -> PublishBatcher:
+    def _batcher(self, topic: Topic, queue: Queue, sort: BatchKind = PLAIN) -> PublishBatcher:
         key = (topic.topic_id, queue, sort)
         batcher = self._batchers.get(key)
         if batcher is None:
@@ -231,13 +231,13 @@ class Publisher:
 
     def _drop_idle_batchers(self) -> None:
         while len(self._batchers) >= BATCHERS_MAX:
-            key = next((key for key, batcher in self._batchers.items() if batcher.idle), None)
+            key = next((key for key, batcher in self._batchers.items() if batcher.is_idle), None)
             if key is None:
                 raise Unavailable(f"messages for {BATCHERS_MAX} queues are on their way; retry", retry_after_ms=100)
             del self._batchers[key]
 
 
-async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
+async def _gather(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
     """The result of each future; most requests have one."""
     if len(futures) > 1:
         return await asyncio.gather(*futures, return_exceptions=True)
@@ -247,29 +247,29 @@ async def _all_of(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
         return [error]
 
 
-def _told(error: BaseException, answers: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
+def _combined_error(error: BaseException, outcomes: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
     """The error for the sender when one part failed and the others ended as `answers`."""
     if not isinstance(error, OrtooError):
         return error
-    doubt = Doubt()
-    doubt.is_open = is_stored_in_part
-    for answer in answers:
+    outcome = AmbiguousOutcome()
+    outcome.is_ambiguous = is_stored_in_part
+    for answer in outcomes:
         if answer is not error:
-            doubt.tried(answer if isinstance(answer, BaseException) else None)
-    return doubt.told(error)
+            outcome.add_attempt(answer if isinstance(answer, BaseException) else None)
+    return outcome.error_for_sender(error)
 
 
-def _may_move(sort: Sort, messages: Sequence[Message], queue: Queue | None) -> bool:
+def _may_reroute(sort: BatchKind, messages: Sequence[Message], queue: Queue | None) -> bool:
     """Whether neither the sender, an id nor a message group fixes the queue of these messages."""
     return queue is None and not sort[2] and not any(one.message_group for one in messages)
 
 
-def _check_together(messages: Sequence[Message]) -> None:
+def _check_batch(messages: Sequence[Message]) -> None:
     """Refuse a request that cannot be stored as a whole. Errors: Invalid, naming the message."""
     for row, message in enumerate(messages):
         if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
             raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
-    if len(messages) > 1 and (size := BATCH_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX:
+    if len(messages) > 1 and (size := BATCH_OVERHEAD_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX:
         raise Invalid(
             f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
             field="messages",

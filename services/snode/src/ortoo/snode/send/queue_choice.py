@@ -9,11 +9,11 @@ from ortoo.snode.cluster.routes import Queue, Topic
 DEDUP_ID = "DEDUP_ID"
 """The property by which an application identifies duplicates."""
 ID_BYTES_MAX = 255
-Sort = tuple[bool, bool, bool]
+BatchKind = tuple[bool, bool, bool]
 """Whether messages are delayed, have a priority, have an id of the application. Only messages of equal sort share a
 batch."""
-Place = tuple[Queue, Sort]
-USUAL: Sort = (False, False, False)
+Destination = tuple[Queue, BatchKind]
+PLAIN: BatchKind = (False, False, False)
 
 
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
@@ -23,12 +23,12 @@ def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
     return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
 
 
-def placed_by(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Place, list[int]]:
+def group_by_destination(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Destination, list[int]]:
     """Group the rows of messages by queue and kind of message."""
-    placed: dict[Place, list[int]] = {}
+    placed: dict[Destination, list[int]] = {}
     for row, message in enumerate(messages):
         rare = message.rare
-        sort = USUAL
+        sort = PLAIN
         if rare is not NO_RARE_FIELDS:
             sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
         placed.setdefault((queue_of(message), sort), []).append(row)

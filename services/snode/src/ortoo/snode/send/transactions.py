@@ -9,18 +9,18 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import contain
+from ortoo.common.process.containment import record_contained
 from ortoo.common.process.retry import Backoff
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.directory import queues_to_write
+from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.directory import resolve_write_queues
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import DueHalf, EnodeLinks, HalfVerdict, OpenHalf, VerdictSource
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.topics.creation import ProducerTopics
 
 LIST_DEFAULT = 100
 LIST_MAX = 10_000
@@ -28,7 +28,7 @@ _log = get_logger("transactions")
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
+class StartedTransaction:
     """A new transaction."""
 
     transaction_id: str
@@ -46,7 +46,7 @@ class OpenTransaction:
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class TransactionCheckCall:
     """A check: a request to a producer for the outcome of a transaction."""
 
     transaction_id: str
@@ -55,22 +55,22 @@ class Check:
     batch: SealedBatch
 
 
-Ask = Callable[[Check], bool]
+CheckSender = Callable[[TransactionCheckCall], bool]
 """Sends a check to a producer; False if that producer may not see the messages."""
 
 
 @dataclass(slots=True, eq=False)
-class Transactions:
+class TransactionProcessor:
     """All operations on transactions. `look` is to be called once a second, for new enodes."""
 
     runtime: Runtime
-    cluster: Cluster
-    sendable: SendableTopics
+    cluster: ClusterView
+    producer_topics: ProducerTopics
     links: EnodeLinks
-    _producers: dict[str, dict[Ask, None]] = field(default_factory=dict, init=False)
+    _producers: dict[str, dict[CheckSender, None]] = field(default_factory=dict, init=False)
     """By group: the connected producers, the next one to be asked first."""
     _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
-    _wanted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    _has_producers: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
     async def begin(
         self,
@@ -81,13 +81,13 @@ class Transactions:
         check_after_ms: int = 0,
         queue: Queue | None = None,
         key: int = 0,
-    ) -> Begun:
+    ) -> StartedTransaction:
         """Store messages that stay invisible until `end` commits them. All are stored in one queue.
 
         The same `key` (not 0) with the same queue gives the same transaction. Errors: NotFound, Invalid (nothing is
         stored), Overloaded, Unavailable.
         """
-        topic = await self.sendable.topic(topic_name)
+        topic = await self.producer_topics.topic(topic_name)
         check_group_name(producer_group, "producer_group")
         if not messages:
             raise Invalid("no messages; give at least one", field="messages")
@@ -97,7 +97,7 @@ class Transactions:
                 raise Invalid(
                     "a message of a transaction cannot be delayed as well", field=f"messages[{row}].deliver_at_ms"
                 )
-        to = self._queue(topic, messages[0], queue)
+        to = self._choose_queue(topic, messages[0], queue)
         named = [
             one if one.message_id is not None else one.replace(message_id=self.runtime.randomness.id_text())
             for one in messages
@@ -107,7 +107,7 @@ class Transactions:
             topic.topic_id, to.queue_id, batch, producer_group, check_after_ms, key
         )
         ids = tuple(message.message_id or "" for message in named)
-        return Begun(self._transaction_id(to, topic.topic_id, number), ids, to)
+        return StartedTransaction(self._transaction_id(to, topic.topic_id, number), ids, to)
 
     async def end(self, transaction_id: str, verdict: HalfVerdict, source: VerdictSource) -> None:
         """Commit or roll back; the first verdict is final. Errors: Invalid, NotFound, Conflict, Unavailable."""
@@ -119,7 +119,7 @@ class Transactions:
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
-    async def listed(
+    async def list_open(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
     ) -> list[OpenTransaction]:
         """Open transactions, the oldest first; those of an unreachable enode are missing."""
@@ -128,7 +128,7 @@ class Transactions:
         limit = limit or LIST_DEFAULT
         topic_id = (await self.cluster.watch.topic(topic_name)).topic_id if topic_name else 0
         names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
-        answers = await self.links.ask(
+        answers = await self.links.ask_all(
             [entry.name for entry in self.cluster.directory.enodes()],
             lambda link: link.list_halves(topic_id, producer_group, parked_only=parked_only, limit=limit),
         )
@@ -139,47 +139,47 @@ class Transactions:
                 found.append(OpenTransaction(self._transaction_id(queue, half.topic_id, half.number), queue, half))
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
-    def watch(self, producer_group: str, ask: Ask) -> None:
+    def add_producer(self, producer_group: str, send_check: CheckSender) -> None:
         """Register a connected producer of a group for checks, until `leave`."""
         producers = self._producers.setdefault(producer_group, {})
-        producers[ask] = None
+        producers[send_check] = None
         if len(producers) == 1:
-            self._groups_changed()
+            self._on_groups_changed()
 
-    def leave(self, producer_group: str, ask: Ask) -> None:
+    def remove_producer(self, producer_group: str, send_check: CheckSender) -> None:
         """Remove a producer that has disconnected."""
         producers = self._producers[producer_group]
-        del producers[ask]
+        del producers[send_check]
         if not producers:
             del self._producers[producer_group]
-            self._groups_changed()
+            self._on_groups_changed()
 
-    async def look(self) -> None:
+    async def follow_new_enodes(self) -> None:
         """Listen to new enodes."""
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
-                self.runtime.background.contained("checks", self._listen(entry.name))
+                self.runtime.background.run_contained("checks", self._listen(entry.name))
 
-    def _queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
-        queues = queues_to_write(topic, queue)
+    def _choose_queue(self, topic: Topic, message: Message, queue: Queue | None) -> Queue:
+        queues = resolve_write_queues(topic, queue)
         if queue is not None:
             return queues[0]
         if message.message_group:
             return queue_of_group(message.message_group, queues)
-        alive = self.cluster.directory.to_send(queues) or queues
+        alive = self.cluster.directory.available_queues(queues) or queues
         return alive[self.runtime.randomness.below(len(alive))]
 
     def _transaction_id(self, queue: Queue, topic_id: int, number: int) -> str:
         """The id of a transaction for clients."""
         handle = Handle(HandleKind.TRANSACTION, queue.enode, topic_id, queue.queue_id, number, 0)
-        return handle.text(self.cluster.directory.seals)
+        return handle.encoded(self.cluster.directory.seals)
 
-    def _groups_changed(self) -> None:
+    def _on_groups_changed(self) -> None:
         if self._producers:
-            self._wanted.set()
+            self._has_producers.set()
         else:
-            self._wanted.clear()
+            self._has_producers.clear()
         for call in self._calls.values():
             if call is not None:
                 call.cancel()
@@ -188,10 +188,10 @@ class Transactions:
         """Register the groups with a producer here at an enode, and receive its checks."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
-            await self._wanted.wait()
+            await self._has_producers.wait()
             began_s = self.runtime.clock.monotonic_s()
-            call = self._calls[enode] = self.runtime.background.contained(
-                "checks", self._hear(enode, sorted(self._producers))
+            call = self._calls[enode] = self.runtime.background.run_contained(
+                "checks", self._watch_checks(enode, sorted(self._producers))
             )
             await asyncio.wait([call])
             self._calls[enode] = None
@@ -199,19 +199,19 @@ class Transactions:
                 attempt = 0 if self.runtime.clock.monotonic_s() - began_s > 1.0 else attempt + 1
                 await self.runtime.clock.sleep(backoff.delay_s(attempt, self.runtime.randomness))
 
-    async def _hear(self, enode: str, groups: Sequence[str]) -> None:
+    async def _watch_checks(self, enode: str, groups: Sequence[str]) -> None:
         try:
-            await self.links.to(enode).watch_halves(groups, lambda due: self._ask(enode, due))
+            await self.links.to(enode).watch_halves(groups, lambda due: self._send_check(enode, due))
         except OrtooError as error:
             _log.emit(log_events.TRANSACTION_WATCH_FAILED_RETRYING, enode=enode, reason=str(error))
 
-    def _ask(self, enode: str, due: DueHalf) -> None:
+    def _send_check(self, enode: str, due: DueHalf) -> None:
         producers = self._producers.get(due.half.producer_group)
         names = {topic.topic_id: topic.name for topic in self.cluster.directory.topics()}
         if not producers or due.half.topic_id not in names:
             return
         queue = Queue(names[due.half.topic_id], enode, due.half.queue_id)
-        check = Check(
+        check = TransactionCheckCall(
             self._transaction_id(queue, due.half.topic_id, due.half.number),
             queue.topic,
             due.half,
@@ -224,5 +224,5 @@ class Transactions:
                 if ask(check):
                     return
             except OrtooError as error:  # it does not listen; the next check goes to another one
-                contain("transaction checks", error)
+                record_contained("transaction checks", error)
                 return

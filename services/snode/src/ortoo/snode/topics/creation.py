@@ -13,16 +13,16 @@ from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
 TIMEOUT_S = 2.0
-STEP_S = 0.01
+POLL_S = 0.01
 
 
-class TopicArrival:
+class TopicPropagation:
     """Read-your-writes for topics, within a bounded time."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, *, clock: Clock) -> None:
@@ -30,21 +30,21 @@ class TopicArrival:
         self._links = links
         self._clock = clock
 
-    async def of(self, topic: Topic) -> None:
+    async def wait_for(self, topic: Topic) -> None:
         """Wait until this snode and the enodes of the topic have it."""
-        await self._watch.reached(topic.version)
+        await self._watch.wait_for_version(topic.version)
         deadline_s = self._clock.monotonic_s() + TIMEOUT_S
         for placement in topic.placements:
-            while not await self._is_at(topic, placement) and self._clock.monotonic_s() < deadline_s:
-                await self._clock.sleep(STEP_S)
+            while not await self._is_known_at(topic, placement) and self._clock.monotonic_s() < deadline_s:
+                await self._clock.sleep(POLL_S)
 
-    async def all_of(self, topics: Iterable[Topic]) -> None:
+    async def wait_for_all(self, topics: Iterable[Topic]) -> None:
         """Wait until this snode has several topics, and their enodes the newest. Enodes receive changes in order."""
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
-            await self.of(last)
+            await self.wait_for(last)
 
-    async def _is_at(self, topic: Topic, placement: Placement) -> bool:
+    async def _is_known_at(self, topic: Topic, placement: Placement) -> bool:
         """Whether the enode has all queues; true for an unreachable enode."""
         with contextlib.suppress(OrtooError):
             try:
@@ -61,18 +61,18 @@ _log = get_logger("topics")
 
 
 @dataclass(slots=True, eq=False)
-class SendableTopics:
+class ProducerTopics:
     """Finds topics for producers, and creates them automatically if that is enabled.
 
     Topics are created with `queue_count` queues on each enode.
     """
 
-    cluster: Cluster
-    arrival: TopicArrival
+    cluster: ClusterView
+    propagation: TopicPropagation
     _: KW_ONLY
     auto_create: bool
     queue_count: int
-    _making: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
+    _creating: dict[str, asyncio.Event] = field(default_factory=dict, init=False)
     """Callers wait while a topic is being created, and then all retry at once. With a lock they would retry in turn: if
     the name server hangs, the last one would wait for all their timeouts."""
 
@@ -84,22 +84,22 @@ class SendableTopics:
             except NotFound:
                 if not self.auto_create or name.startswith(RESERVED_PREFIX):
                     raise
-            if (making := self._making.get(name)) is None:
-                return await self._make(name)
+            if (making := self._creating.get(name)) is None:
+                return await self._create(name)
             await making.wait()
 
-    async def _make(self, name: str) -> Topic:
-        making = self._making[name] = asyncio.Event()
+    async def _create(self, name: str) -> Topic:
+        making = self._creating[name] = asyncio.Event()
         try:
             try:
                 topic = await self.cluster.name_server.create_topic(name, queue_count=self.queue_count)
                 _log.emit(log_events.TOPIC_AUTO_CREATED, topic=name)
             except AlreadyExists:  # another process created it meanwhile, with other queues
                 topic = await self.cluster.name_server.get_topic(name)
-            await self.arrival.of(topic)
+            await self.propagation.wait_for(topic)
             return topic
         finally:
-            del self._making[name]
+            del self._creating[name]
             making.set()
 
 
@@ -120,9 +120,9 @@ def dead_letter_topic(group: str) -> str:
 class GroupTopics:
     """Finds and creates the topics of groups."""
 
-    cluster: Cluster
-    arrival: TopicArrival
-    _making: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
+    cluster: ClusterView
+    propagation: TopicPropagation
+    _creating: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
 
     def topic_id(self, name: str, enode: str) -> int:
         """The id of a topic with a queue on this enode; 0 if it does not exist or has none there."""
@@ -139,12 +139,12 @@ class GroupTopics:
     async def ensure(self, name: str, enode: str) -> int:
         """The id of a topic with a queue on this enode; created if necessary. Errors: Unavailable, Invalid."""
         while not self.topic_id(name, enode):
-            async with self._making.setdefault((name, enode), asyncio.Lock()):
+            async with self._creating.setdefault((name, enode), asyncio.Lock()):
                 if not self.topic_id(name, enode):
-                    await self.arrival.of(await self._make(name, enode))
+                    await self.propagation.wait_for(await self._create(name, enode))
         return self.topic_id(name, enode)
 
-    async def _make(self, name: str, enode: str) -> Topic:
+    async def _create(self, name: str, enode: str) -> Topic:
         if self.cluster.directory.find_topic(name) is None:
             try:
                 made = await self.cluster.name_server.create_topic(name, queue_count=1)
@@ -153,4 +153,4 @@ class GroupTopics:
             else:
                 _groups_log.emit(log_events.GROUP_TOPIC_CREATED, topic=name)
                 return made
-        return await self.cluster.name_server.place_topic(name, enode)
+        return await self.cluster.name_server.add_topic_enode(name, enode)

@@ -9,12 +9,12 @@ from ortoo.common.errors import Conflict, Forbidden, NotFound, OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.cluster.name_server import NameServer
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.cluster.routes import RETRY_PREFIX, DeliveryMode, Group
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, explained
-from ortoo.snode.membership.group_members import SlowRule
+from ortoo.snode.enodes.link import EnodeLinks, explain_error
+from ortoo.snode.membership.group_members import SlowConsumerRule
 
 _log = get_logger("groups")
 
@@ -22,29 +22,29 @@ _log = get_logger("groups")
 class GroupSettings:
     """The snode's copies of groups. It never overwrites stored settings with defaults."""
 
-    def __init__(self, directory: Directory, name_server: NameServer, *, auto_create: bool) -> None:
+    def __init__(self, directory: DirectoryCache, name_server: NameServerClient, *, auto_create: bool) -> None:
         self._directory = directory
         self._name_server = name_server
         self.auto_create = auto_create
 
-    def of(self, name: str) -> Group:
+    def get(self, name: str) -> Group:
         """The settings of a group; the defaults while this snode has none."""
         return self._directory.group(name) or Group(name)
 
-    def slow_rule(self, name: str) -> SlowRule:
+    def slow_rule(self, name: str) -> SlowConsumerRule:
         """The thresholds for slow group members."""
-        group = self.of(name)
-        return SlowRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
+        group = self.get(name)
+        return SlowConsumerRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
 
     def refusal(self, name: str, *, broadcast: bool = False) -> OrtooError | None:
         """Why group members may not consume, a Conflict or Forbidden; None if they may."""
-        group = self.of(name)
+        group = self.get(name)
         if not group.consume_enabled:
-            words = f"group {name} may not consume, it is disabled; enable it with AdminService/UpdateGroup"
-            return Conflict(words, field="group")
+            message = f"group {name} may not consume, it is disabled; enable it with AdminService/UpdateGroup"
+            return Conflict(message, field="group")
         if broadcast and not group.broadcast_enabled:
-            words = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
-            return Forbidden(words, field="message_model")
+            message = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
+            return Forbidden(message, field="message_model")
         return None
 
     async def check(self, name: str, *, broadcast: bool = False) -> None:
@@ -69,16 +69,16 @@ class GroupSettings:
                 field="group",
             )
         try:
-            self._directory.learn_group(await self._name_server.ensure_group(name))
+            self._directory.update_group(await self._name_server.ensure_group(name))
         except OrtooError as error:
             if not error.retriable:
                 raise
             _log.emit(log_events.GROUP_SETTINGS_UNAVAILABLE, group=name, reason=str(error))
 
 
-TRUST_S = 30.0
+MODE_CACHE_TTL_S = 30.0
 """Time for which a mode confirmed by an enode is not checked again. The enode also checks later, at locks and pops."""
-TRUSTED_MAX = 50_000
+MODE_CACHE_MAX = 50_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,14 +93,14 @@ class TopicMode:
 class DeliveryModes:
     """The delivery modes of all groups, as stored by the enodes."""
 
-    def __init__(self, directory: Directory, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
+    def __init__(self, directory: DirectoryCache, watch: DirectoryWatch, links: EnodeLinks, clock: Clock) -> None:
         self._directory = directory
         self._watch = watch
         self._links = links
         self._clock = clock
-        self._trusted: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
+        self._cached_until_s: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
 
-    async def use(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
+    async def ensure_mode(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
         """A group member begins to consume topics. Errors: Conflict if the group consumes in another mode.
 
         An unreachable enode is skipped; it checks the mode when it is back.
@@ -110,19 +110,19 @@ class DeliveryModes:
                 continue
             topic = await self._watch.topic(name)
             key = (topic.topic_id, group, mode)
-            if self._trusted.get(key, 0.0) > self._clock.monotonic_s():
+            if self._cached_until_s.get(key, 0.0) > self._clock.monotonic_s():
                 continue
             for placement in topic.placements:
                 try:
                     await self._links.to(placement.enode).use_mode(topic.topic_id, group, mode)
                 except OrtooError as error:
-                    if not explained(error).retriable:
+                    if not explain_error(error).retriable:
                         raise
-            self._trusted[key] = self._clock.monotonic_s() + TRUST_S
-            while len(self._trusted) > TRUSTED_MAX:
-                self._trusted.popitem(last=False)
+            self._cached_until_s[key] = self._clock.monotonic_s() + MODE_CACHE_TTL_S
+            while len(self._cached_until_s) > MODE_CACHE_MAX:
+                self._cached_until_s.popitem(last=False)
 
-    async def set(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+    async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
         """Change how a group consumes a topic, on all its enodes; returns the previous mode.
 
         Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
@@ -130,23 +130,23 @@ class DeliveryModes:
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
-        before = DeliveryMode.UNDECIDED
+        previous = DeliveryMode.UNDECIDED
         for placement in topic.placements:
             try:
-                was = await self._links.to(placement.enode).set_mode(topic.topic_id, group, mode, force=force)
+                enode_previous = await self._links.to(placement.enode).set_mode(topic.topic_id, group, mode, force=force)
             except OrtooError as error:
-                raise explained(error) from error
-            before = before or was
-        for key in [key for key in self._trusted if key[:2] == (topic.topic_id, group)]:
-            del self._trusted[key]
-        return before
+                raise explain_error(error) from error
+            previous = previous or enode_previous
+        for key in [key for key in self._cached_until_s if key[:2] == (topic.topic_id, group)]:
+            del self._cached_until_s[key]
+        return previous
 
-    async def listed(self, group: str) -> list[TopicMode]:
+    async def list_modes(self, group: str) -> list[TopicMode]:
         """How a group consumes its topics, by topic and enode; those of an unreachable enode are missing."""
         check_group_name(group, "group")
         names = {topic.topic_id: topic.name for topic in self._directory.topics()}
         enodes = [entry.name for entry in self._directory.enodes()]
-        answers = await self._links.ask(enodes, lambda link: link.modes(group))
+        answers = await self._links.ask_all(enodes, lambda link: link.query_modes(group))
         found = [
             TopicMode(names[topic_id], enode, mode)
             for enode, rows in answers.items()

@@ -13,7 +13,7 @@ from ortoo.snode.workers.process import WorkerProcess
 LABEL = "worker"
 PARENT = "parent"
 """Label of the parent's own CPU time and memory."""
-NOT_THE_PARENTS = ("ortoo_build_info", "ortoo_metric_series_over_budget", "ortoo_event_loop_delay_seconds")
+NOT_OF_PARENT = ("ortoo_build_info", "ortoo_metric_series_over_budget", "ortoo_event_loop_delay_seconds")
 
 
 class WorkersEndpoint(MetricsEndpoint):
@@ -37,8 +37,8 @@ class WorkersEndpoint(MetricsEndpoint):
         )
         process = ProcessMetrics("snode", name, clock)
         process.register(self._own)
-        self._own.forget(NOT_THE_PARENTS)
-        super().__init__(address, about, ready=lambda: True, clock=clock, on_scrape=process.scraped)
+        self._own.forget(NOT_OF_PARENT)
+        super().__init__(address, about, ready=lambda: True, clock=clock, on_scrape=process.record_scrape)
         self._workers = workers
 
     async def _is_alive(self) -> bool:
@@ -48,20 +48,20 @@ class WorkersEndpoint(MetricsEndpoint):
         return await self._all("/readyz")
 
     async def _all(self, path: str) -> bool:
-        answers = await asyncio.gather(*(one.asked(path) for one in self._workers))
+        answers = await asyncio.gather(*(one.query(path) for one in self._workers))
         return all(status == 200 for status, _ in answers)
 
     async def _parts(self, *, zeros: bool) -> AsyncIterator[str]:
         async for part in super()._parts(zeros=zeros):
             yield part
         target = "/metrics" if zeros else "/metrics?zeros=no"
-        answers = await asyncio.gather(*(one.asked(target) for one in self._workers))
+        answers = await asyncio.gather(*(one.query(target) for one in self._workers))
         texts = {str(one.worker.number): text for one, (_, text) in zip(self._workers, answers, strict=True)}
-        for part in merged({**texts, PARENT: "".join(chunks(self._own, zeros=zeros))}):
+        for part in merge_metrics({**texts, PARENT: "".join(chunks(self._own, zeros=zeros))}):
             yield part
 
 
-def merged(texts: Mapping[str, str]) -> Iterator[str]:
+def merge_metrics(texts: Mapping[str, str]) -> Iterator[str]:
     """Merge texts in Prometheus' format: each family once, each series with the label of its text."""
     heads: dict[str, str] = {}
     series: dict[str, list[str]] = {}
@@ -74,12 +74,12 @@ def merged(texts: Mapping[str, str]) -> Iterator[str]:
             elif line.startswith("#"):
                 heads[family] = f"{heads[family].splitlines()[0]}\n{line}"
             elif line:
-                series.setdefault(family, []).append(_labelled(line, label))
+                series.setdefault(family, []).append(_add_label(line, label))
     for family, lines in series.items():
         yield "\n".join([heads[family], *lines, ""])
 
 
-def _labelled(line: str, value: str) -> str:
+def _add_label(line: str, value: str) -> str:
     name = line.split(" ", 1)[0].split("{", 1)[0]
     rest = line[len(name) :]
     return f'{name}{{{LABEL}="{value}",{rest[1:]}' if rest.startswith("{") else f'{name}{{{LABEL}="{value}"}}{rest}'

@@ -10,23 +10,23 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.service import EXIT_NOT_STARTED, Running
-from ortoo.snode.settings import Settings, worker_name
+from ortoo.snode.settings import SnodeSettings, worker_name
 from ortoo.snode.workers.endpoint import WorkersEndpoint
-from ortoo.snode.workers.ports import kept_ports
+from ortoo.snode.workers.ports import reserve_ports
 from ortoo.snode.workers.process import WorkerProcess
 
 
 @contextlib.asynccontextmanager
-async def open_workers(settings: Settings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
+async def open_workers(settings: SnodeSettings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
     """Run the workers of a snode, each by `command` in `folder`; ready when all are. Leaving the block drains them.
 
     Errors: Conflict if a port is taken, or if no worker can start. The workers have logged the reason.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:
-        told = stack.enter_context(kept_ports(settings))
-        how = (command, folder, changed.set, clock, randomness)
-        workers = [WorkerProcess(worker_name(settings.name, one.number), one, at, *how) for one, at in told]
+        assigned = stack.enter_context(reserve_ports(settings))
+        common = (command, folder, changed.set, clock, randomness)
+        workers = [WorkerProcess(worker_name(settings.name, one.number), one, at, *common) for one, at in assigned]
 
         def reload() -> None:
             for one in workers:
@@ -36,7 +36,7 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
         running = [background.spawn(one.name, one.run()) for one in workers]
         try:
             while not all(one.is_ready for one in workers):
-                _refuse(workers)
+                _check_startable(workers)
                 changed.clear()
                 await changed.wait()
             yield Running(
@@ -51,9 +51,9 @@ async def open_workers(settings: Settings, command: Sequence[str], folder: Path)
             await asyncio.wait(running)
 
 
-def _refuse(workers: Sequence[WorkerProcess]) -> None:
+def _check_startable(workers: Sequence[WorkerProcess]) -> None:
     """Errors: Conflict if no worker was ever ready and each was refused, so that waiting cannot help."""
-    codes = [one.refused_code for one in workers if not one.was_ready]
+    codes = [one.refusal_exit_code for one in workers if not one.has_been_ready]
     if len(codes) == len(workers) and all(codes):
         raise Conflict(
             f"none of {len(workers)} could start (exit code {codes[0]}); their log lines have the reason",

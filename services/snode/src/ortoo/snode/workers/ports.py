@@ -4,13 +4,13 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-from ortoo.common.grpc.server import cannot_listen
-from ortoo.snode.settings import Settings
+from ortoo.common.grpc.server import listen_error
+from ortoo.snode.settings import SnodeSettings
 from ortoo.snode.workers.worker import Worker
 
 
 @contextlib.contextmanager
-def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]]]:
+def reserve_ports(settings: SnodeSettings) -> Iterator[list[tuple[Worker, socket.socket]]]:
     """Hold all ports for processes of this user that share them: each worker's port, and one for its parent's requests.
 
     Errors: Conflict if one is taken.
@@ -18,26 +18,26 @@ def kept_ports(settings: Settings) -> Iterator[list[tuple[Worker, socket.socket]
     inner = settings.tls_cluster_listen_address
     host, _, first = (inner or f"{settings.listen_address.rpartition(':')[0]}:{settings.worker_port}").rpartition(":")
     own = [f"{host}:{int(first) and int(first) + number}" for number in range(settings.workers)]
-    with contextlib.ExitStack() as kept:
+    with contextlib.ExitStack() as stack:
 
         def keep(address: str, setting: str) -> str:
             if not address:
                 return ""
-            holder = kept.enter_context(_holder(address, setting))
+            holder = stack.enter_context(_reserve_port(address, setting))
             return f"{address.rpartition(':')[0]}:{holder.getsockname()[1]}"
 
         listen = keep(settings.listen_address, "listen_address")
         tls_listen = keep(settings.tls_listen_address, "tls_listen_address")
         own = [keep(address, "tls_cluster_listen_address" if inner else "worker_port") for address in own]
         # After the others, or one might get a port of theirs. Only this machine can reach them.
-        listeners = [kept.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in own]
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in own]
         yield [
             (Worker(number, listen, tls_listen, address, listener.fileno()), listener)
             for number, (address, listener) in enumerate(zip(own, listeners, strict=True), 1)
         ]
 
 
-def _holder(address: str, setting: str) -> socket.socket:
+def _reserve_port(address: str, setting: str) -> socket.socket:
     """A socket that holds the port and never listens. Exclusive binds are refused, shared ones are allowed."""
     host, _, port = address.rpartition(":")
     try:
@@ -57,4 +57,4 @@ def _holder(address: str, setting: str) -> socket.socket:
             holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
             return holder
     except OSError as error:
-        raise cannot_listen(address, setting) from error
+        raise listen_error(address, setting) from error

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.machine.standard_files import childrens_standard_error
+from ortoo.common.machine.standard_files import inherited_standard_error
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_REFUSED
+from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
 from ortoo.snode import log_events
 from ortoo.snode.workers.worker import Worker
 
-ANSWER_TIMEOUT_S = 2.0
+QUERY_TIMEOUT_S = 2.0
 """Timeout of a query for metrics or health; a frozen worker does not answer."""
 _log = get_logger("workers")
 
@@ -39,9 +39,9 @@ class WorkerProcess:
     clock: Clock
     randomness: Randomness
     is_ready: bool = False
-    was_ready: bool = False
+    has_been_ready: bool = False
     """Whether it was ever ready."""
-    refused_code: int | None = None
+    refusal_exit_code: int | None = None
     """Its last exit code, if it ended before it was ready for a reason that a restart does not change."""
     starts: int = 0
     _process: asyncio.subprocess.Process | None = None
@@ -58,12 +58,12 @@ class WorkerProcess:
         attempt, backoff = 0, Backoff(first_s=0.2, max_s=10.0)
         while not self._stopping.is_set():
             try:
-                code = await self._once()
+                code = await self._run_once()
             except OSError as error:  # the machine cannot start another process
                 _log.emit(log_events.WORKER_START_FAILED, worker=self.name, reason=str(error))
                 code = EXIT_NOT_STARTED
             attempt = 0 if self.is_ready else attempt + 1
-            self.refused_code = code if code >= EXIT_REFUSED and not self.is_ready else None
+            self.refusal_exit_code = code if code >= EXIT_INVALID_SETTINGS and not self.is_ready else None
             self.is_ready = False
             self.changed()
             if self._stopping.is_set():
@@ -74,51 +74,51 @@ class WorkerProcess:
                 async with asyncio.timeout(wait_s):
                     await self._stopping.wait()
 
-    async def _once(self) -> int:
+    async def _run_once(self) -> int:
         """Run it once; returns the exit code, negative = the signal."""
         self._has_old_settings = False
         self.starts += 1
         process = self._process = await asyncio.create_subprocess_exec(
             *self.command,
-            env=os.environ | self.worker.environ(),
+            env=os.environ | self.worker.to_environ(),
             cwd=self.folder,
             stdin=asyncio.subprocess.PIPE,  # end of file tells it that this process has ended
             stdout=asyncio.subprocess.PIPE,
-            stderr=childrens_standard_error(),
+            stderr=inherited_standard_error(),
             pass_fds=[self.listener.fileno()],
         )
         if self._stopping.is_set():
-            self._tell(signal.SIGTERM)
+            self._send_signal(signal.SIGTERM)
         assert process.stdout is not None
         async for line in _lines(process.stdout):
             if line.startswith(b"ready "):
-                self.is_ready = self.was_ready = True
+                self.is_ready = self.has_been_ready = True
                 self.changed()
                 if self._has_old_settings:
-                    self._tell(signal.SIGHUP)
+                    self._send_signal(signal.SIGHUP)
         return await process.wait()
 
     def reload(self) -> None:
         """Make it read its settings again, at once or as soon as it can."""
         self._has_old_settings = not self.is_ready
         if self.is_ready:
-            self._tell(signal.SIGHUP)
+            self._send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
         """Make it drain and end; `run` then returns."""
         self._stopping.set()
-        self._tell(signal.SIGTERM)
+        self._send_signal(signal.SIGTERM)
 
-    def _tell(self, number: signal.Signals) -> None:
+    def _send_signal(self, number: signal.Signals) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.send_signal(number)
 
-    async def asked(self, target: str) -> tuple[int, str]:
+    async def query(self, target: str) -> tuple[int, str]:
         """Its answer to GET `target`: status and text; status 0 if it does not answer."""
         if self.process_id is None:
             return 0, ""
         try:
-            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+            async with asyncio.timeout(QUERY_TIMEOUT_S):
                 reader, writer = await asyncio.open_connection(*self.listener.getsockname())
                 try:
                     writer.write(f"GET {target} HTTP/1.1\r\n\r\n".encode())

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from ortoo.common.process.memory_budget import default_budget_bytes, memory_bytes
-from ortoo.common.process.settings import Loaded
-from ortoo.snode.settings import Settings, worker_name
+from ortoo.common.process.settings import LoadedSettings
+from ortoo.snode.settings import SnodeSettings, worker_name
 
-VARIABLE = "ORTOO_WORKER"
+ENVIRON_VARIABLE = "ORTOO_WORKER"
 """The environment variable that makes a process a worker. Only a parent sets it; it is not a setting."""
 
 
@@ -34,23 +34,23 @@ class Worker:
     """The file descriptor of the listening socket for the parent's queries."""
 
     @classmethod
-    def of(cls, environ: Mapping[str, str]) -> "Worker | None":
+    def from_environ(cls, environ: Mapping[str, str]) -> "Worker | None":
         """The worker of the environment; None if this process is not a worker."""
-        return cls(**json.loads(environ[VARIABLE])) if VARIABLE in environ else None
+        return cls(**json.loads(environ[ENVIRON_VARIABLE])) if ENVIRON_VARIABLE in environ else None
 
-    def environ(self) -> dict[str, str]:
+    def to_environ(self) -> dict[str, str]:
         """The environment of this worker's process."""
-        return {VARIABLE: json.dumps(dataclasses.asdict(self))}
+        return {ENVIRON_VARIABLE: json.dumps(dataclasses.asdict(self))}
 
     def listener(self) -> socket.socket:
         """The socket of `listener_number`."""
         return socket.socket(fileno=self.listener_number)
 
-    def loading(self, load: Callable[..., Loaded[Settings]]) -> Callable[..., Loaded[Settings]]:
+    def wrap_load(self, load: Callable[..., LoadedSettings[SnodeSettings]]) -> Callable[..., LoadedSettings[SnodeSettings]]:
         """The loader of this worker's settings, from the loader of the snode's settings."""
-        return lambda *args, **kwargs: self.share_of(load(*args, **kwargs), memory_bytes)
+        return lambda *args, **kwargs: self.worker_settings(load(*args, **kwargs), memory_bytes)
 
-    def share_of(self, loaded: Loaded[Settings], all_bytes: Callable[[], int]) -> Loaded[Settings]:
+    def worker_settings(self, loaded: LoadedSettings[SnodeSettings], all_bytes: Callable[[], int]) -> LoadedSettings[SnodeSettings]:
         """The settings of this worker: its own name, the ports held by the parent, a part of the memory."""
         snode = loaded.settings
         budget_bytes = snode.memory_budget_bytes or default_budget_bytes(all_bytes())
@@ -63,23 +63,23 @@ class Worker:
             "memory_budget_bytes": max(1, budget_bytes // snode.workers),
         }
         changed = {name: "workers" for name, value in own.items() if value != getattr(snode, name)}
-        return Loaded(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
+        return LoadedSettings(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
 
     @contextlib.contextmanager
-    def ending_with_parent(self) -> Iterator[asyncio.Event]:
+    def stop_with_parent(self) -> Iterator[asyncio.Event]:
         """Within the block, end of standard input means that the parent has ended, and acts as SIGTERM.
 
         The event is set then: a new parent needs the ports at once.
         """
-        loop, number, is_alone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
+        loop, number, is_parent_gone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 
         def ended() -> None:
             loop.remove_reader(number)
-            is_alone.set()
+            is_parent_gone.set()
             os.kill(os.getpid(), signal.SIGTERM)
 
         loop.add_reader(number, ended)
         try:
-            yield is_alone
+            yield is_parent_gone
         finally:
             loop.remove_reader(number)

@@ -7,16 +7,16 @@ from typing import Any, NoReturn
 import grpc
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.grpc.completion_queue.core import CoreCall, Metadata
+from ortoo.common.grpc.completion_queue.core import QueueCall, Metadata
 from ortoo.common.process.clock import Clock
 
 OK = 0
 
 
-class FrontContext(grpc.aio.ServicerContext[Any, Any]):
+class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
     """The handler's access to its call. The answers are the values that the handler returns or yields."""
 
-    def __init__(self, call: CoreCall, clock: Clock) -> None:
+    def __init__(self, call: QueueCall, clock: Clock) -> None:
         self._call = call
         self.arrival = call.arrival
         """The state of the call since its headers came."""
@@ -109,11 +109,11 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
 
     def cancelled(self) -> bool:
         """Whether the caller no longer waits for the answer."""
-        return self._call.is_gone
+        return self._call.is_caller_gone
 
     def done(self) -> bool:
         """Whether no answer can be sent any more."""
-        return self._call.is_gone
+        return self._call.is_caller_gone
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Call it when gRPC has released the answer."""
@@ -144,6 +144,6 @@ class FrontContext(grpc.aio.ServicerContext[Any, Any]):
 
 def headers_of(context: grpc.aio.ServicerContext[Any, Any]) -> dict[str, str]:
     """The text values of the caller's metadata, from a context of the queue front or of grpc.aio."""
-    if type(context) is FrontContext:
+    if type(context) is QueueCallContext:
         return context.headers
     return {str(key): value for key, value in context.invocation_metadata() or () if isinstance(value, str)}

@@ -23,18 +23,18 @@ from ortoo.common.process.clock import Clock
 
 EVENTS_MAX = 256
 """Maximum number of events taken before the loop does other work. A call of grpc.aio needs several such turns."""
-REQUESTS = 128
+REQUESTS_OUTSTANDING = 128
 """Number of calls of a method that can begin before the first of them is taken."""
-QUIET_S = 0.01
+QUIET_EVENT_DELAY_S = 0.01
 """Maximum time for which the end of a call waits for another event to wake the loop."""
-LAST_EVENTS_S = 5.0
+SHUTDOWN_TIMEOUT_S = 5.0
 """Maximum time for which a stop waits for handlers that ignore their cancellation."""
-FOR_EVER_S = 1e12
+NO_DEADLINE_S = 1e12
 _log = get_logger("queue front")
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 
-class CoreCall:
+class QueueCall:
     """A call of one request. The code that takes it must answer it exactly once, also if it has ended meanwhile."""
 
     __slots__ = (
@@ -50,30 +50,30 @@ class CoreCall:
         "arrival",
         "cancelled",
         "deadline_s",
-        "is_gone",
+        "is_caller_gone",
         "message",
         "metadata",
         "over",
         "unsent_bytes",
     )
 
-    def __init__(self, core: "Core", event: Any) -> None:
+    def __init__(self, core: "CompletionQueue", event: Any) -> None:
         self._core = core
         self._call: Any = event.call
-        self._taken: Callable[[CoreCall], None] | None = None
+        self._taken: Callable[[QueueCall], None] | None = None
         self.arrival: Any = None
         """The state of the call before its request comes."""
         self.metadata: Metadata = event.invocation_metadata
         deadline_s = event.call_details.deadline
-        self.deadline_s: float | None = None if deadline_s is None or deadline_s > FOR_EVER_S else deadline_s
+        self.deadline_s: float | None = None if deadline_s is None or deadline_s > NO_DEADLINE_S else deadline_s
         """The caller's deadline, in seconds of the wall clock; None = none."""
         self.message: bytes | None = None
         """None if the call ended or was half closed before its request came, or the request is too large."""
-        self.is_gone = False
+        self.is_caller_gone = False
         """Whether the caller no longer waits for the answer."""
         self.cancelled: Callable[[], object] | None = None
         """Called when the caller stops waiting."""
-        self.over: Callable[[], object] | None = None
+        self.closed: Callable[[], object] | None = None
         """Called when gRPC has released the answer."""
         self._unsent: deque[bytes] = deque()
         self.unsent_bytes = 0
@@ -83,13 +83,13 @@ class CoreCall:
         self._waiting: asyncio.Future[None] | None = None
         core.open += 2  # the end of the call, and its answer
         # Each call needs its own operation objects, because gRPC writes into them.
-        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._close)
+        self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._on_closed)
 
-    def receive(self, taken: Callable[["CoreCall"], None]) -> None:
+    def receive(self, taken: Callable[["QueueCall"], None]) -> None:
         """Call `taken` once when the request has come, which may be after the call was answered."""
         self._taken = taken
         self._core.open += 1
-        self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._come)
+        self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._on_started)
 
     @property
     def is_answered(self) -> bool:
@@ -98,14 +98,14 @@ class CoreCall:
 
     def when_over(self, callback: Callable[[], object]) -> None:
         """Call a function when gRPC has released the answer, after the functions that were given before."""
-        before = self.over
+        before = self.closed
 
         def both() -> None:
             if before is not None:
                 before()
             callback()
 
-        self.over = callback if before is None else both
+        self.closed = callback if before is None else both
 
     def peer(self) -> str:
         """The caller's address in gRPC's form."""
@@ -128,7 +128,7 @@ class CoreCall:
         self._unsent.append(data)
         self.unsent_bytes += len(data)
 
-    async def all_taken(self) -> None:
+    async def wait_until_written(self) -> None:
         """Wait until gRPC has taken all sent answers; only the handler does so."""
         self._send_waiting()
         while self._is_sending:
@@ -141,17 +141,17 @@ class CoreCall:
         """
         self._end_with(None, code, "", trailing)
         self._core.open += 1  # the handler's own end, for which a stop waits
-        await self.all_taken()
+        await self.wait_until_written()
         while not self._is_closed:
             await self._next_event()
-        if self.is_gone:
+        if self.is_caller_gone:
             raise asyncio.CancelledError
 
     async def _next_event(self) -> None:
         self._waiting = asyncio.get_running_loop().create_future()
         await self._waiting
 
-    def _told(self) -> None:
+    def _status_sent(self) -> None:
         if self._waiting is not None and not self._waiting.done():
             self._waiting.set_result(None)
 
@@ -161,7 +161,7 @@ class CoreCall:
         if self._status is None:
             self._end_with(data, code, details, trailing)
         else:
-            self._core.ended_one()
+            self._core.on_call_ended()
 
     def _end_with(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
         self._status = cygrpc.SendStatusFromServerOperation(trailing or None, code, details.encode(errors="replace"), 0)
@@ -195,32 +195,32 @@ class CoreCall:
         if not event.success:
             self._unsent.clear()
             self.unsent_bytes = 0
-            self._go()
+            self._on_caller_gone()
         if self._unsent or self._status is not None:
             self._send_next()
         else:
             self._is_sending = False
-            self._told()
-        self._core.ended_one()
+            self._status_sent()
+        self._core.on_call_ended()
 
-    def _come(self, event: Any) -> None:
+    def _on_started(self, event: Any) -> None:
         taken, self._taken = self._taken, None
         if taken is not None:
             self.message = event.batch_operations[0].message()
             taken(self)
-        self._core.ended_one()
+        self._core.on_call_ended()
 
-    def _close(self, event: Any) -> None:
+    def _on_closed(self, event: Any) -> None:
         self._is_closed = True
         if event.batch_operations[0].cancelled():
-            self._go()
-        self._told()
-        self._core.ended_one()
+            self._on_caller_gone()
+        self._status_sent()
+        self._core.on_call_ended()
 
-    def _go(self) -> None:
+    def _on_caller_gone(self) -> None:
         """The caller no longer waits for an answer."""
-        if not self.is_gone:
-            self.is_gone = True
+        if not self.is_caller_gone:
+            self.is_caller_gone = True
             if self.cancelled is not None:
                 self.cancelled()
 
@@ -228,14 +228,14 @@ class CoreCall:
         self._unsent.clear()
         self.unsent_bytes = 0
         self._is_sending = False
-        self._told()
-        over, self.over = self.over, None
+        self._status_sent()
+        over, self.closed = self.closed, None
         if over is not None:
             over()
-        self._core.ended_one()
+        self._core.on_call_ended()
 
 
-class Core:
+class CompletionQueue:
     """The core of a grpc.aio server with our queue. Events are handled by the loop that opened it."""
 
     def __init__(self, core: Any, clock: Clock) -> None:
@@ -248,7 +248,7 @@ class Core:
         self._core = core
         self._queue = cygrpc.CompletionQueue()
         self._core.register_completion_queue(self._queue)
-        self._methods: list[tuple[str, Callable[[CoreCall], None]]] = []
+        self._methods: list[tuple[str, Callable[[QueueCall], None]]] = []
         self._first: deque[Any] = deque()
         self._turn = threading.Lock()
         """Held while there are events that the loop has not taken."""
@@ -257,7 +257,7 @@ class Core:
         self._none_open = asyncio.Event()
 
     @classmethod
-    def below(cls, server: grpc.aio.Server, clock: Clock) -> "Core | None":
+    def of_server(cls, server: grpc.aio.Server, clock: Clock) -> "CompletionQueue | None":
         """The core of a server that was not started yet; None if it has none, or one without the required functions.
 
         If the core cannot be found, that is logged.
@@ -274,33 +274,33 @@ class Core:
             _log.emit(log_events.COMPLETION_QUEUE_UNAVAILABLE, reason=str(error))
             return None
 
-    def register(self, method: str, begun: Callable[[CoreCall], None]) -> None:
+    def register(self, method: str, begun: Callable[[QueueCall], None]) -> None:
         """Take the calls of a method, by full name, before the server starts. No other code may request them."""
         self._core.register_method(method)
         self._methods.append((method, begun))
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Take calls, once the server has started."""
         self._loop = asyncio.get_running_loop()
         for method, begun in self._methods:
-            for _ in range(REQUESTS):
-                self._ask(method, begun)
+            for _ in range(REQUESTS_OUTSTANDING):
+                self._request_call(method, begun)
         threading.Thread(target=self._wait, name="queue front", daemon=True).start()
 
-    def _ask(self, method: str, begun: Callable[[CoreCall], None]) -> None:
+    def _request_call(self, method: str, begun: Callable[[QueueCall], None]) -> None:
         """Request one more call of a method. Errors: ValueError if the server is stopping."""
-        tag = partial(self._come, method, begun)
+        tag = partial(self._on_call, method, begun)
         self._core.request_registered_call(self._queue, self._queue, method, tag)
         self.open += 1
 
-    def _come(self, method: str, begun: Callable[[CoreCall], None], event: Any) -> None:
+    def _on_call(self, method: str, begun: Callable[[QueueCall], None], event: Any) -> None:
         if event.success:  # otherwise the server is stopping
-            begun(CoreCall(self, event))
+            begun(QueueCall(self, event))
             with contextlib.suppress(ValueError):  # a stop began meanwhile; this call is still served
-                self._ask(method, begun)
-        self.ended_one()
+                self._request_call(method, begun)
+        self.on_call_ended()
 
-    def ended_one(self) -> None:
+    def on_call_ended(self) -> None:
         """One of the events counted in `open` has come."""
         self.open -= 1
         if not self.open:
@@ -310,7 +310,7 @@ class Core:
         """End the queue, once the server has stopped."""
         if self.open:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LAST_EVENTS_S):
+                async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
                     await self._none_open.wait()
         if not self.open:
             self._queue.shutdown()
@@ -319,7 +319,7 @@ class Core:
         """The thread's loop. The end of a call wakes the event loop only if no other event does so soon."""
         waiting: deque[Any] = deque()
         while not self._is_over:
-            event = self._queue.poll(self._clock.now_ms() / 1000 + QUIET_S if waiting else None)
+            event = self._queue.poll(self._clock.now_ms() / 1000 + QUIET_EVENT_DELAY_S if waiting else None)
             if event.completion_type == cygrpc.CompletionType.queue_shutdown:
                 return
             if event.tag is not None:
@@ -354,4 +354,4 @@ class Core:
 def _is_quiet(event: Any) -> bool:
     """Whether it only reports the end of an answered call, for which at most the call's handler waits."""
     told = getattr(event.tag, "__func__", None)
-    return told is CoreCall._sent or (told is CoreCall._close and not event.batch_operations[0].cancelled())
+    return told is QueueCall._sent or (told is QueueCall._on_closed and not event.batch_operations[0].cancelled())

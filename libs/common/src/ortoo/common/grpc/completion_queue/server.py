@@ -9,24 +9,24 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.layers.layer import Layers
-from ortoo.common.grpc.completion_queue.context import OK, FrontContext
-from ortoo.common.grpc.completion_queue.core import Core, CoreCall
+from ortoo.common.grpc.completion_queue.context import OK, QueueCallContext
+from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.containment import told_as
+from ortoo.common.process.containment import as_ortoo_error
 
 UNSENT_BYTES_MAX = 32 << 10
 """Maximum size of a call's small answers that wait for gRPC before the handler has to wait."""
 SMALL_BYTES = 2 << 10
 """Larger answers count as the call's memory until gRPC has taken them."""
-WAITED_FOR_BYTES = 8 << 10
+FLUSH_BYTES = 8 << 10
 """After a larger answer the handler waits until gRPC has taken it; smaller ones fit into the connection's buffer."""
 UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
-class QueueFront:
+class QueueServer:
     """A wrapper of a server that was not started yet. It passes on added handlers, except those of hot methods."""
 
-    def __init__(self, server: grpc.aio.Server, core: Core, hot: Collection[str], layers: Layers, clock: Clock) -> None:
+    def __init__(self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock) -> None:
         """`hot` are the full names of methods with one request; their layers are added here."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server
@@ -43,10 +43,10 @@ class QueueFront:
         self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
 
     @classmethod
-    def before(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueFront | None":
+    def wrap(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueServer | None":
         """A front for this server; None where its core is not the expected one, and grpc.aio serves all methods."""
         clock = SystemClock()
-        core = Core.below(server, clock)
+        core = CompletionQueue.of_server(server, clock)
         return None if core is None else cls(server, core, hot, layers, clock)
 
     def register(self) -> None:
@@ -54,9 +54,9 @@ class QueueFront:
         for method, handler in self._handlers.items():
             self._core.register(method, _Method(method, handler, self._layers, self._clock).begin)
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """Take calls, once the server has started."""
-        self._core.begin()
+        self._core.start()
 
     async def close(self) -> None:
         """End, once the server has stopped."""
@@ -69,57 +69,57 @@ class _Method:
     def __init__(self, name: str, handler: Any, layers: Layers, clock: Clock) -> None:
         self._name = name
         self._arriving = layers.arriving(name, handler)
-        around = layers.around(handler, name)
+        around = layers.wrap(handler, name)
         self._call: Callable[[Any, Any], Any] = around.unary_unary or around.unary_stream
         self._has_many: bool = handler.response_streaming
         self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._around = contextvars.copy_context()
 
-    def begin(self, call: CoreCall) -> None:
+    def begin(self, call: QueueCall) -> None:
         """Handle the headers of a call: receive its request, unless a layer refuses the call."""
         arrival = call.arrival = self._arriving(call.metadata, lambda reason: self._end(call, reason))
-        call.over = arrival.over
+        call.closed = arrival.on_released
         if arrival.refused is None:
             call.receive(self.take)
         else:
             self._begin_to_serve(call, b"")
 
-    def _end(self, call: CoreCall, reason: str) -> None:
+    def _end(self, call: QueueCall, reason: str) -> None:
         """End a call whose request has not come."""
         if not call.is_answered:
-            context = FrontContext(call, self._clock)
+            context = QueueCallContext(call, self._clock)
             context.set_code(grpc.StatusCode.RESOURCE_EXHAUSTED)
             context.set_details(reason)
             context.finish(None)
 
-    def take(self, call: CoreCall) -> None:
+    def take(self, call: QueueCall) -> None:
         """Handle the request of a call."""
         if call.is_answered:
             return
-        if call.message is not None and not call.is_gone:
+        if call.message is not None and not call.is_caller_gone:
             self._begin_to_serve(call, call.message)
             call.message = None
             return
-        context = FrontContext(call, self._clock)
-        if call.is_gone:
+        context = QueueCallContext(call, self._clock)
+        if call.is_caller_gone:
             context.set_code(grpc.StatusCode.CANCELLED)
         else:
             context.set_code(grpc.StatusCode.UNIMPLEMENTED)
             context.set_details(f"{self._name} takes one request, and none came")
         context.finish(None)
 
-    def _begin_to_serve(self, call: CoreCall, message: bytes) -> None:
-        context = FrontContext(call, self._clock)
+    def _begin_to_serve(self, call: QueueCall, message: bytes) -> None:
+        context = QueueCallContext(call, self._clock)
         call.arrival.came()
         # gRPC keeps the call until it is answered, and the call keeps its task.
         self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
 
-    async def _serve(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
+    async def _serve(self, call: QueueCall, message: bytes, context: QueueCallContext) -> None:
         """Serve a call and answer it, also when it fails; only exceptions that end the process are raised."""
         data = None
         try:
-            if call.is_gone:
+            if call.is_caller_gone:
                 raise asyncio.CancelledError
             # Not before this first step, because a task that is cancelled earlier never runs and would not answer.
             call.cancelled = asyncio.current_task().cancel  # type: ignore[union-attr]  # it is this one
@@ -133,7 +133,7 @@ class _Method:
         except grpc.aio.AbortError:
             pass  # the context has the status
         except Exception as error:  # not translated by a layer
-            failed = told_as(error, self._name)
+            failed = as_ortoo_error(error, self._name)
             context.set_code(UNKNOWN)
             context.set_details(f"Unexpected {type(error).__name__}: {failed}")
         except BaseException as error:
@@ -143,10 +143,10 @@ class _Method:
             raise
         context.finish(data)
 
-    async def _answer_many(self, call: CoreCall, message: bytes, context: FrontContext) -> None:
+    async def _answer_many(self, call: QueueCall, message: bytes, context: QueueCallContext) -> None:
         """Send each answer; small ones are sent together, so that none of them costs a turn of the loop."""
         async with contextlib.aclosing(self._call(message, context)) as answers:
             async for data in answers:
                 call.send(data)
-                if call.unsent_bytes > (WAITED_FOR_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
-                    await call.all_taken()
+                if call.unsent_bytes > (FLUSH_BYTES if len(data) > SMALL_BYTES else UNSENT_BYTES_MAX):
+                    await call.wait_until_written()

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from ortoo.common.cluster.role_names import CertificateRoles, Presented, Role, setting_of, shown
+from ortoo.common.cluster.role_names import CertificateRoles, CertificateNames, Role, setting_of, format_names
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import Call, Guard, Layer
+from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken, is_token
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
@@ -43,7 +43,7 @@ class InnerGuard(Guard):
         self._token = token
         self._admin_token = admin_token
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Compare the caller's roles with those of the method's row. Errors: Forbidden."""
         callers = CALLERS.get(call.method.name)
         if callers is None:
@@ -54,17 +54,17 @@ class InnerGuard(Guard):
         """The check of the fields."""
         return (FieldGuard(self),)
 
-    def check(self, call: Call, allowed: Roles) -> None:
+    def check(self, call: ServedCall, allowed: Roles) -> None:
         """Compare the caller's roles with the allowed ones. Errors: Forbidden."""
         name = call.method.name
         if self._certificates is not None:
             _check_certificate(self._certificates, call, allowed)
-        if self._token is not None and not (proved := self._proved(self._token, call)) & allowed:
+        if self._token is not None and not (proved := self._roles_of_token(self._token, call)) & allowed:
             raise Forbidden(
-                f"{name} is for {_said(allowed)}, and the caller's token stands for {_said(proved)}", field=ADMIN_TOKEN
+                f"{name} is for {_format_roles(allowed)}, and the caller's token stands for {_format_roles(proved)}", field=ADMIN_TOKEN
             )
 
-    def _proved(self, token: ClusterToken, call: Call) -> Roles:
+    def _roles_of_token(self, token: ClusterToken, call: ServedCall) -> Roles:
         """The roles that the caller's token stands for. Errors: Forbidden."""
         headers = headers_of(call.context)
         is_admin = is_token(self._admin_token, headers.get(ADMIN_TOKEN, ""))
@@ -83,14 +83,14 @@ class FieldGuard(Layer):
         """`guard` has let the caller in, and compares the roles again."""
         self._guard = guard
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Compare the caller's roles with those of the fields that are set. Errors: Forbidden."""
         callers = CALLERS[call.method.name]
         if callers.fields:
             self._guard.check(call, callers.of_request(call.request))
 
 
-def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Roles) -> None:
+def _check_certificate(certificates: CertificateRoles, call: ServedCall, allowed: Roles) -> None:
     known = call.context.auth_context()
     if not is_tls(known):
         raise Forbidden(
@@ -104,12 +104,12 @@ def _check_certificate(certificates: CertificateRoles, call: Call, allowed: Role
     expected = [name for role in roles for name in certificates.names_of(role)]
     settings = [setting_of(role) for role in roles]
     raise Forbidden(
-        f"{call.method.name} is for {_said(allowed)}: expected a certificate for one of {shown(expected)}, and the "
-        f"caller's is for {Presented.of(known)}. Call with a certificate of that role, or add the caller's name to "
+        f"{call.method.name} is for {_format_roles(allowed)}: expected a certificate for one of {format_names(expected)}, and the "
+        f"caller's is for {CertificateNames.of(known)}. Call with a certificate of that role, or add the caller's name to "
         f"{' or '.join(settings)} of this process",
         field=settings[0],
     )
 
 
-def _said(roles: Roles) -> str:
+def _format_roles(roles: Roles) -> str:
     return "the role " + " or ".join(sorted(roles))

@@ -19,7 +19,7 @@ class Arrival:
     """Whether its connection is to be closed, because no honest peer sends this."""
     memory: MemoryShare | None = None
     """The memory of the call is drawn from this share; it is closed when gRPC has released the call."""
-    when_over: Callable[[], object] | None = None
+    release_callbacks: Callable[[], object] | None = None
     """Called when gRPC has released the call."""
 
     def __init__(self, kind: str, metadata: Metadata, *, is_observer: bool, gives_many: bool) -> None:
@@ -31,7 +31,7 @@ class Arrival:
         self.gives_many = gives_many
         """Whether its answers are a stream."""
 
-    def came(self) -> None:
+    def on_request_received(self) -> None:
         """The request has come: a missing request is no longer a reason to end the call."""
         self.end = None
         if self.memory is not None:
@@ -49,13 +49,13 @@ class Arrival:
             finally:
                 del error
 
-    def over(self, _: object = None) -> None:
+    def on_released(self, _: object = None) -> None:
         """GRPC has released the call. All references back to the call are dropped."""
         self.end = None
         if self.memory is not None:
             self.memory.close()
-        if self.when_over is not None:
-            self.when_over()
+        if self.release_callbacks is not None:
+            self.release_callbacks()
 
 
 ARRIVAL: ContextVar[Arrival | None] = ContextVar("arrival", default=None)

@@ -11,8 +11,8 @@ from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import OBSERVING, Call, Layer
-from ortoo.common.grpc.completion_queue.context import FrontContext
+from ortoo.common.grpc.layers.layer import OBSERVING, ServedCall, Layer
+from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.logs import log_events
@@ -24,7 +24,7 @@ CALL_BYTES = 16 << 10
 """The approximate memory of an open call: its tasks, its stream, its metadata."""
 REQUEST_COPIES = 6
 """Maximum number of copies of a request: as received, decoded, as messages, as their batch, and two while sent."""
-LARGEST_PERCENT = 60
+CALL_PERCENT_MAX = 60
 """Maximum percentage of the budget that one request counts as. The largest request must pass, or its sender would retry
 for ever."""
 TRANSPORT_COPIES = 2
@@ -40,14 +40,14 @@ _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
 
-def current_share() -> MemoryShare | None:
+def current_memory_share() -> MemoryShare | None:
     """The share of the call that is being served; None outside of calls."""
     return _share.get()
 
 
-def call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
+def open_call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
     """The share of the call that is being served; outside of calls a new one of `kind`, which the user closes."""
-    return current_share() or budget.share(kind)
+    return current_memory_share() or budget.share(kind)
 
 
 class CallMemory(Layer):
@@ -77,67 +77,67 @@ class CallMemory(Layer):
                 )
             call_bytes += HEADER_COPIES * header_bytes
         if arrival.is_observer:  # health checks must be answered
-            share.take(call_bytes)
+            share.draw_unchecked(call_bytes)
         else:
             share.draw(call_bytes, is_request=not arrival.gives_many)
         share.on_evict = arrival.end
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Count the request. Errors: Overloaded, and the error of a call that was refused before its request came."""
         context = call.context
-        arrival: Arrival | None = context.arrival if type(context) is FrontContext else ARRIVAL.get()
+        arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
         if arrival is None:
             return
         if arrival.ends_connection:
-            self._end("headers", context.peer(), asyncio.current_task())
+            self._end_connection("headers", context.peer(), asyncio.current_task())
         if arrival.refused is not None:
             arrival.raise_refusal()
         if arrival.end is not None:
-            arrival.came()
+            arrival.on_request_received()
         share = arrival.memory
         assert share is not None
         call.kept[self] = share
         if call.data is not None and len(call.data) > REQUEST_BYTES_USUAL:
-            self.brought(call, len(call.data))
+            self.count_request(call, len(call.data))
         task = asyncio.current_task()
-        share.on_deaf = lambda: self._end("unread", context.peer(), task)
+        share.on_unresponsive = lambda: self._end_connection("unread", context.peer(), task)
         _share.set(share)
 
-    def brought(self, call: Call, request_bytes: int) -> None:
+    def count_request(self, call: ServedCall, request_bytes: int) -> None:
         """Count a request of this size. Errors: Overloaded."""
         share: MemoryShare | None = call.kept.get(self)
         if share is None:
             return
-        counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * LARGEST_PERCENT // 100)
+        counted_bytes = min(REQUEST_COPIES * request_bytes, self._budget.bytes_max * CALL_PERCENT_MAX // 100)
         if call.method.path.startswith(OBSERVING):
-            share.take(counted_bytes)
+            share.draw_unchecked(counted_bytes)
             share.settle()
             return
         try:
-            share.fix(counted_bytes, is_request=not call.method.gives_many)
+            share.draw_fixed(counted_bytes, is_request=not call.method.is_response_stream)
         except Overloaded:
             share.close()
             raise
 
-    def answered(self, call: Call, answer: bytes) -> bytes:
+    def on_response(self, call: ServedCall, answer: bytes) -> bytes:
         """Count an answer until gRPC has taken it, or, for a call with one answer, has released it."""
         if len(answer) > SMALL_BYTES and self in call.kept:
             call.kept[self].take(TRANSPORT_COPIES * len(answer))
         return answer
 
-    def taken(self, call: Call, answer: bytes) -> None:
+    def on_sent(self, call: ServedCall, answer: bytes) -> None:
         """Stop counting one of several answers, which gRPC has taken."""
         if (share := call.kept.get(self)) is not None:
             share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.moved()
 
-    def _end(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
+    def _end_connection(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """Close the connection of a call, together with others that are to be closed now."""
         if not self._ending:
-            asyncio.get_running_loop().call_soon(self._end_all)
+            asyncio.get_running_loop().call_soon(self._end_connections)
         self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)
 
-    def _end_all(self) -> None:
+    def _end_connections(self) -> None:
         ending, self._ending = self._ending, {}
         ended = end_connections(ending.keys())
         total = sum(self.ended.values())
@@ -149,9 +149,9 @@ class CallMemory(Layer):
                 if task is not None:
                     task.cancel()
         if sum(self.ended.values()) > total:
-            self._tell()
+            self._report()
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """Log closed connections at intervals, so that peers that reconnect cannot fill the log."""
         if self._log_rate.acquire("closed", self._budget.now_s()):
             _log.emit(log_events.CONNECTIONS_CLOSED, **self.ended)

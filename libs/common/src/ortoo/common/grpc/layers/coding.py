@@ -3,14 +3,14 @@
 from typing import Any
 
 from ortoo.common.grpc.layers.call_memory import CallMemory
-from ortoo.common.grpc.layers.layer import Call, Layer
-from ortoo.common.grpc.limits.inflation import inflated
+from ortoo.common.grpc.layers.layer import ServedCall, Layer
+from ortoo.common.grpc.limits.inflation import inflate
 
 
 class Encoding(Layer):
     """Writes answers: messages inside of the layer, bytes outside."""
 
-    def answered(self, call: Call, answer: Any) -> bytes:
+    def on_response(self, call: ServedCall, answer: Any) -> bytes:
         """Write an answer."""
         return call.method.write(answer)
 
@@ -22,14 +22,14 @@ class Decoding(Layer):
         """The size of decompressed requests is counted in `memory`."""
         self._memory = memory
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Decode the one request.
 
         Errors: Overloaded, DecodeError, and Invalid when a list is too long or the compressed data are damaged.
         """
         if call.data is None:
             return
-        data = inflated(call.data)
+        data = inflate(call.data)
         if data is not call.data and self._memory is not None:
-            self._memory.brought(call, len(data))
+            self._memory.count_request(call, len(data))
         call.request = call.method.read(data)

@@ -6,26 +6,26 @@ import grpc
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of, told
-from ortoo.common.grpc.layers.layer import Call, Layer
-from ortoo.common.grpc.errors import request_failed
+from ortoo.common.grpc.layers.layer import ServedCall, Layer
+from ortoo.common.grpc.errors import translate_error
 
 
 class ErrorTranslation(Layer):
     """Answers an OrtooError with its status and Failure; other exceptions are defects, logged and sent as Internal."""
 
-    def leave(self, call: Call) -> Awaitable[None] | None:
+    def leave(self, call: ServedCall) -> Awaitable[None] | None:
         """Give a failed call its status, also if it was cancelled during a write; otherwise its caller would hang."""
         if isinstance(call.error, GeneratorExit) and not call.context.done():
             call.error = Unavailable("this call was ended; retry it")
         return self._abort(call, call.error) if isinstance(call.error, Exception) else None
 
-    async def _abort(self, call: Call, error: Exception) -> None:
+    async def _abort(self, call: ServedCall, error: Exception) -> None:
         """End with an error that gRPC can keep: its traceback must not refer through locals to the call that keeps it.
 
         Otherwise each refused call would be a reference cycle, and the garbage collector would pause the process often.
         """
         if not isinstance(error, grpc.aio.AbortError):
-            failed = request_failed(error, call.method.path)
+            failed = translate_error(error, call.method.path)
             status, text = status_of(failed), told(str(failed))
             trailing = ((FAILURE_METADATA_KEY, failure_of(failed).SerializeToString()),)
             if call.answer is not None:  # a last answer goes first, and `abort` would send the status now

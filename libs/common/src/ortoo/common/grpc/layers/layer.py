@@ -15,7 +15,7 @@ import grpc
 
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.limits.inflation import inflated
+from ortoo.common.grpc.limits.inflation import inflate
 from ortoo.common.grpc.limits.request_shape import counted
 
 OBSERVING = "/grpc."
@@ -33,23 +33,23 @@ class Method:
     """Such as "/ortoo.v1.ProducerService/Publish"."""
     name: str
     """Such as "ProducerService/Publish"."""
-    takes_many: bool
+    is_request_stream: bool
     """Whether its requests are a stream."""
-    gives_many: bool
+    is_response_stream: bool
     """Whether its answers are a stream."""
     read: Callable[[bytes], Any]
     write: Callable[[Any], bytes]
 
 
-class Call:
+class ServedCall:
     """A call while it is served."""
 
-    __slots__ = ("answer", "context", "data", "ended", "entered", "error", "is_writing", "kept", "method", "request")
+    __slots__ = ("answer", "context", "data", "ended", "entered_layers", "error", "is_writing", "kept", "method", "request")
 
     def __init__(self, method: Method, data: Any, context: Context) -> None:
         self.method = method
         self.context = context
-        self.data: bytes | None = None if method.takes_many else data
+        self.data: bytes | None = None if method.is_request_stream else data
         """Its raw request; None where there are many."""
         self.request: Any = None
         """Its decoded request."""
@@ -59,41 +59,41 @@ class Call:
         """Why it failed."""
         self.kept: dict[Layer, Any] = {}
         """The state that layers keep of this call."""
-        self.entered = 0
+        self.entered_layers = 0
         self.is_writing = False
         """Whether gRPC is writing one of several answers; a task that is cancelled then ends without a status."""
-        self.ended: Exception | None = None
+        self.end_error: Exception | None = None
         """The error with which it was ended from outside."""
 
-    def fail(self, error: BaseException) -> None:
+    def set_error(self, error: BaseException) -> None:
         """End with this error, which replaces an earlier answer or error."""
         self.answer, self.error = None, error
 
-    def ender(self) -> Callable[[Exception], None]:
+    def make_terminator(self) -> Callable[[Exception], None]:
         """A function that ends the call with an error, after an answer that is being written. Only its task gets it."""
         task = asyncio.current_task()
 
         def end(error: Exception) -> None:
-            if self.ended is None:
-                self.ended = error
+            if self.end_error is None:
+                self.end_error = error
                 if task is not None and not self.is_writing:
                     task.cancel()
 
         return end
 
-    def written(self) -> None:
+    def mark_written(self) -> None:
         """Note that an answer was taken. Errors: the error that ended the call meanwhile."""
         self.is_writing = False
-        if self.ended is not None:
-            raise self.ended
+        if self.end_error is not None:
+            raise self.end_error
 
-    def failed(self, raised: BaseException) -> None:
+    def set_failure(self, raised: BaseException) -> None:
         """Keep the raised error; an end from outside is raised as a cancellation."""
-        if self.ended is not None and isinstance(raised, asyncio.CancelledError):
+        if self.end_error is not None and isinstance(raised, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None:
                 task.uncancel()
-            raised = self.ended
+            raised = self.end_error
         self.error = raised
 
 
@@ -106,19 +106,19 @@ class Layer:
     def arrive(self, arrival: Arrival) -> None:
         """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
 
-    def enter(self, call: Call) -> Awaitable[None] | None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """The call begins. A layer that raises here refuses it, and is not left."""
 
-    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+    def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
         """One of many requests came; the handler sees it next."""
 
-    def answered(self, call: Call, answer: Any) -> Any:
+    def on_response(self, call: ServedCall, answer: Any) -> Any:
         """The answer, or one of several, for the next outer layer."""
 
-    def taken(self, call: Call, answer: Any) -> None:
+    def on_sent(self, call: ServedCall, answer: Any) -> None:
         """One of several answers was taken from the outermost layer, and there is room for the next."""
 
-    def leave(self, call: Call) -> Awaitable[None] | None:
+    def leave(self, call: ServedCall) -> Awaitable[None] | None:
         """The call has ended with its `answer` or its `error`; a layer may replace one by the other."""
 
 
@@ -150,13 +150,13 @@ class Layers(grpc.aio.ServerInterceptor):
             return None
         known = self._known.get(path)
         if known is None or known[0] is not handler:
-            known = (handler, self.around(handler, path, boxed=True), self.arriving(path, handler))
+            known = (handler, self.wrap(handler, path, boxed=True), self.arriving(path, handler))
             self._known[path] = known
         _, wrapped, arriving = known
         if (task := asyncio.current_task()) is None:
             return wrapped
         arrival = arriving(handler_call_details.invocation_metadata or (), task.cancel)
-        task.add_done_callback(arrival.over)
+        task.add_done_callback(arrival.on_released)
         ARRIVAL.set(arrival)
         return wrapped if arrival.refused is None else self._refusal(path)
 
@@ -182,11 +182,11 @@ class Layers(grpc.aio.ServerInterceptor):
         """A handler that does not wait for a request: the layers refuse the call when they are entered."""
         found = self._refusing.get(path)
         if found is None:
-            found = self.around(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
+            found = self.wrap(grpc.stream_stream_rpc_method_handler(_never, bytes, bytes), path)
             self._refusing[path] = found
         return found
 
-    def around(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
+    def wrap(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
         """A method's handler with the layers for this method around it; it takes and returns bytes.
 
         With `boxed` each of several requests and answers is in a list, which is emptied in transit. Otherwise grpc.aio
@@ -204,11 +204,11 @@ class Layers(grpc.aio.ServerInterceptor):
         )
         boxed = boxed and inspect.isasyncgenfunction(handle)
         layers = tuple(layer for layer in self._layers if path.startswith(layer.services))
-        read = _boxed if method.takes_many and boxed else None
-        if method.gives_many and not inspect.isasyncgenfunction(handle):
+        read = _boxed if method.is_request_stream and boxed else None
+        if method.is_response_stream and not inspect.isasyncgenfunction(handle):
             # The handler itself writes its answers to the context, as the health service's Watch does.
             return handler._replace(request_deserializer=read, **{kind: _one(handle, method, layers, writes=False)})
-        if method.gives_many:
+        if method.is_response_stream:
             wrapped, write = _many(handle, method, layers, boxed=boxed), list.pop if boxed else None
         else:
             wrapped, write = _one(handle, method, layers), None
@@ -220,29 +220,29 @@ async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterato
     yield
 
 
-def _own(layers: Sequence[Layer], name: str) -> list[Any]:
+def _hooks_of(layers: Sequence[Layer], name: str) -> list[Any]:
     """The layers' methods of this name; None for those that do not define it."""
     return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
 
 
 def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool = True) -> Any:
-    enters, leave, given = _own(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
+    enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers, writes=writes), _given(method, layers)
 
     async def one(data: Any, context: Context) -> Any:
-        call = Call(method, data, context)
+        call = ServedCall(method, data, context)
         try:
             for enter in enters:
                 if enter is not None and (waiting := enter(call)) is not None:
                     await waiting
-                call.entered += 1
+                call.entered_layers += 1
             call.answer = await handle(given(call, data), context)
         except BaseException as raised:
-            call.failed(raised)
+            call.set_failure(raised)
         while (waiting := leave(call)) is not None:
             try:
                 await waiting
             except BaseException as raised:
-                call.fail(raised)
+                call.set_error(raised)
         answer, error = call.answer, call.error
         if error is None:
             return answer
@@ -258,12 +258,12 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
 
 
 def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
-    enters, leave, given = _own(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
-    answereds = [one for one in reversed(_own(layers, "answered")) if one is not None]
-    takens = [one for one in _own(layers, "taken") if one is not None]
+    enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
+    answereds = [one for one in reversed(_hooks_of(layers, "answered")) if one is not None]
+    takens = [one for one in _hooks_of(layers, "taken") if one is not None]
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
-        call, is_abandoned = Call(method, data, context), False
+        call, is_abandoned = ServedCall(method, data, context), False
         try:
             await _entered(call, enters)
             async with aclosing(handle(given(call, data), context)) as answers:
@@ -272,14 +272,14 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) 
                         answer = answered(call, answer)  # layer by layer
                     call.is_writing = True
                     yield [answer] if boxed else answer
-                    call.written()
+                    call.mark_written()
                     for taken in takens:
                         taken(call, answer)
                     del answer
         except GeneratorExit as raised:  # gRPC's task was cancelled during a write
             call.error, is_abandoned = raised, True
         except BaseException as raised:
-            call.failed(raised)
+            call.set_failure(raised)
         await _left(call, leave)
         last, error = call.answer, call.error
         call.error = None
@@ -297,30 +297,30 @@ def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) 
     return many
 
 
-async def _entered(call: Call, enters: Sequence[Any]) -> None:
+async def _entered(call: ServedCall, enters: Sequence[Any]) -> None:
     for enter in enters:
         if enter is not None and (waiting := enter(call)) is not None:
             await waiting
-        call.entered += 1
+        call.entered_layers += 1
 
 
-async def _left(call: Call, leave: Callable[[Call], Awaitable[None] | None]) -> None:
+async def _left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] | None]) -> None:
     while (waiting := leave(call)) is not None:
         try:
             await waiting
         except BaseException as raised:
-            call.fail(raised)
+            call.set_error(raised)
 
 
-def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call], Awaitable[None] | None]:
+def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[ServedCall], Awaitable[None] | None]:
     """A function that leaves layers until one has to wait, and returns its awaitable; None when all are left."""
-    answereds = _own(layers, "answered") if writes else [None] * len(layers)
-    exits = tuple(zip(answereds, _own(layers, "leave"), strict=True))
+    answereds = _hooks_of(layers, "answered") if writes else [None] * len(layers)
+    exits = tuple(zip(answereds, _hooks_of(layers, "leave"), strict=True))
 
-    def leave(call: Call) -> Awaitable[None] | None:
-        while call.entered:
-            call.entered -= 1
-            answered, left = exits[call.entered]
+    def leave(call: ServedCall) -> Awaitable[None] | None:
+        while call.entered_layers:
+            call.entered_layers -= 1
+            answered, left = exits[call.entered_layers]
             try:
                 if answered is not None and call.answer is not None:
                     call.answer = answered(call, call.answer)
@@ -328,7 +328,7 @@ def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[Call]
                     told: Awaitable[None] = waiting
                     return told
             except BaseException as raised:
-                call.fail(raised)
+                call.set_error(raised)
         return None
 
     return leave
@@ -338,18 +338,18 @@ def _boxed(data: bytes) -> list[bytes]:
     return [data]
 
 
-def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[Call, Any], Any]:
+def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[ServedCall, Any], Any]:
     """The handler's argument: the request, or the requests, decoded and passed through the layers."""
-    if not method.takes_many:
+    if not method.is_request_stream:
         return lambda call, _: call.request
-    askeds = [one for one in _own(layers, "asked") if one is not None]
+    askeds = [one for one in _hooks_of(layers, "asked") if one is not None]
     return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
 
 
 class _Requests:
     """The requests of a call: each is decoded, and then passes the layers."""
 
-    def __init__(self, call: Call, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
+    def __init__(self, call: ServedCall, requests: AsyncIterator[Any], askeds: Sequence[Any], *, boxed: bool) -> None:
         self._call = call
         self._requests = requests
         self._coming: AsyncIterator[Any] | None = None
@@ -364,7 +364,7 @@ class _Requests:
         if self._coming is None:
             self._coming = aiter(self._requests)
         came = await anext(self._coming)
-        request = self._call.method.read(inflated(came.pop() if self._boxed else came))
+        request = self._call.method.read(inflate(came.pop() if self._boxed else came))
         for asked in self._askeds:
             if (waiting := asked(self._call, request)) is not None:
                 await waiting

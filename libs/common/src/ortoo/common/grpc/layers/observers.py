@@ -4,7 +4,7 @@ from typing import Final
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import OBSERVING, Call, Layer
+from ortoo.common.grpc.layers.layer import OBSERVING, ServedCall, Layer
 from ortoo.common.grpc.limits.connections import address_of
 
 OBSERVERS_MAX: Final = 500
@@ -35,7 +35,7 @@ class Observers(Layer):
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._open[arrival] = ""
-        arrival.when_over = lambda: self._open.pop(arrival)
+        arrival.release_callbacks = lambda: self._open.pop(arrival)
 
     def _end_a_silent_one(self) -> None:
         """End the stream that has waited longest for its request, so that the caller that retries finds a place."""
@@ -44,7 +44,7 @@ class Observers(Layer):
                 arrival.end("the request of this stream has not come, and others want to watch this process")
                 return
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Check the limit of the address, which is known now. Errors: Overloaded."""
         if (arrival := ARRIVAL.get()) not in self._open:
             return

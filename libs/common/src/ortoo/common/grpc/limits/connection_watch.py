@@ -66,19 +66,19 @@ class ConnectionWatch:
         """The finding of a port that is nearly full, or was a moment ago."""
         return self._full.findings(self._clock.monotonic_s())
 
-    async def look_at_connections(self) -> None:
+    async def watch_connections(self) -> None:
         """Close connections above the limits, until cancelled."""
         while True:
             is_crowded = await asyncio.to_thread(self._is_crowded)
             await self._clock.sleep(CROWDED_INTERVAL_S if is_crowded else LOOK_INTERVAL_S)
 
-    async def look_at_memory(self) -> None:
+    async def watch_memory(self) -> None:
         """Return freed memory to the system, and close connections near the memory limit, until cancelled."""
-        self._guard.begin(resident_bytes(), self._clock.monotonic_s())
+        self._guard.start(resident_bytes(), self._clock.monotonic_s())
         while True:
             # It is 0 where the system does not report it, and while no descriptor is free to read it.
             if resident := resident_bytes():
-                step = self._guard.look(resident, self._clock.monotonic_s())
+                step = self._guard.next_step(resident, self._clock.monotonic_s())
                 if step is not Step.NOTHING:
                     await asyncio.to_thread(self._step, step)
             await self._clock.sleep(self._guard.interval_s)
@@ -89,11 +89,11 @@ class ConnectionWatch:
             self._end_heaviest()
         before = resident_bytes()
         give_back_freed()
-        self._guard.shrunk(before, resident_bytes(), self._clock.monotonic_s())
+        self._guard.on_memory_returned(before, resident_bytes(), self._clock.monotonic_s())
 
     def _is_crowded(self) -> bool:
         """Check once; whether an address had too many connections."""
-        self._look_at_resets()
+        self._check_resets()
         now_s = self._clock.monotonic_s()
         are_receipts_due = now_s - self._receipts_at_s >= RECEIPTS_S
         may_exceed = open_descriptors() >= min(self._limits.of_address_max, self._full.full_from)
@@ -101,7 +101,7 @@ class ConnectionWatch:
             return False
         connections = connections_to(self.ports)
         if are_receipts_due:
-            self._learn_receipts(connections, now_s)
+            self._record_received_bytes(connections, now_s)
         return may_exceed and self._close_surplus(connections)
 
     def _close_surplus(self, connections: list[Connection]) -> bool:
@@ -129,7 +129,7 @@ class ConnectionWatch:
                     since_start=self.ended["silent"],
                 )
 
-    def _look_at_resets(self) -> None:
+    def _check_resets(self) -> None:
         """Read from the core which peers reset too many streams, if one cheap counter shows that any can have."""
         if self._sockets is None:
             return
@@ -154,7 +154,7 @@ class ConnectionWatch:
         chosen = heaviest(connections_to(self.ports), self._receipts)
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
-    def _learn_receipts(self, connections: list[Connection], now_s: float) -> None:
+    def _record_received_bytes(self, connections: list[Connection], now_s: float) -> None:
         """Keep the bytes that each peer has sent until now."""
         self._receipts, self._receipts_at_s = self._receipts_next, now_s
         self._receipts_next = {one.peer: one.received_bytes for one in connections}

@@ -22,7 +22,7 @@ WINDOWS: Final = {
 """The first bytes of gzip and zlib data, and zlib's `wbits` for them."""
 
 
-def inflated(data: bytes) -> bytes:
+def inflate(data: bytes) -> bytes:
     """The decompressed request. Errors: Invalid if it is damaged or too large."""
     window = WINDOWS.get(data[:2])
     if window is None:

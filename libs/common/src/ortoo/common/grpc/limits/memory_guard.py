@@ -55,17 +55,17 @@ class MemoryGuard:
         self.interval_s = CALM_INTERVAL_S
         """Time until the next check."""
 
-    def begin(self, resident_bytes: int, now_s: float) -> None:
+    def start(self, resident_bytes: int, now_s: float) -> None:
         """Begin when the process is ready, with its resident memory."""
         self._floor_bytes, self._shrunk_at_s = resident_bytes, now_s
 
-    def shrunk(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:
+    def on_memory_returned(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:
         """Note that freed memory was returned, with the resident memory before and after it."""
         self._shrunk_at_s = now_s
         self._floor_bytes = min(self._floor_bytes, resident_bytes)
         self._rest_s = FUTILE_INTERVAL_S if before_bytes - resident_bytes < FUTILE_BYTES else REST_INTERVAL_S
 
-    def look(self, resident_bytes: int, now_s: float) -> Step:
+    def next_step(self, resident_bytes: int, now_s: float) -> Step:
         """The next action, by the current resident memory."""
         percent = resident_bytes * 100 // self._budget.limit_bytes
         self.interval_s = TENSE_INTERVAL_S if percent >= TENSE_PERCENT else CALM_INTERVAL_S

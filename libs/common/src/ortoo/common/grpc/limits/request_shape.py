@@ -15,7 +15,7 @@ from typing import Any, Final
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import Default
 
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import RawElements, RawField, too_many_elements
 
@@ -39,7 +39,7 @@ class RequestShape:
     def check_lists(self, data: bytes, request: Any) -> None:
         """Refuse a request, decoded from `data`, with a list that is too long. Errors: Invalid, naming the list."""
         if len(data) > self._short_bytes:
-            message = request.message if isinstance(request, Bulky) else request
+            message = request.message if isinstance(request, BulkMessage) else request
             for one in self._lists:
                 if len(data) > one.short_bytes:
                     one.check(message)

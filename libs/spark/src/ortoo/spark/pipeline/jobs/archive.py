@@ -7,14 +7,14 @@ from typing import Any
 from ortoo.common.errors import Invalid
 from ortoo.spark import register
 from ortoo.spark.core.columns import BY_NAME, COLUMNS
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.lake.lake_sink import LakeDataSource, lake_schema
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.reconciliation import Reconciliation, counts, counts_by_date, reconcile
 from ortoo.spark.pipeline.runtime.progress import ProgressLines, Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
-NEEDED = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
+REQUIRED_COLUMNS = ("topic", "enode", "queue_id", "offset", "stored_at", "body")
 """Columns that every lake needs for checks and replays."""
 _POLL_S = 0.5
 
@@ -24,7 +24,7 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
     Errors: Invalid for settings, or the error of the query.
     """
-    job, lake = settings.archive, settings.the_lake()
+    job, lake = settings.archive, settings.open_lake()
     frame = _messages(spark, settings)
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -41,27 +41,27 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
     trigger = {"availableNow": True} if once else {"processingTime": f"{job.interval_s} seconds"}
     query = writer.trigger(**trigger).start()
     say(f"archiving {', '.join(job.topics) or job.pattern} into {lake.format} lake {lake.path}")
-    lines = ProgressLines(say)
+    progress_lines = ProgressLines(say)
     try:
         while not query.awaitTermination(_POLL_S):
-            lines.show(query)
-            remember_start(lake, settings.checkpoint)
+            progress_lines.print_new(query)
+            recorded_start(lake, settings.checkpoint)
     finally:
         query.stop()
-    lines.show(query)
+    progress_lines.print_new(query)
     return check(spark, settings, say)
 
 
 def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
     """Compare the lake with the offsets that the query has read, and write the report beside the lake."""
-    lake = settings.the_lake()
-    start, end = remember_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
+    lake = settings.open_lake()
+    start, end = recorded_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
     if start is None or end is None:
         say("nothing has been archived yet")
         return None
-    held = counts_by_date(lake) if lake.is_remote else counts(lake.read(spark)) if lake.file_paths() else {}
-    outcome = reconcile(start, end, held)
-    outcome.write(settings.output("reports", "") / "reconciliation.json")
+    counted = counts_by_date(lake) if lake.is_remote else counts(lake.read(spark)) if lake.file_paths() else {}
+    outcome = reconcile(start, end, counted)
+    outcome.write(settings.output_folder("reports", "") / "reconciliation.json")
     for text in outcome.lines():
         say(text)
     return outcome
@@ -71,8 +71,8 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
     job = settings.archive
     if bool(job.topics) == bool(job.pattern):
         raise Invalid("expected either `topics` or `pattern` in the table [archive]", field="archive.topics")
-    columns = list(job.columns) or [column.name for column in COLUMNS if column.usual]
-    if missing := [name for name in NEEDED if name not in columns]:
+    columns = list(job.columns) or [column.name for column in COLUMNS if column.is_default]
+    if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
         raise Invalid(f"missing columns {', '.join(missing)}; a lake needs them", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:
         raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
@@ -90,7 +90,7 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
     return spark.readStream.format("ortoo").options(**{name: value for name, value in options.items() if value}).load()
 
 
-def committed_offsets(checkpoint: Path) -> Offsets | None:
+def committed_offsets(checkpoint: Path) -> SourceOffsets | None:
     """The end of the newest committed batch; None before the first."""
     committed = _numbers(checkpoint / "commits")
     planned = _numbers(checkpoint / "offsets")
@@ -98,15 +98,15 @@ def committed_offsets(checkpoint: Path) -> Offsets | None:
     return _offsets(checkpoint, max(known)) if known else None
 
 
-def remember_start(lake: Lake, checkpoint: Path) -> Offsets | None:
+def recorded_start(lake: Lake, checkpoint: Path) -> SourceOffsets | None:
     """The start of the query; stored in the lake at the first call, because Spark deletes old batches."""
-    if (note := lake.note("start.json")) is not None:
-        return Offsets.of_json(json.loads(note))
+    if (note := lake.read_note("start.json")) is not None:
+        return SourceOffsets.of_json(json.loads(note))
     planned = _numbers(checkpoint / "offsets")
     if 0 not in planned:
         return None
     start = _offsets(checkpoint, 0)
-    lake.keep_note("start.json", json.dumps(start.to_json()))
+    lake.write_note("start.json", json.dumps(start.to_json()))
     return start
 
 
@@ -114,7 +114,7 @@ def _numbers(folder: Path) -> set[int]:
     return {int(file.name) for file in folder.glob("*") if file.name.isdecimal()}
 
 
-def _offsets(checkpoint: Path, number: int) -> Offsets:
+def _offsets(checkpoint: Path, number: int) -> SourceOffsets:
     """The file has a version, a line about the batch, and one line of JSON for each source; we have one source."""
     lines = (checkpoint / "offsets" / str(number)).read_text().splitlines()
-    return Offsets.of_json(json.loads(lines[2]))
+    return SourceOffsets.of_json(json.loads(lines[2]))

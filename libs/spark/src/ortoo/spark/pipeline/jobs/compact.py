@@ -20,7 +20,7 @@ _KEY = ("topic", "enode", "queue_id", "offset", "stored_at")
 
 def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
     """Compact every closed date; returns the number of files before and after."""
-    lake, job = settings.the_lake(), settings.compact
+    lake, job = settings.open_lake(), settings.compact
     today = datetime.datetime.fromtimestamp(SystemClock().now_ms() / 1000, datetime.UTC).date()
     newest = str(today - datetime.timedelta(days=job.open_days))
     before = lake.file_paths()
@@ -32,8 +32,8 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
         else:
             _compact_plain(lake, date)
     if lake.format == "delta" and job.vacuum_hours:
-        gone = lake.table().vacuum(job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
-        say(f"vacuumed: {len(gone):,} files that no version of the last {job.vacuum_hours} hours needs")
+        removed = lake.table().vacuum(job.vacuum_hours, dry_run=False, enforce_retention_duration=False, full=True)
+        say(f"vacuumed: {len(removed):,} files that no version of the last {job.vacuum_hours} hours needs")
     after = lake.file_paths()
     say(f"compacted {len(closed)} of {len(dates)} dates: {len(before):,} files became {len(after):,}")
     return len(before), len(after)
@@ -46,7 +46,7 @@ def _compact_plain(lake: Lake, date: str) -> None:
     if len(old) < 2:
         return
     table = pa.concat_tables([pq.read_table(file, partitioning=None) for file in old], promote_options="default")
-    table = _without_repetitions(table)
+    table = _without_duplicates(table)
     name = f"compacted-{Randomness().id_text()}"
     waiting = folder / f"_{name}.new"
     pq.write_table(table, waiting, compression="zstd")
@@ -67,7 +67,7 @@ def _sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def _without_repetitions(table: Any) -> Any:
+def _without_duplicates(table: Any) -> Any:
     numbered = table.append_column("#", pa.array(range(len(table)), pa.int64()))
     first = numbered.group_by(list(_KEY)).aggregate([("#", "min")]).column("#_min").combine_chunks()
     return table if len(first) == len(table) else table.take(first.sort())

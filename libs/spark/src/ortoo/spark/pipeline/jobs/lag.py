@@ -6,18 +6,18 @@ from collections import defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
-from ortoo.spark.core.link import Link, link_to
+from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import group_rows
-from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 
-class Moment(NamedTuple):
+class LagSample(NamedTuple):
     """One group and topic in one sample."""
 
-    seen_at_ms: int
+    sampled_at_ms: int
     group: str
     topic: str
     lag: int
@@ -27,20 +27,20 @@ class Moment(NamedTuple):
     """Queues with a lag in which the group has no offset at all."""
 
 
-def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
+def lag(settings: PipelineSettings, say: Say) -> list[LagSample]:
     """Take a sample, add it to lag.csv, and write lag.html and lag.png; returns the sample's rows."""
-    folder = settings.output("reports", settings.lag.output_path)
+    folder = settings.output_folder("reports", settings.lag.output_path)
     link = link_to(settings.cluster)
-    now = _taken(link, settings)
+    now = _take_sample(link, settings)
     file = folder / "lag.csv"
     history = [*_read(file), *now]
     _write(file, history)
-    table = Table("Now", ("group", "topic", "lag", "per second", "caught up in", "stuck queues"), _rows(history))
+    table = ReportTable("Now", ("group", "topic", "lag", "per second", "caught up in", "stuck queues"), _rows(history))
     page = write_page(
         folder,
         "lag",
         "Lag of consumer groups",
-        f"{len({m.seen_at_ms for m in history})} samples; lag counts stored messages that are not acknowledged.",
+        f"{len({m.sampled_at_ms for m in history})} samples; lag counts stored messages that are not acknowledged.",
         [table],
         _figure(history),
     )
@@ -50,14 +50,14 @@ def lag(settings: PipelineSettings, say: Say) -> list[Moment]:
     return now
 
 
-def _taken(link: Link, settings: PipelineSettings) -> list[Moment]:
+def _take_sample(link: ClusterLink, settings: PipelineSettings) -> list[LagSample]:
     options = {"address": settings.address, "view": "groups", "groups": ",".join(settings.lag.groups)}
     now_ms = link.clock.now_ms()
     by_pair: dict[tuple[str, str], list[dict[str, int]]] = defaultdict(list)
     for row in group_rows(link, parse(options, streaming=False)):
         by_pair[row["group"], row["topic"]].append(row)
     return [
-        Moment(
+        LagSample(
             now_ms,
             group,
             topic,
@@ -69,55 +69,55 @@ def _taken(link: Link, settings: PipelineSettings) -> list[Moment]:
     ]
 
 
-def _rows(history: list[Moment]) -> list[tuple[object, ...]]:
+def _rows(history: list[LagSample]) -> list[tuple[object, ...]]:
     """The newest sample of each group and topic, with the speed since the previous one."""
     rows: list[tuple[object, ...]] = []
     for (group, topic), moments in _series(history):
-        newest, speed, left = moments[-1], None, None
+        newest, speed, time_left = moments[-1], None, None
         if len(moments) > 1:
-            seconds = max((newest.seen_at_ms - moments[-2].seen_at_ms) / 1000, 0.001)
+            seconds = max((newest.sampled_at_ms - moments[-2].sampled_at_ms) / 1000, 0.001)
             speed = (newest.committed - moments[-2].committed) / seconds
             falling = (moments[-2].lag - newest.lag) / seconds
-            left = (
+            time_left = (
                 "now" if not newest.lag else f"{newest.lag / falling:,.0f} s" if falling > 0 else "never, at this rate"
             )
-        rows.append((group, topic, newest.lag, speed, left, newest.stuck_queues))
+        rows.append((group, topic, newest.lag, speed, time_left, newest.stuck_queues))
     return rows
 
 
-def _series(history: list[Moment]) -> list[tuple[tuple[str, str], list[Moment]]]:
+def _series(history: list[LagSample]) -> list[tuple[tuple[str, str], list[LagSample]]]:
     """The samples of each group and topic."""
-    series: dict[tuple[str, str], list[Moment]] = defaultdict(list)
+    series: dict[tuple[str, str], list[LagSample]] = defaultdict(list)
     for moment in history:
         series[moment.group, moment.topic].append(moment)
     return sorted(series.items())
 
 
-def _read(file: Path) -> list[Moment]:
+def _read(file: Path) -> list[LagSample]:
     if not file.exists():
         return []
     with file.open(newline="") as source:
         return [
-            Moment(int(row[0]), row[1], row[2], int(row[3]), int(row[4]), int(row[5]))
+            LagSample(int(row[0]), row[1], row[2], int(row[3]), int(row[4]), int(row[5]))
             for row in list(csv.reader(source))[1:]
         ]
 
 
-def _write(file: Path, history: list[Moment]) -> None:
+def _write(file: Path, history: list[LagSample]) -> None:
     waiting = file.with_suffix(".new")
     with waiting.open("w", newline="") as target:
         writer = csv.writer(target)
-        writer.writerow(Moment._fields)
+        writer.writerow(LagSample._fields)
         writer.writerows(history)
     waiting.replace(file)
 
 
-def _figure(history: list[Moment]) -> object:
+def _figure(history: list[LagSample]) -> object:
     figure = new_figure()
     axes = figure.subplots()
     series = _series(history)
     for (group, topic), moments in series[:12]:
-        times = [datetime.datetime.fromtimestamp(m.seen_at_ms / 1000, datetime.UTC) for m in moments]
+        times = [datetime.datetime.fromtimestamp(m.sampled_at_ms / 1000, datetime.UTC) for m in moments]
         axes.plot(times, [m.lag for m in moments], marker="o", label=f"{group} / {topic}")
     axes.set_ylabel("lag, messages")
     axes.set_ylim(bottom=0)

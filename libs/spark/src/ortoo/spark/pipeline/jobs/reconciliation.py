@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.compute as pc
 
 from ortoo.client import Queue
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.lake.table import DATE, Lake
 
 
@@ -36,7 +36,7 @@ class QueueCheck:
     missing: int
 
     @property
-    def right(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every message is in the lake once."""
         return not self.duplicates and not self.missing
 
@@ -48,9 +48,9 @@ class Reconciliation:
     checks: tuple[QueueCheck, ...]
 
     @property
-    def right(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether every message of every queue is in the lake once."""
-        return all(check.right for check in self.checks)
+        return all(check.is_complete for check in self.checks)
 
     @property
     def rows(self) -> int:
@@ -59,32 +59,32 @@ class Reconciliation:
 
     def write(self, file: Path) -> None:
         """Write the report as JSON."""
-        report = {"right": self.right, "rows": self.rows, "queues": [asdict(check) for check in self.checks]}
+        report = {"right": self.is_complete, "rows": self.rows, "queues": [asdict(check) for check in self.checks]}
         file.write_text(json.dumps(report, indent=2) + "\n")
 
     def lines(self) -> Iterable[str]:
         """The report as text: one line when all is right, otherwise one for each differing queue."""
-        wrong = [check for check in self.checks if not check.right]
-        if not wrong:
+        incomplete = [check for check in self.checks if not check.is_complete]
+        if not incomplete:
             yield f"reconciled: {self.rows:,} rows from {len(self.checks)} queues, each message once"
-        for check in wrong:
+        for check in incomplete:
             yield (
                 f"DIFFERENT: queue {check.queue_id} of {check.topic} on {check.enode}, offsets {check.begin} to "
                 f"{check.end}: {check.missing:,} missing, {check.duplicates:,} duplicates"
             )
 
 
-def reconcile(start: Offsets, end: Offsets, held: Mapping[Queue, QueueCount]) -> Reconciliation:
+def reconcile(start: SourceOffsets, end: SourceOffsets, counted: Mapping[Queue, QueueCount]) -> Reconciliation:
     """Compare the offsets that a query has read with the rows of the lake; without I/O."""
     checks = []
-    for queue in sorted(set(end.queues) | set(held)):
-        found = held.get(queue, QueueCount(0, 0, 0))
+    for queue in sorted(set(end.queues) | set(counted)):
+        count = counted.get(queue, QueueCount(0, 0, 0))
         stop = end.queues.get(queue, 0)
-        begin = start.queues.get(queue, found.first if found.rows else stop)
-        missing = max(stop - begin - found.distinct, 0)
+        begin = start.queues.get(queue, count.first if count.rows else stop)
+        missing = max(stop - begin - count.distinct, 0)
         checks.append(
             QueueCheck(
-                queue.topic, queue.enode, queue.queue_id, begin, stop, found.rows, found.rows - found.distinct, missing
+                queue.topic, queue.enode, queue.queue_id, begin, stop, count.rows, count.rows - count.distinct, missing
             )
         )
     return Reconciliation(tuple(checks))
@@ -113,8 +113,8 @@ def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
     dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
     of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min")]
     for date in sorted({Path(file).parent.name.removeprefix(f"{DATE}=") for file in lake.file_paths()}):
-        held = dataset.to_table(["topic", "enode", "queue_id", "offset"], filter=pc.field(DATE) == date)
-        for row in held.group_by(["topic", "enode", "queue_id"]).aggregate(of_offset).to_pylist():
+        rows = dataset.to_table(["topic", "enode", "queue_id", "offset"], filter=pc.field(DATE) == date)
+        for row in rows.group_by(["topic", "enode", "queue_id"]).aggregate(of_offset).to_pylist():
             queue = Queue(row["topic"], row["enode"], row["queue_id"])
             one = QueueCount(*(row[f"offset_{kind}"] for _, kind in of_offset))
             before = found.get(queue, QueueCount(0, 0, one.first))

@@ -9,7 +9,7 @@ from ortoo.spark import register
 from ortoo.spark.core.link import link_to
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
-from ortoo.spark.writing.sink_progress import SinkAccount
+from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import COLUMNS
 
 _PLACES = ("topic", "enode", "queue_id")
@@ -18,7 +18,7 @@ _PLACES = ("topic", "enode", "queue_id")
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
     """Write the matching messages into the topic; returns their number."""
-    lake, job = settings.the_lake(), settings.replay
+    lake, job = settings.open_lake(), settings.replay
     if not job.topic:
         raise Invalid("missing topic; set `topic` in the table [replay]", field="replay.topic")
     frame = lake.read(spark)
@@ -30,7 +30,7 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         say(f"dry run: {count:,} messages would go to {job.topic} as job {job_id}")
         return count
     _ensure_topic(settings)
-    account = SinkAccount(f"replay-{job_id}", job_id, job.topic)
+    account = SinkProgress(f"replay-{job_id}", job_id, job.topic)
     if account.is_committed(link_to(settings.cluster), 0):
         say(f"job {job_id} was done before, so nothing was added to {job.topic}; another job_id replays again")
         return count

@@ -6,7 +6,7 @@ from ortoo.client import OrtooError
 from ortoo.spark.core.link import link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import delivery_rows
-from ortoo.spark.pipeline.runtime.report_page import Table, new_figure, text_table, write_page
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
@@ -24,13 +24,13 @@ _NAMES = ("topic", "since", "messages", "bytes", "p50 ms", "p95 ms", "p99 ms", "
 
 def trace(spark: Any, settings: PipelineSettings, say: Say) -> list[Any]:
     """Write trace.html, trace.png and trace.csv; returns the rows of latencies."""
-    lake, job = settings.the_lake(), settings.trace
-    folder = settings.output("reports", job.output_path)
+    lake, job = settings.open_lake(), settings.trace
+    folder = settings.output_folder("reports", job.output_path)
     frame = lake.read(spark)
     if job.where:
         frame = frame.where(job.where)
     rows = spark.sql(_LATENCY, messages=frame, bucket=job.bucket).collect()
-    latency = Table("From producer to disk", _NAMES, [tuple(row) for row in rows])
+    latency = ReportTable("From producer to disk", _NAMES, [tuple(row) for row in rows])
     attempts = _attempts(settings, say)
     note = (
         f"{sum(row.messages for row in rows):,} messages; latency is the store time minus the producer's time. "
@@ -39,13 +39,13 @@ def trace(spark: Any, settings: PipelineSettings, say: Say) -> list[Any]:
     page = write_page(folder, "trace", "Trace of messages", note, [latency, attempts], _figure(rows))
     csv = "\n".join(",".join(map(str, row)) for row in [[n.replace(" ", "_") for n in _NAMES], *rows])
     (folder / "trace.csv").write_text(csv + "\n")
-    for line in text_table(Table("", _NAMES, latency.rows[:20])):
+    for line in text_table(ReportTable("", _NAMES, latency.rows[:20])):
         say(line)
     say(f"report: {page}")
     return list(rows)
 
 
-def _attempts(settings: PipelineSettings, say: Say) -> Table:
+def _attempts(settings: PipelineSettings, say: Say) -> ReportTable:
     names = ("group", "waiting for another attempt", "dead letters")
     try:
         rows = delivery_rows(
@@ -58,7 +58,7 @@ def _attempts(settings: PipelineSettings, say: Say) -> Table:
     for row in rows:
         of_group = found.setdefault(row["group"], {"retry": 0, "dead": 0})
         of_group[row["state"]] += row["messages"]
-    return Table("Retries and dead letters", names, [(g, n["retry"], n["dead"]) for g, n in sorted(found.items())])
+    return ReportTable("Retries and dead letters", names, [(g, n["retry"], n["dead"]) for g, n in sorted(found.items())])
 
 
 def _figure(rows: list[Any]) -> Any:

@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ortoo.spark.core.offsets import Offsets
+from ortoo.spark.core.offsets import SourceOffsets
 
 Say = Callable[[str], None]
 
@@ -15,13 +15,13 @@ class ProgressLines:
     def __init__(self, say: Say) -> None:
         """Pass lines to `say`."""
         self._say = say
-        self._shown = -1
+        self._last_batch_id = -1
 
-    def show(self, query: Any) -> None:
+    def print_new(self, query: Any) -> None:
         """Print a line for each new batch that had rows."""
         for progress in query.recentProgress:
-            if progress.batchId > self._shown:
-                self._shown = progress.batchId
+            if progress.batchId > self._last_batch_id:
+                self._last_batch_id = progress.batchId
                 if progress.numInputRows:
                     self._say(line(progress))
 
@@ -42,6 +42,6 @@ def lag_of(latest: Any, end: Any) -> int:
     return sum(max(offset - reached.queues.get(queue, 0), 0) for queue, offset in newest.queues.items())
 
 
-def _read(value: Any) -> Offsets:
+def _read(value: Any) -> SourceOffsets:
     parsed = json.loads(value) if isinstance(value, str) else value
-    return Offsets.of_json(parsed) if parsed else Offsets()
+    return SourceOffsets.of_json(parsed) if parsed else SourceOffsets()

@@ -15,7 +15,7 @@ _STYLE = (
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ReportTable:
     """A table of a page: a heading, names of columns, rows."""
 
     heading: str
@@ -23,7 +23,7 @@ class Table:
     rows: Sequence[Sequence[object]]
 
 
-def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[Table], figure: Any) -> Path:
+def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[ReportTable], figure: Any) -> Path:
     """Write `name`.html, and `name`.png of a matplotlib figure; returns the page."""
     picture = folder / f"{name}.png"
     figure.savefig(picture, dpi=110, bbox_inches="tight")
@@ -35,7 +35,7 @@ def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[
         parts += [f"<th>{html.escape(each)}</th>" for each in table.names]
         parts.append("</tr>")
         for row in table.rows:
-            parts.append("<tr>" + "".join(f"<td>{html.escape(shown(cell))}</td>" for cell in row) + "</tr>")
+            parts.append("<tr>" + "".join(f"<td>{html.escape(cell_text(cell))}</td>" for cell in row) + "</tr>")
         parts.append("</table>")
     page = folder / f"{name}.html"
     page.write_text(
@@ -45,7 +45,7 @@ def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[
     return page
 
 
-def shown(cell: object) -> str:
+def cell_text(cell: object) -> str:
     """A cell as text for people."""
     if cell is None:
         return "–"
@@ -54,9 +54,9 @@ def shown(cell: object) -> str:
     return f"{cell:,}" if isinstance(cell, int) else f"{cell:,.1f}"
 
 
-def text_table(table: Table) -> list[str]:
+def text_table(table: ReportTable) -> list[str]:
     """The same table for a terminal."""
-    rows = [list(table.names), *[[shown(cell) for cell in row] for row in table.rows]]
+    rows = [list(table.names), *[[cell_text(cell) for cell in row] for row in table.rows]]
     widths = [max(len(row[at]) for row in rows) for at in range(len(table.names))]
     return [
         "  ".join(

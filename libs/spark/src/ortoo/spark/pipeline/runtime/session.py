@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Unsupported
-from ortoo.spark.pipeline.runtime.settings import SparkSettings, pairs
+from ortoo.spark.pipeline.runtime.settings import SparkSettings, parse_pairs
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -40,7 +40,7 @@ def session(settings: SparkSettings) -> Iterator[Any]:
         # refuse the checkpoint. Each job has its own checkpoint, so this check protects no other query.
         "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart": "false",
     }
-    defaults |= dict(pairs(settings.conf, "spark.conf"))
+    defaults |= dict(parse_pairs(settings.conf, "spark.conf"))
     if settings.master:
         builder = builder.master(settings.master)
     for name, value in defaults.items():

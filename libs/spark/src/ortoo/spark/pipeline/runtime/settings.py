@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.common.errors import Invalid
-from ortoo.spark.core.link import Cluster
+from ortoo.spark.core.link import ClusterOptions
 from ortoo.spark.lake.table import Lake
 
 
@@ -114,29 +114,29 @@ class PipelineSettings:
     spark: SparkSettings = field(default_factory=SparkSettings)
 
     @property
-    def cluster(self) -> Cluster:
+    def cluster(self) -> ClusterOptions:
         """The cluster of the jobs."""
-        return Cluster((self.address,))
+        return ClusterOptions((self.address,))
 
     @property
     def checkpoint(self) -> Path:
         """The checkpoint of the archive's query."""
         return Path(self.archive.checkpoint_path or f"{self.lake.path.rstrip('/')}_checkpoint")
 
-    def the_lake(self) -> Lake:
+    def open_lake(self) -> Lake:
         """The lake. Errors: Invalid without a path, or for an unknown format."""
         if not self.lake.path:
             raise Invalid("missing path of the lake; set `path` in the table [lake]", field="lake.path")
         if self.lake.schema_changes not in ("refuse", "merge"):
             raise Invalid(f"{self.lake.schema_changes!r}; expected refuse or merge", field="lake.schema_changes")
         lake = Lake(
-            self.lake.path.rstrip("/"), self.lake.format, pairs(self.lake.storage_options, "lake.storage_options")
+            self.lake.path.rstrip("/"), self.lake.format, parse_pairs(self.lake.storage_options, "lake.storage_options")
         )
         if lake.is_remote and not self.archive.checkpoint_path:
             raise Invalid("missing folder; a lake in an object store needs it", field="archive.checkpoint_path")
         return lake
 
-    def output(self, job: str, given: str) -> Path:
+    def output_folder(self, job: str, given: str) -> Path:
         """The folder for a job's reports: the given one, or one beside the lake."""
         beside = self.checkpoint.parent / f"{Path(self.lake.path).name}" if "://" in self.lake.path else self.lake.path
         folder = Path(given or f"{str(beside).rstrip('/')}_{job}")
@@ -144,7 +144,7 @@ class PipelineSettings:
         return folder
 
 
-def pairs(given: Sequence[str], field: str) -> tuple[tuple[str, str], ...]:
+def parse_pairs(given: Sequence[str], field: str) -> tuple[tuple[str, str], ...]:
     """Parse texts such as "name=value". Errors: Invalid for one without `=`."""
     if wrong := [pair for pair in given if "=" not in pair]:
         raise Invalid(f"{wrong[0]!r}; expected name=value", field=field)

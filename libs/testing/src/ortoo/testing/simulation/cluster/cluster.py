@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ortoo.testing.simulation.cluster.roles import (
     EnodeMachine,
-    MemberMachine,
+    ReplicaMachine,
     NamesrvMachine,
     RoleMachine,
     SnodeMachine,
@@ -16,20 +16,20 @@ PORT = 8000
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ClusterShape:
     """The number of machines of each role."""
 
     name_servers: int = 1
     enodes: int = 2
     snodes: int = 2
-    members: int = 1
+    replicas: int = 1
     """Replicas of each enode."""
 
 
 class SimulatedCluster:
     """Name servers, enodes and snodes."""
 
-    def __init__(self, world: World, shape: Shape) -> None:
+    def __init__(self, world: World, shape: ClusterShape) -> None:
         """All machines, switched off."""
         self.world = world
         self.shape = shape
@@ -40,12 +40,12 @@ class SimulatedCluster:
         ]
         self.enodes = [
             EnodeMachine(world, f"enode-{n}", f"10.0.2.{n + 1}:{PORT}", known)
-            for n in range(shape.enodes if shape.members == 1 else 0)
+            for n in range(shape.enodes if shape.replicas == 1 else 0)
         ]
-        self.members = [
-            MemberMachine(world, f"enode-{n}", number, shape.members, f"10.0.{4 + n}.", known)
-            for n in range(shape.enodes if shape.members > 1 else 0)
-            for number in range(1, shape.members + 1)
+        self.replicas = [
+            ReplicaMachine(world, f"enode-{n}", number, shape.replicas, f"10.0.{4 + n}.", known)
+            for n in range(shape.enodes if shape.replicas > 1 else 0)
+            for number in range(1, shape.replicas + 1)
         ]
         self.snodes = [
             SnodeMachine(world, f"snode-{n}", f"10.0.3.{n + 1}:{PORT}", known, shares_membership=shape.snodes > 1)
@@ -55,12 +55,12 @@ class SimulatedCluster:
     @property
     def machines(self) -> list[RoleMachine]:
         """All its machines."""
-        return [*self.name_servers, *self.enodes, *self.members, *self.snodes]
+        return [*self.name_servers, *self.enodes, *self.replicas, *self.snodes]
 
     @property
     def stores(self) -> list[EnodeMachine]:
         """All machines that keep a log, including each replica of an enode."""
-        return [*self.enodes, *self.members]
+        return [*self.enodes, *self.replicas]
 
     @property
     def addresses(self) -> list[str]:
@@ -69,7 +69,7 @@ class SimulatedCluster:
 
     async def start(self) -> None:
         """Switch everything on, and wait until all are ready."""
-        for kind in (self.name_servers, self.enodes, self.members, self.snodes):
+        for kind in (self.name_servers, self.enodes, self.replicas, self.snodes):
             for machine in kind:
                 machine.start()
             for machine in kind:
@@ -77,5 +77,5 @@ class SimulatedCluster:
 
     async def stop(self) -> None:
         """Ask all of them to end, snodes first."""
-        for kind in (self.snodes, self.enodes, self.members, self.name_servers):
+        for kind in (self.snodes, self.enodes, self.replicas, self.name_servers):
             await asyncio.gather(*(machine.stop() for machine in kind))

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.process.containment import place_of
+from ortoo.common.process.containment import waiting_place
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.kernel.process import SimulatedProcess
 from ortoo.testing.simulation.world import World
@@ -30,19 +30,19 @@ class Machine:
         """Set while the program is ready."""
         self.turn_s = 0.0
         """The mean duration of a turn of its processes: 0 = no time at all."""
-        self.lives = 0
+        self.incarnations = 0
         self._chances = 0
-        self.wanted = False
+        self.should_run = False
         """Whether it should run: a supervisor restarts a process that ends."""
         self._stop = asyncio.Event()
-        self._gone = asyncio.Event()
+        self._is_removed = asyncio.Event()
         """Set when the process has ended, for whatever reason."""
 
     def randomness(self) -> Randomness:
         """Randomness for a new process. Each call gives another stream, so that two clients have different ids."""
         self._chances += 1
         again = f" {self._chances}" if self._chances > 1 else ""
-        return self.world.chances.of(f"{self.name} life {self.lives}{again}")
+        return self.world.random_streams.stream(f"{self.name} life {self.incarnations}{again}")
 
     @property
     def alive(self) -> bool:
@@ -51,14 +51,14 @@ class Machine:
 
     def start(self) -> None:
         """Switch it on; does nothing when it is on."""
-        self.wanted = True
+        self.should_run = True
         if self.alive:
             return
-        self.lives += 1
+        self.incarnations += 1
         self._chances = 0
-        self._stop, self.ready, self._gone = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        self.world.network.lit(self.name)
-        process = self.process = self.world.process(f"{self.name}#{self.lives}")
+        self._stop, self.ready, self._is_removed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.world.network.machine_on(self.name)
+        process = self.process = self.world.process(f"{self.name}#{self.incarnations}")
         process.turn_s = self.turn_s
         self.note("start")
         main = self._main = process.spawn("main", self.work())
@@ -66,12 +66,12 @@ class Machine:
 
     async def stop(self) -> None:
         """Ask the program to end, as SIGTERM does, and wait until it has."""
-        self.wanted = False
+        self.should_run = False
         if not self.alive:
             return
         self.note("stop")
         self._stop.set()
-        await self._gone.wait()
+        await self._is_removed.wait()
 
     def kill(self) -> None:
         """End the process as SIGKILL does: its peers see their connections break."""
@@ -111,56 +111,56 @@ class Machine:
         """Wait until the program is asked to end."""
         await self._stop.wait()
 
-    def may_end_with(self, error: BaseException) -> bool:
+    def may_exit_with(self, error: BaseException) -> bool:
         """Whether the program may end with this error before it is ready: one that a process reports in one line."""
         return isinstance(error, OrtooError | OSError)
 
-    def may_break_with(self, error: BaseException) -> bool:
+    def may_crash_with(self, error: BaseException) -> bool:
         """Whether the program may end with this error at any time; a supervisor restarts it."""
         return False
 
     def _end(self, how: str, *, silently: bool = False) -> None:
-        self.wanted = False
+        self.should_run = False
         process, self.process = self.process, None
         if process is None or not process.is_alive:
             return
         self.note(how)
         if silently:
-            self.world.network.dark(self.name)
+            self.world.network.machine_off(self.name)
         process.kill(silently=silently)
-        self.world.redis.gone(process)
+        self.world.redis.on_process_killed(process)
         self.ready.clear()
-        self._gone.set()
+        self._is_removed.set()
 
     def _ended(self, main: "asyncio.Task[None]") -> None:
         """The program returned or raised: an unexpected end, unless a stop was requested."""
         process, self.process = self.process, None
         was_ready = self.ready.is_set()
         self.ready.clear()
-        self._gone.set()
+        self._is_removed.set()
         error = None if main.cancelled() else main.exception()
         self.note(f"ended {error!r}")
         if process is not None:
             left = [
-                f"{task.get_name()} ({place_of(task)})"
+                f"{task.get_name()} ({waiting_place(task)})"
                 for task in process.tasks()
                 if task is not main and not task.cancelling()  # a cancelled task ends with the loop's next turn
             ]
             if left and error is None:
-                self.world.findings.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
+                self.world.violations.add("no task is left behind", f"{self.name} ended and left {left[:5]}")
             process.kill()
-            self.world.redis.gone(process)
+            self.world.redis.on_process_killed(process)
         asked = self._stop.is_set()
-        may_end = self.may_end_with(error) and not (was_ready or asked) if error is not None else False
-        if error is not None and not may_end and not self.may_break_with(error):
-            self.world.findings.add("no process ends unexpectedly", f"{self.name} ended with {_said(error)}")
+        may_end = self.may_exit_with(error) and not (was_ready or asked) if error is not None else False
+        if error is not None and not may_end and not self.may_crash_with(error):
+            self.world.violations.add("no process ends unexpectedly", f"{self.name} ended with {_said(error)}")
         elif error is None and not asked:
-            self.world.findings.add("no process ends unexpectedly", f"{self.name} ended without being asked to")
-        if self.wanted and not asked:
+            self.world.violations.add("no process ends unexpectedly", f"{self.name} ended without being asked to")
+        if self.should_run and not asked:
             self.world.loop.call_later(RESTART_S, self._again, context=self.world.loop.outside.context)
 
     def _again(self) -> None:
-        if self.wanted and not self.alive:
+        if self.should_run and not self.alive:
             self.start()
 
 

@@ -15,8 +15,8 @@ from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app
 from ortoo.snode import settings as snode_settings
-from ortoo.testing.disks.disk_image import Fate
-from ortoo.testing.disks.memory_disk import USUAL_FATE
+from ortoo.testing.disks.disk_image import CrashOutcome
+from ortoo.testing.disks.memory_disk import USUAL_OUTCOME
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 from ortoo.testing.simulation.world import World
@@ -38,7 +38,7 @@ class RoleMachine(Machine):
         """Listen at `address`, host:port."""
         super().__init__(world, name)
         self.address = address
-        world.network.settle(name, address)
+        world.network.set_address(name, address)
         self.running: Running | None = None
         self.chosen: dict[str, Any] = {}
         """Settings of the role that differ from the defaults of a simulated machine."""
@@ -47,7 +47,7 @@ class RoleMachine(Machine):
         """Use another address from the next start, as in a cluster that reassigns addresses."""
         host, _, port = self.address.rpartition(":")
         self.address = f"{host}:{int(port) + 1}"
-        self.world.network.settle(self.name, self.address)
+        self.world.network.set_address(self.name, self.address)
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The context manager that opens the role."""
@@ -77,7 +77,7 @@ class NamesrvMachine(RoleMachine):
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The name server."""
-        chosen = namesrv_settings.Settings(
+        chosen = namesrv_settings.NamesrvSettings(
             name=self.name,
             listen_address=self.address,
             insecure=True,  # so that hostile clients' PutUser reaches the database
@@ -98,12 +98,12 @@ class EnodeMachine(RoleMachine):
     def __init__(self, world: World, name: str, address: str, namesrv_address: str) -> None:
         """With an empty disk."""
         super().__init__(world, name, address)
-        self.disk = MachineDisk(world.chances.of(f"disk {name}"))
+        self.disk = MachineDisk(world.random_streams.stream(f"disk {name}"))
         self._namesrv_address = namesrv_address
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The enode."""
-        chosen = enode_settings.Settings(
+        chosen = enode_settings.EnodeSettings(
             name=self.name,
             listen_address=self.address,
             namesrv_address=self._namesrv_address,
@@ -113,40 +113,40 @@ class EnodeMachine(RoleMachine):
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
         return enode_app.open_enode(
-            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
+            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.open()
         )  # fmt: skip
 
     def kill(self) -> None:
         """Kill the process; the system still writes the data of its files over time."""
         if self.alive:
-            self.disk.killed()
+            self.disk.on_process_killed()
         super().kill()
 
-    def cut_power(self, fate: Fate = USUAL_FATE, *, inside_write: bool = False) -> None:
+    def cut_power(self, outcome: CrashOutcome = USUAL_OUTCOME, *, inside_write: bool = False) -> None:
         """Cut the power; unsynced changes may be lost or torn. `inside_write` as in `SimulatedDisk.stop`."""
         if self.alive:
-            self.disk.power_cut(fate, inside_write=inside_write)
+            self.disk.cut_power(outcome, inside_write=inside_write)
         super().cut_power()
 
 
-class MemberMachine(EnodeMachine):
+class ReplicaMachine(EnodeMachine):
     """A replica of an enode, a machine with a disk of its own."""
 
-    def __init__(self, world: World, enode: str, number: int, members: int, network: str, namesrv_address: str) -> None:
+    def __init__(self, world: World, enode: str, number: int, replicas: int, network: str, namesrv_address: str) -> None:
         """Replica `number` of `members`, whose addresses are `network`1, `network`2 and so on."""
         super().__init__(world, f"{enode}-{number}", f"{network}{number}:8000", namesrv_address)
         self.enode = enode
         self.number = number
-        self._members = members
-        self._addresses = [f"{network}{one}:8100" for one in range(1, members + 1)]
-        world.network.settle(self.name, self._addresses[number - 1])
+        self._replicas = replicas
+        self._addresses = [f"{network}{one}:8100" for one in range(1, replicas + 1)]
+        world.network.set_address(self.name, self._addresses[number - 1])
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The replica."""
-        chosen = enode_settings.Settings(
+        chosen = enode_settings.EnodeSettings(
             name=self.enode,
             member=self.number,
-            members=self._members,
+            members=self._replicas,
             listen_address=self.address,
             member_listen_address=self._addresses[self.number - 1],
             member_addresses=";".join(self._addresses),
@@ -157,17 +157,17 @@ class MemberMachine(EnodeMachine):
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
         return enode_member.open_member(
-            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.opened()
+            replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.open()
         )
 
-    def may_break_with(self, error: BaseException) -> bool:
+    def may_crash_with(self, error: BaseException) -> bool:
         """Whether the replica's disk failed; the other replicas continue."""
         if isinstance(error, BaseExceptionGroup):
-            return all(map(self.may_break_with, error.exceptions))
+            return all(map(self.may_crash_with, error.exceptions))
         return isinstance(error, OSError)
 
     @property
-    def leads(self) -> bool:
+    def is_leading(self) -> bool:
         """Whether it serves clients now."""
         running = self.running
         return self.alive and isinstance(running, enode_member.RunningMember) and running.lives.parts is not None
@@ -184,7 +184,7 @@ class SnodeMachine(RoleMachine):
 
     def opening(self) -> AbstractAsyncContextManager[Running]:
         """The snode."""
-        chosen = snode_settings.Settings(
+        chosen = snode_settings.SnodeSettings(
             name=self.name,
             listen_address=self.address,
             namesrv_address=self._namesrv_address,

@@ -12,10 +12,10 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.catalog.stored_proposals import Proposals
-from ortoo.namesrv.catalog.schema import prepare
-from ortoo.namesrv.catalog.transaction import Transaction
-from ortoo.namesrv.decisions.route_changes import Contents
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
+from ortoo.namesrv.catalog.schema import migrate_to_head
+from ortoo.namesrv.catalog.transaction import CatalogTransaction
+from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.testing.simulation.kernel.random_streams import happens
 
 T = TypeVar("T")
@@ -39,12 +39,12 @@ class SimulatedDatabase:
         self._engine = sa.create_engine(
             "sqlite://", poolclass=sa.pool.StaticPool, connect_args={"check_same_thread": False}
         )
-        prepare(self._engine, chance.uuid_text())
+        migrate_to_head(self._engine, chance.uuid_text())
 
     async def open(self, database_url: str, data_dir: Path, new_id: str) -> Catalog:
         """A name server's catalog; the directory already has its id. Errors: Unavailable."""
         catalog = SimulatedCatalog(self)
-        await catalog.version()
+        await catalog.read_version()
         return catalog
 
     def backup(self) -> bytes:
@@ -76,7 +76,7 @@ class SimulatedDatabase:
         """The SQLAlchemy engine."""
         return self._engine
 
-    def troubled(self, work: Callable[[], T]) -> Callable[[], T]:
+    def with_faults(self, work: Callable[[], T]) -> Callable[[], T]:
         """The same work, over a connection that may fail before and after it."""
 
         def run() -> T:
@@ -111,7 +111,7 @@ class _Link(Database):
         self._database = database
 
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        return super().submit(self._database.troubled(work))
+        return super().submit(self._database.with_faults(work))
 
     async def close(self) -> None:
         """Close nothing: the database is on another machine."""
@@ -122,12 +122,12 @@ class SimulatedCatalog(Catalog):
 
     def __init__(self, database: SimulatedDatabase) -> None:
         """Use `SimulatedDatabase.open`."""
-        super().__init__(_Link(database, "catalog"), Proposals(_Link(database, "proposals")))
+        super().__init__(_Link(database, "catalog"), StoredProposals(_Link(database, "proposals")))
         self.shared = database.shared
 
-    async def contents(self) -> Contents:
+    async def load_all(self) -> StoredDirectory:
         """Everything that is stored, as of one moment."""
-        return await self._database.within(lambda connection: Transaction(connection).contents())
+        return await self._database.submit_transaction(lambda connection: CatalogTransaction(connection).load_all())
 
 
 def _operational(reason: str) -> sa.exc.OperationalError:

@@ -16,7 +16,7 @@ import redis.asyncio
 from fakeredis.aioredis import AsyncFakeSocket, FakeAsyncRedisConnection, FakeReader, FakeWriter
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process
@@ -31,7 +31,7 @@ _COLLECT = "collectgarbage()"
 class SimulatedRedis:
     """The server and its network."""
 
-    def __init__(self, loop: VirtualLoop, chances: Chances) -> None:
+    def __init__(self, loop: VirtualLoop, chances: RandomStreams) -> None:
         """A server without data."""
         self.loop = loop
         self.server = fakeredis.FakeServer(version=(7, 4))
@@ -43,15 +43,15 @@ class SimulatedRedis:
         self._connections = 0
 
     @property
-    def silent(self) -> bool:
+    def is_silent(self) -> bool:
         """Whether it accepts connections and does not answer."""
         return self._silent
 
-    def fall_silent(self) -> None:
+    def stop_answering(self) -> None:
         """Stop answering, as a frozen machine does."""
         self._silent = True
 
-    def speak(self) -> None:
+    def resume_answering(self) -> None:
         """Handle the requests sent meanwhile, and answer again."""
         self._silent = False
         held, self._held = self._held, []
@@ -64,7 +64,7 @@ class SimulatedRedis:
             for database in self.server.dbs.values():
                 database.clear()
 
-    def copied(self) -> dict[int, dict[bytes, Any]]:
+    def snapshot(self) -> dict[int, dict[bytes, Any]]:
         """A copy of its data, for `fail_over`."""
         return {number: copy.deepcopy(database._dict) for number, database in self.server.dbs.items()}
 
@@ -76,7 +76,7 @@ class SimulatedRedis:
         for socket in list(self.sockets):
             socket.break_off()
 
-    def gone(self, process: SimulatedProcess) -> None:
+    def on_process_killed(self, process: SimulatedProcess) -> None:
         """A process was killed; close its connections."""
         for socket in [one for one in self.sockets if one.process is process]:
             socket.end()
@@ -96,7 +96,7 @@ class SimulatedRedis:
     def connection_chance(self) -> tuple[int, Randomness]:
         """The number of the next connection, and its randomness."""
         self._connections += 1
-        return self._connections, self._chances.of(f"redis connection {self._connections}")
+        return self._connections, self._chances.stream(f"redis connection {self._connections}")
 
     def arrive(self, work: Callable[[], None]) -> None:
         """Run `work` at the server, when it is not silent."""

@@ -10,9 +10,9 @@ from typing import Any, ParamSpec, TypeVar
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import wait_uncancelled
 from ortoo.enode.log.flushing.disk_work import DiskWork, Done
-from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.flushing.flush_group import FlushGroup
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Latency:
         return chance.uniform(self.least_s, most_s) * self.factor
 
 
-class Lane:
+class WorkLane:
     """One thread's work, done one piece after another."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, chance: Randomness, latency: Latency) -> None:
@@ -92,16 +92,16 @@ class SimulatedDiskWork(DiskWork):
         super().__init__(loop)
         self._closed = False
         self._writes = writes
-        self._flushing = Lane(loop, chance, latency)
-        self._scanning = Lane(loop, chance, latency)
-        self._reading = [Lane(loop, chance, latency) for _ in range(READ_LANES)]
+        self._flushing = WorkLane(loop, chance, latency)
+        self._scanning = WorkLane(loop, chance, latency)
+        self._reading = [WorkLane(loop, chance, latency) for _ in range(READ_LANES)]
 
     @property
-    def lanes(self) -> list[Lane]:
+    def lanes(self) -> list[WorkLane]:
         """All lanes, that of the flushes first."""
         return [self._flushing, self._scanning, *self._reading]
 
-    def flush(self, group: Group, done: Done) -> None:
+    def flush(self, group: FlushGroup, done: Done) -> None:
         """Write a group, then call `done` on the loop."""
 
         def work() -> Callable[[], object]:
@@ -124,7 +124,7 @@ class SimulatedDiskWork(DiskWork):
         """Run `work` in the scans' lane, as `run`."""
         return await self._run_in(self._scanning, partial(work, *args, **kwargs))
 
-    async def _run_in(self, lane: Lane, work: Callable[[], T]) -> T:
+    async def _run_in(self, lane: WorkLane, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
         answer: asyncio.Future[T] = self._loop.create_future()
@@ -137,7 +137,7 @@ class SimulatedDiskWork(DiskWork):
             return lambda: None if answer.done() else answer.set_result(result)
 
         lane.put(step)
-        return await uninterrupted(answer)
+        return await wait_uncancelled(answer)
 
     def close(self) -> None:
         """Finish all pending work."""

@@ -5,27 +5,27 @@ import os
 from collections.abc import Callable
 
 from ortoo.testing.disks.disk_image import (
-    Create,
+    CreateFile,
     DiskImage,
     Operation,
-    Remove,
-    Rename,
-    Resize,
+    RemoveFile,
+    RenameFile,
+    ResizeFile,
     SyncFolder,
-    Write,
+    WriteFile,
 )
 from ortoo.testing.disks.memory_disk import MemoryDisk
 
-WRITES = (Write, Resize)
-RENAMING = (Create, Rename, Remove)
+WRITES = (WriteFile, ResizeFile)
+RENAMING = (CreateFile, RenameFile, RemoveFile)
 NAMES = (*RENAMING, SyncFolder)
 
 
-class PowerIsOff(BaseException):
+class PowerFailure(BaseException):
     """The machine stopped before this call; no error handler of the product may catch it."""
 
 
-class Platter(MemoryDisk):
+class FaultInjectionDisk(MemoryDisk):
     """A `MemoryDisk` with fault injection."""
 
     def __init__(self, *, capacity_bytes: int, image: DiskImage | None = None) -> None:
@@ -48,27 +48,27 @@ class Platter(MemoryDisk):
         self.written_bytes = 0
         """The total length of all writes since the process started."""
 
-    def do(self, operation: Operation) -> None:
+    def apply(self, operation: Operation) -> None:
         """Apply one operation, unless the machine stops or the disk fails before."""
         if self.operations_left is not None:
             if self.operations_left <= 0:
-                raise PowerIsOff
+                raise PowerFailure
             self.operations_left -= 1
-            if not self.operations_left and isinstance(operation, Write):
+            if not self.operations_left and isinstance(operation, WriteFile):
                 kept = self.torn(len(operation.data))
-                operation = Write(operation.number, operation.position, operation.data[:kept])
+                operation = WriteFile(operation.number, operation.position, operation.data[:kept])
         if isinstance(operation, WRITES) and self.failing_writes > 0:
             self.failing_writes -= 1
             raise _eio()
         if isinstance(operation, NAMES) and self.failing_names > 0:
             self.failing_names -= 1
             raise _eio()
-        if self.misdirect_bytes and isinstance(operation, Write):
+        if self.misdirect_bytes and isinstance(operation, WriteFile):
             size = self.size_bytes(operation.number)
             place = (operation.position + self.misdirect_bytes) % max(1, size - len(operation.data))
-            operation, self.misdirect_bytes = Write(operation.number, place, operation.data), 0
-        super().do(operation)
-        if isinstance(operation, Write):
+            operation, self.misdirect_bytes = WriteFile(operation.number, place, operation.data), 0
+        super().apply(operation)
+        if isinstance(operation, WriteFile):
             self.written_bytes += len(operation.data)
         if isinstance(operation, RENAMING):
             self.named()

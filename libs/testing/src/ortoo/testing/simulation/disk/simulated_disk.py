@@ -8,17 +8,17 @@ from pathlib import Path
 
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.disks.disk_image import (
-    KEEP_EVERYTHING,
-    Create,
+    KEEP_UNSYNCED,
+    CreateFile,
     DiskImage,
-    Fate,
+    CrashOutcome,
     SyncData,
     SyncFolder,
-    Write,
+    WriteFile,
 )
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
-from ortoo.testing.simulation.disk.platter import Platter, PowerIsOff
+from ortoo.testing.simulation.disk.platter import FaultInjectionDisk, PowerFailure
 from ortoo.testing.simulation.kernel.random_streams import happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
@@ -33,7 +33,7 @@ class SimulatedDisk(FaultyDisk):
     """The disk as one process sees it: injected faults, and work that takes time."""
 
     def __init__(
-        self, platter: Platter, chance: Randomness, latency: Latency, writes: Callable[[], object] = lambda: None
+        self, platter: FaultInjectionDisk, chance: Randomness, latency: Latency, writes: Callable[[], object] = lambda: None
     ) -> None:
         """Work on `platter`; `writes` is called when a flush begins."""
         super().__init__(platter)
@@ -78,50 +78,50 @@ class MachineDisk:
         self._capacity_bytes = capacity_bytes
         self._image = DiskImage()
         self._awaited: dict[Callable[[], None], str] = {}
-        self.current: SimulatedDisk = self.opened()
+        self.current: SimulatedDisk = self.open()
         """The disk of the running process."""
 
-    def opened(self) -> SimulatedDisk:
+    def open(self) -> SimulatedDisk:
         """The disk for a process that starts."""
-        platter = Platter(capacity_bytes=self._capacity_bytes, image=self._image)
+        platter = FaultInjectionDisk(capacity_bytes=self._capacity_bytes, image=self._image)
         platter.named = partial(self._happens, "name")
         self.current = SimulatedDisk(platter, self._chance, self.latency, partial(self._happens, "write"))
         return self.current
 
-    def killed(self) -> None:
+    def on_process_killed(self) -> None:
         """The process was killed; its written data are in the page cache and reach the disk later."""
         self.current.stop()
 
-    def power_cut(self, fate: Fate, *, inside_write: bool = False) -> None:
+    def cut_power(self, outcome: CrashOutcome, *, inside_write: bool = False) -> None:
         """The machine lost power: unsynced changes arrived or not. `inside_write` as in `SimulatedDisk.stop`."""
         self.current.stop(inside_write=inside_write)
-        self._image = self._image.crashed(self._chance, fate)
+        self._image = self._image.after_crash(self._chance, outcome)
 
-    def destroyed(self) -> None:
+    def replace_with_empty(self) -> None:
         """All data are lost."""
         self.current.stop()
         self._image = DiskImage()
 
     def image(self) -> DiskImage:
         """A copy of all that programs read on it, as of now."""
-        return self._image.crashed(self._chance, KEEP_EVERYTHING)
+        return self._image.after_crash(self._chance, KEEP_UNSYNCED)
 
     def put_back(self, image: DiskImage) -> None:
         """Let it be as it was when a copy was made of it. No process works on it."""
         self.current.stop()
-        self._image = image.crashed(self._chance, KEEP_EVERYTHING)
+        self._image = image.after_crash(self._chance, KEEP_UNSYNCED)
 
     def put(self, path: Path, content: bytes) -> None:
         """Give a file this content, durably. No process works on the disk."""
         with contextlib.suppress(KeyError):
             self.remove(path)
         number = self._image.files_made + 1
-        self._image.apply(Create(path, number))
-        self._image.apply(Write(number, 0, content))
+        self._image.apply(CreateFile(path, number))
+        self._image.apply(WriteFile(number, 0, content))
         self._image.apply(SyncData(number))
         self._image.apply(SyncFolder(path.parent))
 
-    def at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
+    def call_at_next(self, work: str, loop: VirtualLoop, patience_s: float, happen: Callable[[], object]) -> None:
         """Call `happen` once: when a "name" changes, when a "write" begins, or after `patience_s`."""
 
         def once() -> None:
@@ -140,7 +140,7 @@ class MachineDisk:
         found = [
             (folder / name, number)
             for folder, names in sorted(self._image.folders.items())
-            for name, number in sorted(names.live.items())
+            for name, number in sorted(names.current.items())
             if name.endswith(suffix) and self._image.contents[number].durable
         ]
         if not found:
@@ -156,28 +156,28 @@ class MachineDisk:
 
     def flip(self, path: Path, position: int, mask: int = 1) -> None:
         """Change bits of one byte of a file, durably."""
-        content = self._image.contents[self._image.folders[path.parent].live[path.name]]
-        for data in (content.durable, content.live):
+        content = self._image.contents[self._image.folders[path.parent].current[path.name]]
+        for data in (content.durable, content.current):
             if position < len(data):
                 data[position] ^= mask
 
     def remove(self, path: Path) -> None:
         """Remove a file, durably."""
         folder = self._image.folders[path.parent]
-        folder.change(path.name, "", folder.live[path.name])
+        folder.change(path.name, "", folder.current[path.name])
         folder.sync()
 
     def files(self) -> list[Path]:
         """The files on the disk, by name."""
-        return sorted(folder / name for folder, names in self._image.folders.items() for name in names.live)
+        return sorted(folder / name for folder, names in self._image.folders.items() for name in names.current)
 
     def content(self, path: Path) -> bytes:
         """The content of a file as a program reads it."""
-        return bytes(self._image.contents[self._image.folders[path.parent].live[path.name]].live)
+        return bytes(self._image.contents[self._image.folders[path.parent].current[path.name]].current)
 
 
 def _interrupted(work: Callable[[], object]) -> None:
     try:
         work()
-    except (PowerIsOff, Exception):  # errors of a dead process do not matter
+    except (PowerFailure, Exception):  # errors of a dead process do not matter
         return

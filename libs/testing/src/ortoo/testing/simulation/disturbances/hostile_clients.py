@@ -45,7 +45,7 @@ BROKEN_STREAM = "Internal error from Core"
 ROCKETMQ_DEFECTS = (50000, 50001)
 
 
-class Hostile(Scenario):
+class HostileScenario(Scenario):
     """Two clients that send invalid requests to a snode, and one that sends them to an enode and the name server."""
 
     name = "hostile"
@@ -56,7 +56,7 @@ class Hostile(Scenario):
 
         async def front(application: Application, _: Client) -> None:
             async with Channels() as channels:
-                channel = channels.to(application.addresses[0])
+                channel = channels.channel_to(application.addresses[0])
                 if application.chance.uniform(0.0, 1.0) < FLOODS:
                     await _flood(application, channel)
                 await self._ask_for_ever(application, channel, [one for it in FRONT for one in it.methods])
@@ -65,7 +65,7 @@ class Hostile(Scenario):
             async with Channels() as channels:
                 service = BACK[application.chance.below(len(BACK))]
                 machines = self.cluster.stores if service is BACK[0] else self.cluster.name_servers
-                await self._ask_for_ever(application, channels.to(machines[0].address), list(service.methods))
+                await self._ask_for_ever(application, channels.channel_to(machines[0].address), list(service.methods))
 
         self.senders = [self.application("f0", front), self.application("f1", front), self.application("b0", back)]
 
@@ -77,7 +77,7 @@ class Hostile(Scenario):
     async def _ask_for_ever(
         self, application: Application, channel: grpc.aio.Channel, methods: Sequence[MethodDescriptor]
     ) -> None:
-        names = [*self.topics, "fuzz-group", application.life, "enode-0"]
+        names = [*self.topics, "fuzz-group", application.incarnation, "enode-0"]
         nonsense = Nonsense(application.chance, names)
         while True:
             method = methods[application.chance.below(len(methods))]
@@ -90,7 +90,7 @@ class Hostile(Scenario):
     ) -> None:
         path = f"/{method.containing_service.full_name}/{method.name}"
         asked = [nonsense.request(method.input_type) for _ in range(1 + application.chance.below(4))]
-        metadata = (("x-mq-client-id", application.life), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
+        metadata = (("x-mq-client-id", application.incarnation), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
         write, read = type(asked[0]).SerializeToString, GetMessageClass(method.output_type).FromString
         try:
             if not (method.client_streaming or method.server_streaming):
@@ -101,7 +101,7 @@ class Hostile(Scenario):
             answers: Any
             if method.client_streaming:
                 answers = channel.stream_stream(path, write, read)(metadata=metadata)
-                await _say(answers, asked, application)
+                await _send_all(answers, asked, application)
             else:
                 answers = channel.unary_stream(path, write, read)(asked[0], metadata=metadata)
             try:
@@ -116,7 +116,7 @@ class Hostile(Scenario):
             # The transport reports this itself when a stream ends during a write.
             is_own = error.details() == BROKEN_STREAM
             if error.code() in DEFECTS and not is_own:
-                self.oracle.findings.add(
+                self.oracle.violations.add(
                     "a bad request affects no other client", f"{path} answers {error.code().name}: {error.details()}"
                 )
 
@@ -124,10 +124,10 @@ class Hostile(Scenario):
         code = getattr(getattr(answer, "status", None), "code", 0)
         if code in ROCKETMQ_DEFECTS:
             message = getattr(answer, "status").message  # noqa: B009  # of whatever type answers
-            self.oracle.findings.add("a bad request affects no other client", f"{path} answers {code}: {message}")
+            self.oracle.violations.add("a bad request affects no other client", f"{path} answers {code}: {message}")
 
 
-async def _say(call: Any, asked: Sequence[Message], application: Application) -> None:
+async def _send_all(call: Any, asked: Sequence[Message], application: Application) -> None:
     """Write all of it, unless the server ends the call before."""
     for one in asked:
         with contextlib.suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):  # the reader gets the reason
@@ -139,8 +139,8 @@ async def _say(call: Any, asked: Sequence[Message], application: Application) ->
 
 async def _flood(application: Application, channel: grpc.aio.Channel) -> None:
     """Send settings repeatedly and read no answer: the snode ends that call, and nothing else."""
-    metadata = (("x-mq-client-id", application.life), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
-    topics = words.Publishing(topics=[words.Resource(name=Hostile.topics[0])])
+    metadata = (("x-mq-client-id", application.incarnation), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
+    topics = words.Publishing(topics=[words.Resource(name=HostileScenario.topics[0])])
     said = service_pb2.TelemetryCommand(settings=words.Settings(client_type=words.PRODUCER, publishing=topics))
     call = MessagingServiceStub(channel).Telemetry(metadata=metadata)
     try:

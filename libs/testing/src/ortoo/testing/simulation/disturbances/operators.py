@@ -7,8 +7,8 @@ import grpc
 from ortoo.client import Client, NotFound
 from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2 as scaler_pb
-from ortoo.testing.simulation.oracle.sent import Sent, keys
-from ortoo.testing.simulation.oracle.stored import StoredTopic, compare_stored
+from ortoo.testing.simulation.oracle.sent import TrackedMessage, keys
+from ortoo.testing.simulation.oracle.stored import StoredTopicContents, compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.pushing import push_member
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -18,7 +18,7 @@ QUEUES_FIRST, QUEUES_MAX = 2, 5
 SCALER_TIMEOUT_S = 6.0
 
 
-class Operating(Scenario):
+class OperatorScenario(Scenario):
     """A producer, a group that is moved under load, and an operator that also creates and deletes topics of its own."""
 
     name = "operating"
@@ -57,13 +57,13 @@ class Operating(Scenario):
         await client.admin.describe_topic(self.name)  # an snode that does not have the topic yet asks for it
         topics = [one.name for one in await client.admin.list_topics()]
         if self.name not in topics:
-            self.oracle.findings.add("operators see what is there", f"{self.name} is not among {topics}")
+            self.oracle.violations.add("operators see what is there", f"{self.name} is not among {topics}")
         await client.admin.describe_cluster()
         await client.admin.list_groups()
         try:
             await client.admin.groups.describe(self.group)
             asked_at_s, moves = self.oracle.now_s(), self.oracle.offsets.moves(self.group)
-            lag = await client.admin.lag(self.group, self.name)
+            lag = await client.admin.describe_lag(self.group, self.name)
             if moves == self.oracle.offsets.moves(self.group):
                 for one in lag.queues:
                     self.oracle.offsets.read(self.group, one.queue, one.committed_offset, asked_at_s)
@@ -90,14 +90,14 @@ class Operating(Scenario):
         self.oracle.sent.forget_topic(topic)
         await _gone(client, topic)
         await client.admin.ensure_topic(topic)
-        stored = StoredTopic(topic)
+        stored = StoredTopicContents(topic)
         await stored.read(client, self.oracle)
         bodies = set(stored.places.values())
         if risen := [one for one in before if one.body in bodies]:
-            self.oracle.findings.add("a deleted topic stays deleted", f"{keys(risen)} is in the new {topic}")
+            self.oracle.violations.add("a deleted topic stays deleted", f"{keys(risen)} is in the new {topic}")
         await _gone(client, topic)
 
-    async def _send_one(self, application: Application, client: Client, topic: str) -> Sent:
+    async def _send_one(self, application: Application, client: Client, topic: str) -> TrackedMessage:
         async with client.producer(topic) as producer:
             return await application.send(producer, topic)
 
@@ -112,7 +112,7 @@ class Operating(Scenario):
         before = {one.key for one in self._waiting()}
         about = scaler_pb.ScaledObjectRef(scalerMetadata={"group": self.group, "topic": self.name})
         async with Channels() as channels:
-            is_active = channels.to(application.addresses[0]).unary_unary(
+            is_active = channels.channel_to(application.addresses[0]).unary_unary(
                 "/externalscaler.ExternalScaler/IsActive",
                 # A map's order is that of memory addresses, unless deterministic.
                 request_serializer=partial(scaler_pb.ScaledObjectRef.SerializeToString, deterministic=True),
@@ -124,9 +124,9 @@ class Operating(Scenario):
                 return
         waiting = [one for one in self._waiting() if one.key in before]
         if waiting and not answer.result and not self.oracle.damaged:
-            self.oracle.findings.add("an autoscaler scales to zero", f"{keys(waiting)} waits for {self.group}")
+            self.oracle.violations.add("an autoscaler scales to zero", f"{keys(waiting)} waits for {self.group}")
 
-    def _waiting(self) -> list[Sent]:
+    def _waiting(self) -> list[TrackedMessage]:
         """The messages that the group did not receive yet, in queues that every snode has had from the beginning."""
         missing = self.oracle.received.missing(self.group, self.name)
         return [one for one in missing if one.queue is not None and one.queue.queue_id < QUEUES_FIRST]

@@ -13,7 +13,7 @@ from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from ortoo.testing.memory_grpc import NODE
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.numbered_tasks import NumberedFuture, NumberedTask
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process, process_of
 
@@ -29,7 +29,7 @@ CALL_TAKES_S = (0.000_05, 0.002)
 """The minimum and maximum time that it runs there."""
 
 
-class Stuck(RuntimeError):
+class SimulationStuck(RuntimeError):
     """All tasks wait without a timer, or a process spins without ever waiting."""
 
 
@@ -50,13 +50,13 @@ class VirtualLoop(asyncio.BaseEventLoop):
     _thread_id: int
     get_debug = staticmethod(bool)  # False; it is called for every handle and future, and this takes no frame
 
-    def __init__(self, chances: Chances) -> None:
+    def __init__(self, chances: RandomStreams) -> None:
         """Begin at time 0; all random choices come from `chances`."""
         super().__init__()
         self._now_s = 0.0
-        self._order = chances.of("order")
-        self._executors = chances.of("executors")
-        self._processors = chances.of("processors")
+        self._order = chances.stream("order")
+        self._executors = chances.stream("executors")
+        self._processors = chances.stream("processors")
         self._runnable: list[SimulatedProcess] = []
         self._timers: list[tuple[float, int, _Timer, SimulatedProcess]] = []
         self._cancelled_timers = 0
@@ -77,7 +77,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         """Let time pass at once, as for a machine that slept: every timer due in it fires late."""
         self._now_s += seconds
 
-    def begin_anew(self) -> None:
+    def reset_turn_count(self) -> None:
         """Reset the count of turns: the spinning process is dead."""
         self._turns = 0
 
@@ -104,7 +104,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return
         self._turns += 1
         if self._turns > TURNS_MAX:
-            raise Stuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} always has work")
+            raise SimulationStuck(f"{TURNS_MAX} turns without any time passing; {runnable[0].name} always has work")
         process = runnable[int(self._order.uniform(0, len(runnable))) if len(runnable) > 1 else 0]
         ready = process.ready
         for _ in range(len(ready)):
@@ -136,7 +136,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
             heapq.heappop(timers)
             self._cancelled_timers -= 1
         if not timers:
-            raise Stuck("all tasks wait, and no timer is pending")
+            raise SimulationStuck("all tasks wait, and no timer is pending")
         self._now_s = max(self._now_s, timers[0][0])
         self._turns = 0
         self._fire()

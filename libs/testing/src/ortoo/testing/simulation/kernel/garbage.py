@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def garbage_of_its_own() -> Iterator[None]:
+def explicit_garbage_collection() -> Iterator[None]:
     """Collect garbage only on request, and only objects created inside.
 
     The moment of a collection must not be random. A test process also holds millions of other objects, so that a full

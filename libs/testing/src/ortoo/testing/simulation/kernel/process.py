@@ -75,9 +75,9 @@ class SimulatedProcess(Node):
         if not self.is_alive:
             return
         super().kill(silently=silently)
-        self.lay_down()
+        self.set_aside()
 
-    def lay_down(self) -> None:
+    def set_aside(self) -> None:
         """Keep references to all its tasks and callbacks until `bury`."""
         # Dropping the last reference to a coroutine would run its finally blocks.
         self.remains += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
@@ -90,7 +90,7 @@ class SimulatedProcess(Node):
         found = [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
         return sorted((task for task in found if isinstance(task, NumberedTask)), key=lambda task: task.number)
 
-    def bury(self) -> None:
+    def dispose(self) -> None:
         """Free its objects after the run: finally blocks run now, up to their first await, without any effect."""
         remains, self.remains = self.remains, []
         for one in remains:
@@ -104,28 +104,28 @@ class SimulatedProcess(Node):
         return isinstance(task, NumberedTask) and task.process is self
 
 
-def bury_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
+def dispose_all(loop: "VirtualLoop", processes: Sequence[SimulatedProcess]) -> None:
     """Close everything that a run left. The loop turns once more for it, without any effect."""
     dead = (*processes, loop.outside)
 
     async def bury() -> None:
         for process in dead:
-            process.context.copy().run(process.bury)
+            process.context.copy().run(process.dispose)
         gc.collect()
         for process in dead:
-            process.context.copy().run(process.bury)  # objects created while the first were closed
+            process.context.copy().run(process.dispose)  # objects created while the first were closed
 
     for process in processes:
         process.kill()
-    loop.outside.lay_down()  # it stays, because the loop itself calls from there
+    loop.outside.set_aside()  # it stays, because the loop itself calls from there
     hook, sys.unraisablehook = sys.unraisablehook, lambda _: None  # errors of dead processes do not matter
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
-            loop.begin_anew()
+            loop.reset_turn_count()
             loop.run_until_complete(loop.create_task(bury(), context=loop.outside.context))
-            loop.outside.lay_down()
-            loop.outside.bury()
+            loop.outside.set_aside()
+            loop.outside.dispose()
             gc.collect()
     finally:
         sys.unraisablehook = hook

@@ -5,14 +5,14 @@ import hashlib
 from ortoo.common.process.randomness import Randomness
 
 
-class Chances:
+class RandomStreams:
     """Streams of randomness by name, all from one seed."""
 
     def __init__(self, seed: int) -> None:
         """Derive all streams from `seed`."""
         self.seed = seed
 
-    def of(self, name: str) -> Randomness:
+    def stream(self, name: str) -> Randomness:
         """The stream with this name, from its beginning."""
         # The hash of a string differs between interpreters; this digest does not.
         digest = hashlib.sha256(f"{self.seed}/{name}".encode()).digest()

@@ -5,7 +5,7 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec
 
-from ortoo.testing.simulation.kernel.random_streams import Chances
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.clock import RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 
@@ -17,7 +17,7 @@ def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P,
 
     @functools.wraps(test)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        with asyncio.Runner(loop_factory=lambda: VirtualLoop(Chances(1))) as runner:
+        with asyncio.Runner(loop_factory=lambda: VirtualLoop(RandomStreams(1))) as runner:
             runner.run(test(*args, **kwargs))
 
     return run

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.violations import Findings
-from ortoo.testing.simulation.oracle.received import Delivery
-from ortoo.testing.simulation.oracle.sent import Sent, keys
+from ortoo.testing.simulation.violations import Violations
+from ortoo.testing.simulation.oracle.received import ObservedDelivery
+from ortoo.testing.simulation.oracle.sent import TrackedMessage, keys
 
 MARGIN_S = 2.0
 """The model ends a lease earlier by this margin, because an answer may have been under way this long."""
@@ -19,12 +19,12 @@ class _Lease:
     enode: str
 
 
-class Leases:
+class LeaseModel:
     """Leases and acknowledgements of groups, message by message."""
 
     def __init__(
         self,
-        findings: Findings,
+        findings: Violations,
         now_s: Callable[[], float],
         is_quiet: Callable[[str, float], bool],
         is_prompt: Callable[[], bool],
@@ -41,10 +41,10 @@ class Leases:
         self._may_have_forgotten = may_have_forgotten
         self._asked: dict[tuple[str, str], float] = {}
         self._acknowledged: dict[tuple[str, str], float] = {}
-        self._open: dict[str, dict[str, Sent]] = {}
+        self._open: dict[str, dict[str, TrackedMessage]] = {}
         self._held: dict[tuple[str, str], _Lease] = {}
 
-    def delivered(self, delivery: Delivery, invisible_ms: float) -> None:
+    def delivered(self, delivery: ObservedDelivery, invisible_ms: float) -> None:
         """A group member received it, with a lease of at least `invisible_ms`."""
         group, key = delivery.group, delivery.sent.key
         forgotten = self._may_have_forgotten(delivery.queue.enode)
@@ -68,26 +68,26 @@ class Leases:
         if (group, key) not in self._asked:
             self._open.setdefault(group, {})[key] = delivery.sent
 
-    def acknowledging(self, group: str, sent: Sent) -> None:
+    def begin_ack(self, group: str, sent: TrackedMessage) -> None:
         """A group member is about to acknowledge it."""
         self._asked.setdefault((group, sent.key), self._now_s())
         self._held.pop((group, sent.key), None)
         self._open.get(group, {}).pop(sent.key, None)
 
-    def acknowledged(self, group: str, sent: Sent) -> None:
+    def acked(self, group: str, sent: TrackedMessage) -> None:
         """The server confirmed the acknowledgement."""
         self._acknowledged.setdefault((group, sent.key), self._now_s())
 
-    def giving_back(self, group: str, sent: Sent) -> None:
+    def begin_release(self, group: str, sent: TrackedMessage) -> None:
         """A group member is about to release or nack it."""
         self._held.pop((group, sent.key), None)
 
-    def gone(self, member: str) -> None:
+    def member_ended(self, member: str) -> None:
         """A group member has ended, and released its messages."""
         for place in [place for place, held in self._held.items() if held.member == member]:
             del self._held[place]
 
-    def is_asked(self, group: str, key: str) -> bool:
+    def is_ack_attempted(self, group: str, key: str) -> bool:
         """Whether an acknowledgement was requested, with any outcome."""
         return (group, key) in self._asked
 

@@ -3,14 +3,14 @@
 from collections.abc import Callable
 
 from ortoo.client import Queue
-from ortoo.testing.simulation.violations import Findings
+from ortoo.testing.simulation.violations import Violations
 
 
 class CommittedOffsets:
     """For each group and queue the highest offset that a server called durable."""
 
     def __init__(
-        self, findings: Findings, now_s: Callable[[], float], may_have_forgotten: Callable[[str], bool]
+        self, findings: Violations, now_s: Callable[[], float], may_have_forgotten: Callable[[str], bool]
     ) -> None:
         """Start empty. `may_have_forgotten`: whether damage may have cost an enode its records about groups."""
         self._findings = findings

@@ -1,14 +1,14 @@
 """The model of a run: the expected state, and the way to report a finding."""
 
-from ortoo.testing.simulation.oracle.leases import Leases
+from ortoo.testing.simulation.oracle.leases import LeaseModel
 from ortoo.testing.simulation.oracle.offsets import CommittedOffsets
-from ortoo.testing.simulation.oracle.received import NOWHERE, Received
+from ortoo.testing.simulation.oracle.received import NOWHERE, ReceivedMessages
 from ortoo.testing.simulation.oracle.sent import SentMessages
 from ortoo.testing.simulation.world import World
 
-CALM_S = 40.0
+QUIET_PERIOD_S = 40.0
 """After this time without a fault, leases, sessions and routes must have recovered."""
-DETAINED_S = 30.0
+DELAYED_RESPONSE_S = 30.0
 """After a pause or a partition, an earlier answer may arrive within this time."""
 QUIET_S = 15.0
 """After this time, an event of a machine has no further effect there."""
@@ -20,11 +20,11 @@ class Oracle:
     def __init__(self, world: World) -> None:
         """Start without messages."""
         self.world = world
-        self.findings = world.findings
+        self.violations = world.violations
         self.sent = SentMessages()
-        self.received = Received(self.sent, world.findings, world.trace, self.now_s, self._fastest_wall_ms)
-        self.leases = Leases(world.findings, self.now_s, self.is_quiet, self.is_prompt, self.may_have_forgotten)
-        self.offsets = CommittedOffsets(world.findings, self.now_s, self.may_have_forgotten)
+        self.received = ReceivedMessages(self.sent, world.violations, world.trace, self.now_s, self._fastest_wall_ms)
+        self.leases = LeaseModel(world.violations, self.now_s, self.is_quiet, self.is_prompt, self.may_have_lost_data)
+        self.offsets = CommittedOffsets(world.violations, self.now_s, self.may_have_lost_data)
         self.trouble_until_s = float("-inf")
         """The end of the last fault, past or planned."""
         self._disturbed_at_s: dict[str, float] = {}
@@ -42,13 +42,13 @@ class Oracle:
         """A fault lasts until `until_s`."""
         self.trouble_until_s = max(self.trouble_until_s, until_s)
 
-    def detained(self) -> None:
+    def mark_delayed_responses(self) -> None:
         """A fault that delays answers begins or ends now: earlier popped messages may arrive long after."""
         self._detained_at_s = self.now_s()
 
     def is_prompt(self) -> bool:
         """Whether an answer that arrives now cannot be an old one."""
-        return self.now_s() - self._detained_at_s > DETAINED_S
+        return self.now_s() - self._detained_at_s > DELAYED_RESPONSE_S
 
     def disturbed(self, machine: str) -> None:
         """A fault of a machine begins or ends now."""
@@ -63,7 +63,7 @@ class Oracle:
         """The disk of a machine with the only copy lies from now, or has lost data."""
         self.damaged.setdefault(machine, self.now_s())
 
-    def may_have_forgotten(self, machine: str) -> bool:
+    def may_have_lost_data(self, machine: str) -> bool:
         """Whether a machine may have restarted since its disk was damaged; for an unknown machine, any.
 
         It then lacks the damaged records about groups, such as an acknowledgement.
@@ -73,9 +73,9 @@ class Oracle:
             for name, at_s in self.damaged.items()
         )
 
-    def calm_since(self, at_s: float) -> bool:
+    def is_undisturbed_since(self, at_s: float) -> bool:
         """Whether no fault was active since then, or for `CALM_S` before."""
-        return at_s - self.trouble_until_s > CALM_S
+        return at_s - self.trouble_until_s > QUIET_PERIOD_S
 
     def _fastest_wall_ms(self) -> float:
         return self.world.clock.now_ms() + self.clock_ahead_ms

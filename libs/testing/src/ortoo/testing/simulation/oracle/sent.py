@@ -11,7 +11,7 @@ from ortoo.common.errors import Internal, OrtooError, Unavailable
 SEPARATOR = b"|"
 
 
-class Fate(enum.Enum):
+class SendOutcome(enum.Enum):
     """The outcome as the sender knows it."""
 
     UNKNOWN = "unknown"
@@ -23,18 +23,18 @@ class Fate(enum.Enum):
 
 
 @dataclass(slots=True, eq=False)
-class Sent:
+class TrackedMessage:
     """One message."""
 
     key: str
     """The message's key, unique in this run; its body begins with it."""
     topic: str
     body: bytes
-    begun_at_s: float
-    once: bool = True
+    started_at_s: float
+    is_deduplicated: bool = True
     """Whether the protocol promises that it is stored once at most."""
-    fate: Fate = Fate.UNKNOWN
-    told_at_s: float = 0.0
+    outcome: SendOutcome = SendOutcome.UNKNOWN
+    answered_at_s: float = 0.0
     queue: Queue | None = None
     offset: int = -1
     hidden: bool = False
@@ -53,35 +53,35 @@ class SentMessages:
 
     def __init__(self) -> None:
         """Start empty."""
-        self._by_key: dict[str, Sent] = {}
-        self._by_topic: dict[str, list[Sent]] = {}
+        self._by_key: dict[str, TrackedMessage] = {}
+        self._by_topic: dict[str, list[TrackedMessage]] = {}
 
-    def begin(self, topic: str, key: str, now_s: float, *, filler: int = 0) -> Sent:
+    def begin(self, topic: str, key: str, now_s: float, *, filler: int = 0) -> TrackedMessage:
         """A message is about to be sent; its body is derived from its key."""
-        sent = Sent(key, topic, body_of(key, filler), now_s)
+        sent = TrackedMessage(key, topic, body_of(key, filler), now_s)
         self._by_key[key] = sent
         self._by_topic.setdefault(topic, []).append(sent)
         return sent
 
-    def stored(self, sent: Sent, now_s: float, queue: Queue | None, offset: int) -> None:
+    def stored(self, sent: TrackedMessage, now_s: float, queue: Queue | None, offset: int) -> None:
         """It was acknowledged with its position."""
-        sent.fate, sent.told_at_s, sent.queue, sent.offset = Fate.STORED, now_s, queue, offset
+        sent.outcome, sent.answered_at_s, sent.queue, sent.offset = SendOutcome.STORED, now_s, queue, offset
 
-    def failed(self, sent: Sent, now_s: float, error: OrtooError) -> None:
+    def failed(self, sent: TrackedMessage, now_s: float, error: OrtooError) -> None:
         """Its sender got an error."""
-        sent.told_at_s = now_s
+        sent.answered_at_s = now_s
         if not isinstance(error, Unavailable | Internal):
-            sent.fate = Fate.REFUSED
+            sent.outcome = SendOutcome.REFUSED
 
-    def refused(self, sent: Sent, now_s: float) -> None:
+    def refused(self, sent: TrackedMessage, now_s: float) -> None:
         """It was refused: it must not be stored."""
-        sent.fate, sent.told_at_s = Fate.REFUSED, now_s
+        sent.outcome, sent.answered_at_s = SendOutcome.REFUSED, now_s
 
-    def of(self, key: str) -> Sent | None:
+    def of(self, key: str) -> TrackedMessage | None:
         """The message with this key."""
         return self._by_key.get(key)
 
-    def in_topic(self, topic: str) -> list[Sent]:
+    def in_topic(self, topic: str) -> list[TrackedMessage]:
         """The messages sent to a topic, in order."""
         return self._by_topic.get(topic, [])
 
@@ -90,7 +90,7 @@ class SentMessages:
         for sent in self.in_topic(topic):
             sent.optional = True
 
-    def __iter__(self) -> Iterator[Sent]:
+    def __iter__(self) -> Iterator[TrackedMessage]:
         return iter(self._by_key.values())
 
     def __len__(self) -> int:
@@ -112,7 +112,7 @@ def key_of(body: bytes) -> str | None:
     return head.decode() if rest == seed * (len(rest) // 4) else None
 
 
-def keys(messages: Iterable[Sent], most: int = 5) -> str:
+def keys(messages: Iterable[TrackedMessage], most: int = 5) -> str:
     """The keys of a few messages as text."""
     named = [one.key for one in messages]
     return ", ".join(named[:most]) + (f" and {len(named) - most} more" if len(named) > most else "")

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from ortoo.client import Client, DataLoss, Queue, Unavailable
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.oracle.received import NOWHERE
-from ortoo.testing.simulation.oracle.sent import Fate, key_of, keys
+from ortoo.testing.simulation.oracle.sent import SendOutcome, key_of, keys
 
 
-class StoredTopic:
+class StoredTopicContents:
     """Everything that one topic holds."""
 
     def __init__(self, topic: str) -> None:
@@ -36,7 +36,7 @@ class StoredTopic:
                 async with aclosing(client.fetch(queue, at, end)) as batches:  # type: ignore[type-var]
                     async for batch in batches:
                         if batch.first_offset != at:
-                            oracle.findings.add("G3", f"{queue} continues at {batch.first_offset} where {at} is next")
+                            oracle.violations.add("G3", f"{queue} continues at {batch.first_offset} where {at} is next")
                         for offset, body in zip(batch.offsets, batch.bodies(), strict=True):
                             self.places[queue, offset] = body
                         at = batch.next_offset
@@ -49,24 +49,24 @@ class StoredTopic:
         """Compare it with the messages sent to the topic."""
         found = Counter(key_of(body) for body in self.places.values())
         if found[None]:
-            oracle.findings.add("G3", f"{found[None]} bodies of {self.topic} were never sent")
+            oracle.violations.add("G3", f"{found[None]} bodies of {self.topic} were never sent")
         sent = oracle.sent.in_topic(self.topic)
         known = {one.key for one in sent}
         if strangers := [key for key in found if key is not None and key not in known]:
-            oracle.findings.add("G3", f"{self.topic} holds messages of other topics: {sorted(strangers)[:5]}")
-        gone = [one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.fate is Fate.STORED]
+            oracle.violations.add("G3", f"{self.topic} holds messages of other topics: {sorted(strangers)[:5]}")
+        gone = [one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.outcome is SendOutcome.STORED]
         if gone:
-            oracle.findings.add("G1", f"acknowledged in {self.topic} and not there: {keys(gone)}")
+            oracle.violations.add("G1", f"acknowledged in {self.topic} and not there: {keys(gone)}")
         # Damaged bytes may have held a dedup id, or the end of a delayed message.
-        kept = [one for one in sent if not oracle.may_have_forgotten(one.queue.enode if one.queue else NOWHERE)]
-        if twice := [one for one in kept if one.once and found[one.key] > 1]:
-            oracle.findings.add("G4", f"stored more than once in {self.topic}: {keys(twice)}")
-        if refused := [one for one in sent if one.fate is Fate.REFUSED and found[one.key]]:
-            oracle.findings.add("G11", f"refused and stored in {self.topic}: {keys(refused)}")
+        kept = [one for one in sent if not oracle.may_have_lost_data(one.queue.enode if one.queue else NOWHERE)]
+        if twice := [one for one in kept if one.is_deduplicated and found[one.key] > 1]:
+            oracle.violations.add("G4", f"stored more than once in {self.topic}: {keys(twice)}")
+        if refused := [one for one in sent if one.outcome is SendOutcome.REFUSED and found[one.key]]:
+            oracle.violations.add("G11", f"refused and stored in {self.topic}: {keys(refused)}")
         if hidden := [one for one in kept if one.hidden and found[one.key]]:
-            oracle.findings.add("G7", f"recalled or rolled back and stored in {self.topic}: {keys(hidden)}")
+            oracle.violations.add("G7", f"recalled or rolled back and stored in {self.topic}: {keys(hidden)}")
         if self.lost and not oracle.damaged:
-            oracle.findings.add("G12", f"{self.topic} has losses without a cause: {self.lost[:3]}")
+            oracle.violations.add("G12", f"{self.topic} has losses without a cause: {self.lost[:3]}")
 
     def _is_gone(self, queue: Queue | None, offset: int, body: bytes) -> bool:
         if queue is None or offset < 0 or self.places.get((queue, offset)) == body:
@@ -78,9 +78,9 @@ class StoredTopic:
         return any(queue == where and begin <= offset < end for where, begin, end in self.lost)
 
 
-async def compare_stored(client: Client, oracle: Oracle, topic: str) -> StoredTopic:
+async def compare_stored(client: Client, oracle: Oracle, topic: str) -> StoredTopicContents:
     """Read a topic and compare. Errors: Unavailable, NotFound."""
-    stored = StoredTopic(topic)
+    stored = StoredTopicContents(topic)
     await stored.read(client, oracle)
     stored.compare(oracle)
     return stored

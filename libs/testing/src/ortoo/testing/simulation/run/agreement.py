@@ -4,30 +4,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ortoo.enode.replication.driver import Driver
-from ortoo.enode.leadership.running_replica import RunningMember
-from ortoo.testing.simulation.cluster.roles import MemberMachine
+from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 
 SEGMENT_SUFFIX = ".seg"
 ALL_TABLES = (1 << 32) - 1
 
 
-def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
+def differences(members: Sequence[ReplicaMachine], *, flipped: str = "") -> str:
     """Differences between replicas as text; empty when all have the same bytes and the same state.
 
     The disk of `flipped` has undetected wrong bits, so that its bytes are not compared.
     """
-    drivers: list[tuple[MemberMachine, Driver]] = []
+    drivers: list[tuple[ReplicaMachine, Driver]] = []
     for machine in members:
         running = machine.running
-        if not machine.alive or not isinstance(running, RunningMember) or running.lives.driver is None:
+        if not machine.alive or not isinstance(running, RunningReplica) or running.process.driver is None:
             return f"{machine.name} has no log open"
-        drivers.append((machine, running.lives.driver))
-    logs = [driver.member.log for _, driver in drivers]
+        drivers.append((machine, running.process.driver))
+    logs = [driver.replica.log for _, driver in drivers]
     ends = [(log.appended, log.flushed, log.committed) for log in logs]
     if len({position for end in ends for position in end}) > 1:
         return f"(appended, flushed, committed) are {ends}"
-    if sum(driver.leads is not None for _, driver in drivers) != 1:
-        return f"{[machine.name for machine, driver in drivers if driver.leads is not None]} lead"
+    if sum(driver.leading_epoch is not None for _, driver in drivers) != 1:
+        return f"{[machine.name for machine, driver in drivers if driver.leading_epoch is not None]} lead"
     begin, end = max(log.begin for log in logs), logs[0].committed
     (first, leading), *others = sorted(drivers, key=lambda one: one[0].name == flipped)
     content = _content(first, begin, end)
@@ -36,12 +36,12 @@ def differences(members: Sequence[MemberMachine], *, flipped: str = "") -> str:
         if place is not None:
             return f"the logs of {first.name} and {machine.name} are not the same at {begin + place}"
         state, other = leading.log.engine.state, driver.log.engine.state
-        if tables := state.differing(state.digests(ALL_TABLES), other.digests(ALL_TABLES)):
+        if tables := state.differing_tables(state.digests(ALL_TABLES), other.digests(ALL_TABLES)):
             return f"the states of {first.name} and {machine.name} differ in {', '.join(tables)}"
     return ""
 
 
-def _content(machine: MemberMachine, begin: int, end: int) -> bytes:
+def _content(machine: ReplicaMachine, begin: int, end: int) -> bytes:
     """The bytes of the log files between two positions."""
     content = bytearray(end - begin)
     for path in machine.disk.files():

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
-from ortoo.testing.simulation.run.outcome import Choices
-from ortoo.testing.simulation.run.seeds import run_beside
-from ortoo.testing.simulation.run.shrink import shrunk
+from ortoo.testing.simulation.run.outcome import RunOptions
+from ortoo.testing.simulation.run.seeds import run_seeds
+from ortoo.testing.simulation.run.shrink import shrink
 from ortoo.testing.simulation.run.simulation import run
 
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--plant", default="", help="a planted bug, module:function")
     parser.add_argument("--members", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
     given = parser.parse_args(arguments)
-    choices = Choices(
+    choices = RunOptions(
         given.seed,
         given.seconds,
         tuple(int(number) for number in given.without.split(",") if number),
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
     if given.shrink:
         return _shrink(choices)
     if given.workers:
-        return run_beside(choices, given.seeds, workers=given.workers)
+        return run_seeds(choices, given.seeds, workers=given.workers)
     failed = 0
     for seed in range(given.seed, given.seed + (given.seeds or 1)):
         with ExitStack() as files:
@@ -55,19 +55,19 @@ def main(arguments: Sequence[str]) -> int:
                 trace_file=files.enter_context(given.trace.open("w")) if given.trace else None,
                 log_file=files.enter_context(given.log.open("w")) if given.log else None,
             )
-        _say(outcome.told())
-        failed += bool(outcome.findings)
+        _say(outcome.report())
+        failed += bool(outcome.violations)
         if failed and given.first:
             break
     return 1 if failed else 0
 
 
-def _shrink(choices: Choices) -> int:
-    smallest = shrunk(choices, run, _say)
+def _shrink(choices: RunOptions) -> int:
+    smallest = shrink(choices, run, _say)
     if smallest is None:
         _say(f"seed {choices.seed} does not fail")
         return 0
-    _say(smallest.told())
+    _say(smallest.report())
     for fault in smallest.faults:
         _say(f"  needed: {fault}")
     return 1

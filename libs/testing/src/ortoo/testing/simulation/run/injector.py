@@ -5,12 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ortoo.common.machine.descriptors import EXHAUSTED
-from ortoo.testing.disks.disk_image import Fate
+from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.run.plan import Fault
+from ortoo.testing.simulation.run.plan import PlannedFault
 from ortoo.testing.simulation.workload.application import Application
 
 JUMP_MS = 120_000.0
@@ -30,7 +30,7 @@ DETAINING = frozenset({"pause", "slow processor", "isolate", "partition", "one w
 Undo = Callable[[], object]
 
 
-class Injector:
+class FaultInjector:
     """Injects faults into a cluster."""
 
     def __init__(self, cluster: SimulatedCluster, applications: Sequence[Application], oracle: Oracle) -> None:
@@ -41,26 +41,26 @@ class Injector:
         self.world = cluster.world
         self.machines: Mapping[str, Machine] = {one.name: one for one in (*cluster.machines, *applications)}
         self._cluster = cluster
-        self._pending: dict[int, tuple[Fault, Undo]] = {}
+        self._pending: dict[int, tuple[PlannedFault, Undo]] = {}
         self._stops: list[asyncio.Task[None]] = []
         self._is_over = False
 
-    async def run(self, faults: Sequence[Fault]) -> None:
+    async def run(self, faults: Sequence[PlannedFault]) -> None:
         """Inject all faults, at their times."""
         loop = self.world.loop
         begun_s = loop.time()
         for fault in faults:
             await self.world.clock.sleep(max(0.0, begun_s + fault.at_s - loop.time()))
-            fault = self.aimed(fault)
-            happen = partial(self._soon, fault)
+            fault = self.resolve_target(fault)
+            happen = partial(self._schedule, fault)
             if fault.at_work:
-                self._enode(fault).disk.at_next(fault.at_work, self.world.loop, DISK_PATIENCE_S, happen)
+                self._enode(fault).disk.call_at_next(fault.at_work, self.world.loop, DISK_PATIENCE_S, happen)
             elif fault.packets:
                 self.world.network.after_packets(fault.target, fault.packets, PATIENCE_S, happen)
             else:
-                self._happen(fault)
+                self._inject(fault)
 
-    def aimed(self, fault: Fault) -> Fault:
+    def resolve_target(self, fault: PlannedFault) -> PlannedFault:
         """The fault with its actual target, determined at its time."""
         return fault
 
@@ -76,11 +76,11 @@ class Injector:
         self.world.network.heal()
         self.oracle.trouble(self.world.loop.time())
 
-    def _soon(self, fault: Fault) -> None:
+    def _schedule(self, fault: PlannedFault) -> None:
         loop = self.world.loop
-        loop.call_later(fault.moment_s, self._happen, fault, context=loop.outside.context)
+        loop.call_later(fault.moment_s, self._inject, fault, context=loop.outside.context)
 
-    def _happen(self, fault: Fault) -> None:
+    def _inject(self, fault: PlannedFault) -> None:
         if self._is_over:
             return
         loop = self.world.loop
@@ -101,34 +101,34 @@ class Injector:
             self._disturb(fault)
             undo()
 
-    def _disturb(self, fault: Fault) -> None:
+    def _disturb(self, fault: PlannedFault) -> None:
         self.oracle.disturbed(fault.target)
         self.oracle.disturbed(fault.other)
         if fault.kind in DETAINING:
-            self.oracle.detained()
+            self.oracle.mark_delayed_responses()
 
     # Processes.
 
-    def _kill(self, fault: Fault) -> Undo:
+    def _kill(self, fault: PlannedFault) -> Undo:
         machine = self.machines[fault.target]
         machine.kill()
         return machine.start
 
     _kill_client = _kill
 
-    def _power_cut(self, fault: Fault) -> Undo:
+    def _power_cut(self, fault: PlannedFault) -> Undo:
         machine = self._enode(fault)
-        machine.cut_power(Fate(torn_pages=fault.amount < 0.7, names_in_order=fault.amount < 0.9))
+        machine.cut_power(CrashOutcome(torn_pages=fault.amount < 0.7, names_in_order=fault.amount < 0.9))
         return machine.start
 
-    def _move(self, fault: Fault) -> Undo:
+    def _move(self, fault: PlannedFault) -> Undo:
         """The machine comes back at another address."""
         machine = self._enode(fault)
         machine.kill()
         machine.move()
         return machine.start
 
-    def _stop(self, fault: Fault) -> Undo:
+    def _stop(self, fault: PlannedFault) -> Undo:
         machine = self.machines[fault.target]
 
         async def stop() -> None:
@@ -137,12 +137,12 @@ class Injector:
         self._stops.append(self.world.loop.create_task(stop(), context=self.world.loop.outside.context.copy()))
         return lambda: self._start_when_stopped(machine)
 
-    def _pause(self, fault: Fault) -> Undo:
+    def _pause(self, fault: PlannedFault) -> Undo:
         machine = self.machines[fault.target]
         machine.pause()
         return machine.resume
 
-    def _slow_processor(self, fault: Fault) -> Undo:
+    def _slow_processor(self, fault: PlannedFault) -> Undo:
         """Each step takes time, so that other steps interleave, such as one that opens, stops or changes a part."""
         machine = self.machines[fault.target]
         machine.slow(fault.amount**2 * SLOWEST_TURN_S)
@@ -157,30 +157,30 @@ class Injector:
 
     # The network.
 
-    def _isolate(self, fault: Fault) -> Undo:
+    def _isolate(self, fault: PlannedFault) -> Undo:
         return self.world.network.isolate(fault.target)
 
-    def _partition(self, fault: Fault) -> Undo:
-        return self.world.network.part(fault.target, fault.other, both_ways=True)
+    def _partition(self, fault: PlannedFault) -> Undo:
+        return self.world.network.partition(fault.target, fault.other, both_ways=True)
 
-    def _one_way(self, fault: Fault) -> Undo:
-        return self.world.network.part(fault.target, fault.other, both_ways=False)
+    def _one_way(self, fault: PlannedFault) -> Undo:
+        return self.world.network.partition(fault.target, fault.other, both_ways=False)
 
-    def _slow_network(self, fault: Fault) -> Undo:
+    def _slow_network(self, fault: PlannedFault) -> Undo:
         return self.world.network.slow(fault.target, 1.0 + fault.amount * SLOW_NETWORK)
 
-    def _reset(self, fault: Fault) -> None:
+    def _reset(self, fault: PlannedFault) -> None:
         self.world.network.reset(fault.target)
 
-    def _break_often(self, fault: Fault) -> Undo:
+    def _break_often(self, fault: PlannedFault) -> Undo:
         return self.world.network.break_often(fault.target, 0.01 + fault.amount * 0.1)
 
-    def _slow_reader(self, fault: Fault) -> Undo:
+    def _slow_reader(self, fault: PlannedFault) -> Undo:
         return self.world.network.read_slowly(fault.target, 0.1 + fault.amount * 3)
 
     # Clocks.
 
-    def _clock_jump(self, fault: Fault) -> Undo:
+    def _clock_jump(self, fault: PlannedFault) -> Undo:
         machine, by_ms = self.machines[fault.target], (fault.amount * 2 - 1) * JUMP_MS
         machine.clock.jump(by_ms)
         self._notice_clock(machine)
@@ -191,7 +191,7 @@ class Injector:
 
         return back
 
-    def _drift(self, fault: Fault) -> Undo:
+    def _drift(self, fault: PlannedFault) -> Undo:
         machine = self.machines[fault.target]
         machine.clock.drift((fault.amount * 2 - 1) * DRIFT)
         # The lead that the clock gains until the end of the drift, which it keeps.
@@ -208,7 +208,7 @@ class Injector:
 
     # Disks.
 
-    def _slow_disk(self, fault: Fault) -> Undo:
+    def _slow_disk(self, fault: PlannedFault) -> Undo:
         latency = self._enode(fault).disk.latency
         latency.factor = 1.0 + fault.amount * SLOW_DISK
 
@@ -217,22 +217,22 @@ class Injector:
 
         return quick
 
-    def _sync_fails(self, fault: Fault) -> Undo:
+    def _sync_fails(self, fault: PlannedFault) -> Undo:
         return self._failing(fault, lambda machine: machine.disk.current.fail_sync())
 
-    def _writes_fail(self, fault: Fault) -> Undo:
+    def _writes_fail(self, fault: PlannedFault) -> Undo:
         def fail(machine: EnodeMachine) -> None:
             machine.disk.current.platter.failing_writes = 1 + int(fault.amount * 3)
 
         return self._failing(fault, fail)
 
-    def _names_fail(self, fault: Fault) -> Undo:
+    def _names_fail(self, fault: PlannedFault) -> Undo:
         def fail(machine: EnodeMachine) -> None:
             machine.disk.current.platter.failing_names = 1 + int(fault.amount * 2)
 
         return self._failing(fault, fail)
 
-    def _reads_fail(self, fault: Fault) -> Undo:
+    def _reads_fail(self, fault: PlannedFault) -> Undo:
         platter = self._enode(fault).disk.current.platter
         platter.failing_reads = 1 + int(fault.amount * 3)
 
@@ -241,12 +241,12 @@ class Injector:
 
         return well
 
-    def _full_disk(self, fault: Fault) -> Undo:
+    def _full_disk(self, fault: PlannedFault) -> Undo:
         machine = self._enode(fault)
         machine.disk.current.full_after(int(fault.amount * FULL_AFTER_BYTES))
         return lambda: machine.disk.current.heal()
 
-    def _no_descriptors(self, fault: Fault) -> Undo:
+    def _no_descriptors(self, fault: PlannedFault) -> Undo:
         """No file can be opened; open files still work."""
         disk = self._enode(fault).disk.current
         disk.open_error = OPEN_ERRORS[int(fault.amount * len(OPEN_ERRORS)) % len(OPEN_ERRORS)]
@@ -256,17 +256,17 @@ class Injector:
 
         return some
 
-    def _bit_flip(self, fault: Fault) -> None:
+    def _bit_flip(self, fault: PlannedFault) -> None:
         machine = self._enode(fault)
         if machine.disk.flip_bit(".seg"):
             self.oracle.disk_damaged(machine.name)
 
-    def _misdirected_write(self, fault: Fault) -> None:
+    def _misdirected_write(self, fault: PlannedFault) -> None:
         machine = self._enode(fault)
         machine.disk.current.platter.misdirect_bytes = 64 + int(fault.amount * 20_000)
         self.oracle.disk_damaged(machine.name)
 
-    def _failing(self, fault: Fault, fail: Callable[[EnodeMachine], None]) -> Undo:
+    def _failing(self, fault: PlannedFault, fail: Callable[[EnodeMachine], None]) -> Undo:
         """The process that saw a disk fail does not trust it again, so it is restarted."""
         machine = self._enode(fault)
         fail(machine)
@@ -282,18 +282,18 @@ class Injector:
 
     # Neighbours.
 
-    def _redis_flush(self, _: Fault) -> None:
+    def _redis_flush(self, _: PlannedFault) -> None:
         self.world.redis.flush_all()
 
-    def _redis_silent(self, _: Fault) -> Undo:
-        self.world.redis.fall_silent()
-        return self.world.redis.speak
+    def _redis_silent(self, _: PlannedFault) -> Undo:
+        self.world.redis.stop_answering()
+        return self.world.redis.resume_answering
 
-    def _redis_fail_over(self, fault: Fault) -> None:
-        replica, loop = self.world.redis.copied(), self.world.loop
+    def _redis_fail_over(self, fault: PlannedFault) -> None:
+        replica, loop = self.world.redis.snapshot(), self.world.loop
         loop.call_later(fault.amount * 3, self.world.redis.fail_over, replica, context=loop.outside.context)
 
-    def _database_away(self, _: Fault) -> Undo:
+    def _database_away(self, _: PlannedFault) -> Undo:
         database = self.world.database
         database.away = True
 
@@ -302,7 +302,7 @@ class Injector:
 
         return back
 
-    def _database_flaky(self, fault: Fault) -> Undo:
+    def _database_flaky(self, fault: PlannedFault) -> Undo:
         database = self.world.database
         database.lost_before = database.lost_after = database.refused = 0.1 + fault.amount * 0.3
 
@@ -311,7 +311,7 @@ class Injector:
 
         return well
 
-    def _enode(self, fault: Fault) -> EnodeMachine:
+    def _enode(self, fault: PlannedFault) -> EnodeMachine:
         machine = self.machines[fault.target]
         assert isinstance(machine, EnodeMachine)
         return machine

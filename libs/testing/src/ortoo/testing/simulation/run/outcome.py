@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.violations import Finding
-from ortoo.testing.simulation.run.plan import Fault
+from ortoo.testing.simulation.violations import Violation
+from ortoo.testing.simulation.run.plan import PlannedFault
 
 
 @dataclass(frozen=True, slots=True)
-class Choices:
+class RunOptions:
     """The options of a run; the same options give the same run."""
 
     seed: int
@@ -24,7 +24,7 @@ class Choices:
     """Kinds of faults that happen; empty = the seed draws them."""
     plant: str = ""
     """A planted bug, `module:function`, that is called before the run."""
-    members: int = 1
+    replicas: int = 1
     """Replicas of the run's enode."""
 
     def arguments(self) -> list[str]:
@@ -38,8 +38,8 @@ class Choices:
             words += ["--scenario", name]
         for kind in self.kinds:
             words += ["--fault", kind]
-        if self.members > 1:
-            words += ["--members", str(self.members)]
+        if self.replicas > 1:
+            words += ["--members", str(self.replicas)]
         return [*words, "--plant", self.plant] if self.plant else words
 
     def command(self) -> str:
@@ -48,12 +48,12 @@ class Choices:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunOutcome:
     """The findings and figures of a run."""
 
-    choices: Choices
-    findings: tuple[Finding, ...]
-    faults: Sequence[Fault]
+    options: RunOptions
+    violations: tuple[Violation, ...]
+    faults: Sequence[PlannedFault]
     digest: str
     """The digest of the trace."""
     lines: int
@@ -62,11 +62,11 @@ class Outcome:
     sent: int
     delivered: int
 
-    def told(self) -> str:
+    def report(self) -> str:
         """The outcome as text."""
-        said = f"seed {self.choices.seed}: {self.sent} sent, {self.delivered} delivered, {len(self.faults)} faults, "
+        said = f"seed {self.options.seed}: {self.sent} sent, {self.delivered} delivered, {len(self.faults)} faults, "
         said += f"{self.virtual_s:.0f} virtual s in {self.processor_s:.2f} s, trace {self.digest[:16]} of {self.lines}"
-        if not self.findings:
+        if not self.violations:
             return said
-        texts = [str(finding) for finding in self.findings]
-        return "\n".join([f"FAILED {said}", *(f"  {text}" for text in texts), f"  repeat: {self.choices.command()}"])
+        texts = [str(finding) for finding in self.violations]
+        return "\n".join([f"FAILED {said}", *(f"  {text}" for text in texts), f"  repeat: {self.options.command()}"])

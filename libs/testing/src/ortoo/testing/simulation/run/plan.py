@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.simulation.cluster.cluster import Shape
+from ortoo.testing.simulation.cluster.cluster import ClusterShape
 
 MEAN_GAP_S = (1.5, 8.0)
 """The mean time between two faults in seconds; each run has its own density."""
@@ -22,9 +22,9 @@ ENDING = frozenset({"kill", "power cut"})
 
 NAMESRV, ENODE, SNODE, CLIENT = "namesrv", "enode", "snode", "client"
 
-Kind = tuple[tuple[str, ...], tuple[float, float], int]
+FaultKind = tuple[tuple[str, ...], tuple[float, float], int]
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FaultKind] = {
     # name: (roles it may hit, seconds that it lasts, weight)
     "kill": ((NAMESRV, ENODE, SNODE), (0.0, 6.0), 10),
     "power cut": ((ENODE,), (0.5, 6.0), 8),
@@ -57,7 +57,7 @@ KINDS: dict[str, Kind] = {
     "database flaky": ((NAMESRV,), (1.0, 15.0), 2),
 }
 
-MEMBER_KINDS: dict[str, Kind] = {
+REPLICA_KINDS: dict[str, FaultKind] = {
     # Faults that only a set of replicas survives, beside the kinds above.
     "cut from members": ((ENODE,), (0.5, 12.0), 8),
     "cut from name servers": ((ENODE,), (0.5, 12.0), 4),
@@ -69,7 +69,7 @@ MEMBER_KINDS: dict[str, Kind] = {
     "slow processor": ((NAMESRV, ENODE, SNODE), (1.0, 15.0), 8),
     "database restored": ((NAMESRV,), (1.0, 15.0), 3),
 }
-MEMBERS_SPARED = frozenset({"move", "misdirected write", "clock jump"})
+REPLICAS_SPARED = frozenset({"move", "misdirected write", "clock jump"})
 """Faults that replicas do not get: their addresses come from settings, and misplaced frames."""
 AT_THE_LEADER = 0.5
 """The share of faults of replicas that hit the current leader."""
@@ -79,7 +79,7 @@ DAMAGING = frozenset({"bit flip", "misdirected write"})
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class PlannedFault:
     """One fault."""
 
     number: int
@@ -108,11 +108,11 @@ class Fault:
         return f"{self.number}: {self.at_s:.2f} s {self.kind} {whom}{between} for {self.lasts_s:.2f} s{after}"
 
 
-def drawn_plan(
-    chance: Randomness, shape: Shape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
-) -> list[Fault]:
+def draw_plan(
+    chance: Randomness, shape: ClusterShape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
+) -> list[PlannedFault]:
     """The faults of a run: of these kinds, or of a few drawn kinds, so that runs differ in character."""
-    table = KINDS if shape.members == 1 else _without(KINDS, MEMBERS_SPARED) | MEMBER_KINDS
+    table = KINDS if shape.replicas == 1 else _without(KINDS, REPLICAS_SPARED) | REPLICA_KINDS
     names = [kind for kind in sorted(table) if kinds is None or kind in kinds]
     if kinds is None:
         names = [kind for kind in names if chance.uniform(0, 1) < 0.5] or names
@@ -124,7 +124,7 @@ def drawn_plan(
     }
     tickets = [kind for kind in names for _ in range(table[kind][2])]
     gap_s = chance.uniform(*MEAN_GAP_S)
-    faults: list[Fault] = []
+    faults: list[PlannedFault] = []
     at_s = FIRST_AT_S + chance.uniform(0, gap_s)
     while tickets and at_s < seconds:
         kind = tickets[chance.below(len(tickets))]
@@ -138,22 +138,22 @@ def drawn_plan(
         at_work = ("write", "name")[chance.below(2)] if chance.uniform(0.0, 1.0) < AT_WORK else ""
         at_work = at_work if kind in ENDING and target in machines[ENODE] else ""
         moment_s = chance.uniform(0.0, FLUSHING_S if at_work else MOMENT_S)
-        is_member = shape.members > 1 and target in machines[ENODE]
+        is_member = shape.replicas > 1 and target in machines[ENODE]
         at_leader = is_member and chance.uniform(0.0, 1.0) < AT_THE_LEADER
-        fault = Fault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s, at_leader)
+        fault = PlannedFault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s, at_leader)
         if targets and target != other:
             faults.append(fault)
         at_s += chance.uniform(0.1, 1.9) * gap_s
     return faults
 
 
-def enode_machines(shape: Shape) -> list[str]:
+def enode_machines(shape: ClusterShape) -> list[str]:
     """The names of all machines that keep a log."""
     names = [f"enode-{number}" for number in range(shape.enodes)]
-    if shape.members == 1:
+    if shape.replicas == 1:
         return names
-    return [f"{name}-{number}" for name in names for number in range(1, shape.members + 1)]
+    return [f"{name}-{number}" for name in names for number in range(1, shape.replicas + 1)]
 
 
-def _without(table: dict[str, Kind], left_out: Collection[str]) -> dict[str, Kind]:
+def _without(table: dict[str, FaultKind], left_out: Collection[str]) -> dict[str, FaultKind]:
     return {name: kind for name, kind in table.items() if name not in left_out}

@@ -13,18 +13,18 @@ from contextlib import closing
 from dataclasses import replace
 
 from ortoo.testing.forks.fork_server import ForkServer
-from ortoo.testing.simulation.run.outcome import Choices
+from ortoo.testing.simulation.run.outcome import RunOptions
 
 SEEDS_A_PROCESS = 20
 """The maximum number of seeds of a process."""
 
 
-def run_beside(choices: Choices, seeds: int, *, workers: int) -> int:
+def run_seeds(options: RunOptions, seeds: int, *, workers: int) -> int:
     """Run `seeds` seeds from that of `choices`; failures are printed at once. Returns 1 if there were any."""
     failed, done = 0, 0
     with closing(ForkServer(["ortoo.testing.simulation.run.command"])) as server, ThreadPoolExecutor(workers) as pool:
-        parts = shares(choices.seed, seeds, workers)
-        waiting = [pool.submit(_worker, server, choices, first, count) for first, count in parts]
+        parts = shares(options.seed, seeds, workers)
+        waiting = [pool.submit(_worker, server, options, first, count) for first, count in parts]
         for one in as_completed(waiting):
             code, text = one.result()
             failures = [part for part in _outcomes(text) if not part.startswith("seed ")]
@@ -47,7 +47,7 @@ def shares(first: int, seeds: int, workers: int) -> Iterator[tuple[int, int]]:
         yield start, min(count, first + seeds - start)
 
 
-def _worker(server: ForkServer, choices: Choices, first: int, count: int) -> tuple[int, str]:
+def _worker(server: ForkServer, choices: RunOptions, first: int, count: int) -> tuple[int, str]:
     words = [sys.executable, "-m", "ortoo.testing.simulation", *replace(choices, seed=first).arguments()]
     words += ["--seeds", str(count)]
     nothing = os.open(os.devnull, os.O_RDONLY)

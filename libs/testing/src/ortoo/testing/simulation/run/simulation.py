@@ -13,16 +13,16 @@ from typing import Any, TextIO
 from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.settings import ReadFrom
-from ortoo.testing.simulation.cluster.cluster import Shape, SimulatedCluster
-from ortoo.testing.simulation.kernel.random_streams import Chances
-from ortoo.testing.simulation.kernel.event_loop import Stuck
+from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
+from ortoo.testing.simulation.kernel.event_loop import SimulationStuck
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.agreement import differences
-from ortoo.testing.simulation.run.injector import Injector
-from ortoo.testing.simulation.run.replica_injector import MemberInjector
-from ortoo.testing.simulation.run.outcome import Choices, Outcome
-from ortoo.testing.simulation.run.plan import Fault, drawn_plan
+from ortoo.testing.simulation.run.injector import FaultInjector
+from ortoo.testing.simulation.run.replica_injector import ReplicaFaultInjector
+from ortoo.testing.simulation.run.outcome import RunOptions, RunOutcome
+from ortoo.testing.simulation.run.plan import PlannedFault, draw_plan
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -48,23 +48,23 @@ COLLECT_S = 10.0
 """The interval of garbage collections in virtual time, and their only moments: finalizers are part of the run."""
 
 
-class Run:
+class SimulationRun:
     """One run."""
 
-    def __init__(self, choices: Choices, *, trace_file: TextIO | None = None) -> None:
+    def __init__(self, choices: RunOptions, *, trace_file: TextIO | None = None) -> None:
         """A run that has not started."""
-        self.choices = choices
-        self._chance: Randomness = Chances(choices.seed).of("run")
-        self.shape = Shape(
+        self.options = choices
+        self._chance: Randomness = RandomStreams(choices.seed).stream("run")
+        self.shape = ClusterShape(
             name_servers=1 + (self._chance.below(4) == 0),
             enodes=1 + self._chance.below(2),
             snodes=1 + self._chance.below(2),
         )
-        if choices.members > 1:
-            self.shape = replace(self.shape, enodes=1, members=choices.members)
+        if choices.replicas > 1:
+            self.shape = replace(self.shape, enodes=1, members=choices.replicas)
         self.world = World(choices.seed, trace_file=trace_file, name_servers=self.shape.name_servers)
         self.oracle = Oracle(self.world)
-        self.faults: list[Fault] = []
+        self.faults: list[PlannedFault] = []
         self.cluster = SimulatedCluster(self.world, self.shape)
         for snode in self.cluster.snodes:
             snode.chosen["read_from"] = list(ReadFrom)[choices.seed % len(ReadFrom)]
@@ -79,22 +79,22 @@ class Run:
         ]
         self.auditor = Application(self.oracle, "auditor", self.cluster.addresses, self._audit)
         self._phase = ""
-        self._asked: asyncio.Queue[Coroutine[Any, Any, None] | None] = asyncio.Queue()
+        self._auditor_work: asyncio.Queue[Coroutine[Any, Any, None] | None] = asyncio.Queue()
 
-    def run(self, *, log_file: TextIO | None = None) -> Outcome:
+    def run(self, *, log_file: TextIO | None = None) -> RunOutcome:
         """Run it. Findings are in the outcome; only a defect of the simulation itself is raised."""
         begun_s = resource.getrusage(resource.RUSAGE_SELF).ru_utime
         loop = self.world.loop
         with simulated_logs(self.world, log_file), self.world.running():
             try:
                 loop.run_until_complete(loop.create_task(self._whole(), context=loop.outside.context))
-            except Stuck as stuck:
-                self.world.findings.add("nothing hangs", str(stuck))
+            except SimulationStuck as stuck:
+                self.world.violations.add("nothing hangs", str(stuck))
             # Errors of dead processes at their burial do not matter.
-            found = tuple(self.world.findings.all)
+            found = tuple(self.world.violations.all)
             virtual_s, digest, lines = loop.time(), self.world.trace.digest, self.world.trace.lines
-        return Outcome(
-            self.choices,
+        return RunOutcome(
+            self.options,
             found,
             self.faults,
             digest,
@@ -119,11 +119,11 @@ class Run:
         loop = self.world.loop
         collecting = loop.create_task(self._collect(), context=loop.outside.context.copy())
         phases = loop.create_task(self._phases(), context=loop.outside.context.copy())
-        wrong = loop.create_task(self.world.findings.some.wait(), context=loop.outside.context.copy())
-        limit_s = self.choices.seconds + LIMIT_S
+        wrong = loop.create_task(self.world.violations.some.wait(), context=loop.outside.context.copy())
+        limit_s = self.options.seconds + LIMIT_S
         done, _ = await asyncio.wait({phases, wrong}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
         if not done:
-            self.world.findings.add("nothing hangs", f"after {limit_s:.0f} s: {self._phase}")
+            self.world.violations.add("nothing hangs", f"after {limit_s:.0f} s: {self._phase}")
         for task in (phases, wrong, collecting):
             task.cancel()
         if phases in done:
@@ -137,7 +137,7 @@ class Run:
         await self._ask(self._prepare)
         for application in self.applications:
             application.start()
-        make = Injector if self.choices.members == 1 else MemberInjector
+        make = FaultInjector if self.options.replicas == 1 else ReplicaFaultInjector
         injector = make(self.cluster, self.applications, self.oracle)
         self._phase = "faults happen"
         await self._trouble(injector)
@@ -145,9 +145,9 @@ class Run:
         await self._stop_all([one for scenario in self.scenarios for one in scenario.senders])
         self._phase = "everything comes to rest"
         if await self._settled():
-            if self.cluster.members:
+            if self.cluster.replicas:
                 self._phase = "the replicas are compared"
-                await self._compare_members(injector.flipped)
+                await self._compare_replicas(injector.flipped)
             self._phase = "stored messages are compared"
             await self._compare()
         self._phase = "everything ends"
@@ -156,17 +156,17 @@ class Run:
         await self._stop_all(self.cluster.stores)
         await self._stop_all(self.cluster.name_servers)
 
-    async def _trouble(self, injector: Injector) -> None:
-        seconds = self.choices.seconds
-        if self.choices.faults:
-            planned = drawn_plan(
-                self.world.chances.of("faults"),
+    async def _trouble(self, injector: FaultInjector) -> None:
+        seconds = self.options.seconds
+        if self.options.faults:
+            planned = draw_plan(
+                self.world.random_streams.stream("faults"),
                 self.shape,
                 [application.name for application in self.applications],
                 seconds=seconds,
-                kinds=self.choices.kinds or None,
+                kinds=self.options.kinds or None,
             )
-            self.faults = [fault for fault in planned if fault.number not in self.choices.without]
+            self.faults = [fault for fault in planned if fault.number not in self.options.without]
         begun_s = self.world.loop.time()
         await injector.run(self.faults)
         await self.world.clock.sleep(max(0.0, begun_s + seconds - self.world.loop.time()))
@@ -189,12 +189,12 @@ class Run:
                 enode.start()
             await self._ask(self._check)
 
-    async def _compare_members(self, flipped: str) -> None:
+    async def _compare_replicas(self, flipped: str) -> None:
         """Compare the replicas' logs and states, when all have everything."""
         deadline_s = self.world.loop.time() + AGREE_S
-        while difference := differences(self.cluster.members, flipped=flipped):
+        while difference := differences(self.cluster.replicas, flipped=flipped):
             if self.world.loop.time() > deadline_s:
-                self.world.findings.add("members agree", difference)
+                self.world.violations.add("members agree", difference)
                 return
             await self.world.clock.sleep(LOOK_S)
 
@@ -205,12 +205,12 @@ class Run:
             unsettled = next(filter(None, (scenario.unsettled() for scenario in self.scenarios)), "")
             if not unsettled:
                 return True
-            if self.world.findings:
+            if self.world.violations:
                 return False
             if self.world.loop.time() > deadline_s and self.oracle.damaged:
                 return True  # messages lost with a disk are not waited for; next, the report of the loss is checked
             if self.world.loop.time() > deadline_s:
-                self.world.findings.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
+                self.world.violations.add("G2", f"{SETTLE_S:.0f} s after the last fault: {unsettled}")
                 return False
             await self.world.clock.sleep(LOOK_S)
 
@@ -224,22 +224,22 @@ class Run:
         for task in sorted(late, key=lambda one: tasks[one].name):
             machine = tasks[task]
             where = [one.get_name() for one in machine.process.tasks()][:8] if machine.process else []
-            self.world.findings.add("a stop ends", f"{machine.name} has not ended after {STOP_S:.0f} s: {where}")
+            self.world.violations.add("a stop ends", f"{machine.name} has not ended after {STOP_S:.0f} s: {where}")
             machine.kill()
 
     async def _ask(self, work: Any) -> None:
         """Run the auditor's `work` until it succeeds."""
         done = asyncio.Event()
-        await self._asked.put((work, done))  # type: ignore[arg-type]
+        await self._auditor_work.put((work, done))  # type: ignore[arg-type]
         await done.wait()
 
     async def _audit(self, _: Application, client: Client) -> None:
         while True:
-            work, done = await self._asked.get()  # type: ignore[misc]
+            work, done = await self._auditor_work.get()  # type: ignore[misc]
             try:
                 await work(client)
             except BaseException:
-                self._asked.put_nowait((work, done))  # type: ignore[arg-type]
+                self._auditor_work.put_nowait((work, done))  # type: ignore[arg-type]
                 raise
             done.set()
 
@@ -257,11 +257,11 @@ class Run:
             gc.collect()
 
 
-def run(choices: Choices, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> Outcome:
+def run(options: RunOptions, *, trace_file: TextIO | None = None, log_file: TextIO | None = None) -> RunOutcome:
     """Run with these options."""
-    if choices.plant:
-        _plant(choices.plant)
-    return Run(choices, trace_file=trace_file).run(log_file=log_file)
+    if options.plant:
+        _plant(options.plant)
+    return SimulationRun(options, trace_file=trace_file).run(log_file=log_file)
 
 
 @functools.cache  # planting a bug twice would be another bug

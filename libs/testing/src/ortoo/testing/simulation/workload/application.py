@@ -7,9 +7,9 @@ from ortoo.client import Client, Message, OrtooError, Producer, Queue, connect
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.simulation.cluster.machine import Machine
 from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 
-AGAIN_S = 0.5
+RESTART_PAUSE_S = 0.5
 FILLER_SELDOM = 0.03
 FILLER_BYTES = 40_000
 BURSTS = 0.3
@@ -25,7 +25,7 @@ class Application(Machine):
         """Repeat `work`: it starts again when it returns or the cluster refuses it."""
         super().__init__(oracle.world, name)
         self.oracle = oracle
-        self.chance: Randomness = oracle.world.chances.of(f"application {name}")
+        self.chance: Randomness = oracle.world.random_streams.stream(f"application {name}")
         self.queues: Callable[[], Sequence[Queue]] = tuple
         """The queues that its consumer owns now, if it is a group member."""
         self._work = work
@@ -36,23 +36,23 @@ class Application(Machine):
 
     def kill(self) -> None:
         """End the process."""
-        self.oracle.leases.gone(self.life)
+        self.oracle.leases.member_ended(self.incarnation)
         super().kill()
 
     async def stop(self) -> None:
         """Ask the program to end, and wait until it has."""
-        self.oracle.leases.gone(self.life)
+        self.oracle.leases.member_ended(self.incarnation)
         await super().stop()
 
     @property
-    def life(self) -> str:
+    def incarnation(self) -> str:
         """The name of the running process, which is never used again."""
-        return f"{self.name}#{self.lives}"
+        return f"{self.name}#{self.incarnations}"
 
     async def work(self) -> None:
         """Connect, and work until the machine is asked to stop."""
         self.ready.set()
-        working = asyncio.ensure_future(self._again_and_again())  # noqa: TID251  # ends with this method
+        working = asyncio.ensure_future(self._run_repeatedly())  # noqa: TID251  # ends with this method
         stopping = asyncio.ensure_future(self.stopping())  # noqa: TID251
         await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
         for task in (working, stopping):
@@ -61,14 +61,14 @@ class Application(Machine):
         if not working.cancelled():
             working.result()
 
-    def next_message(self, topic: str, **named: object) -> tuple[Sent, Message]:
+    def next_message(self, topic: str, **named: object) -> tuple[TrackedMessage, Message]:
         """The next message of this application, and its entry in the model."""
         self._sent += 1
         filler = self.chance.below(FILLER_BYTES) if self.chance.uniform(0, 1) < FILLER_SELDOM else 16
-        sent = self.oracle.sent.begin(topic, f"{topic}/{self.life}/{self._sent}", self.oracle.now_s(), filler=filler)
+        sent = self.oracle.sent.begin(topic, f"{topic}/{self.incarnation}/{self._sent}", self.oracle.now_s(), filler=filler)
         return sent, Message(sent.body, keys=(sent.key,)).replace(**named) if named else Message(sent.body)
 
-    async def send(self, producer: Producer, topic: str, **named: object) -> Sent:
+    async def send(self, producer: Producer, topic: str, **named: object) -> TrackedMessage:
         """Send one message, and record its outcome."""
         sent, message = self.next_message(topic, **named)
         try:
@@ -88,14 +88,14 @@ class Application(Machine):
         """Wait until the next action, at `rate_per_s` actions a second on average."""
         await self.clock.sleep(self.chance.uniform(0.2, 1.8) / rate_per_s)
 
-    async def _again_and_again(self) -> None:
+    async def _run_repeatedly(self) -> None:
         while True:
             try:
                 async with connect(
-                    self.addresses, client_id=self.life, clock=self.clock, randomness=self.randomness()
+                    self.addresses, client_id=self.incarnation, clock=self.clock, randomness=self.randomness()
                 ) as client:
                     await self._work(self, client)
             except* OrtooError as group:
-                self.oracle.leases.gone(self.life)
+                self.oracle.leases.member_ended(self.incarnation)
                 self.note(f"refused {[str(error)[:80] for error in group.exceptions]}")
-            await self.clock.sleep(AGAIN_S)
+            await self.clock.sleep(RESTART_PAUSE_S)

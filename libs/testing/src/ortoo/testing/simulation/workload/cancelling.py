@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from ortoo.client import (
     Client,
     ConsumerSettings,
-    Left,
+    ConsumerClosed,
     PopConsumer,
     PoppedMessage,
     PopSettings,
@@ -14,7 +14,7 @@ from ortoo.client import (
     ReceivedMessage,
     connect,
 )
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.popping import received
@@ -34,7 +34,7 @@ SHORT = 0.6
 Call = Callable[[], Awaitable[object]]
 
 
-class Cancelling(Scenario):
+class CancellationScenario(Scenario):
     """Producers, and a group of each kind of consumer, under random timeouts."""
 
     name = "cancelling"
@@ -75,24 +75,24 @@ class Cancelling(Scenario):
         invisible_ms = FAULTLESS_INVISIBLE_MS if self.is_faultless else INVISIBLE_MS
         settings = PopSettings(invisible_ms=invisible_ms, renew_max_ms=0, wait_ms=1_000, messages_max=8)
 
-        async def one(consumer: PopConsumer, held: list[tuple[PoppedMessage, Sent]]) -> None:
+        async def one(consumer: PopConsumer, held: list[tuple[PoppedMessage, TrackedMessage]]) -> None:
             if not held:
                 held += received(application, await consumer.pop(), "cancel-pop", invisible_ms)
             while held:
                 message, sent = held[0]  # a cancelled acknowledgement is repeated
-                self.oracle.leases.acknowledging("cancel-pop", sent)
+                self.oracle.leases.begin_ack("cancel-pop", sent)
                 await message.ack()
-                self.oracle.leases.acknowledged("cancel-pop", sent)
+                self.oracle.leases.acked("cancel-pop", sent)
                 del held[0]
 
         async def some() -> None:
-            held: list[tuple[PoppedMessage, Sent]] = []
+            held: list[tuple[PoppedMessage, TrackedMessage]] = []
             async with client.pop_consumer("cancel-pop", self.name, "*", settings) as consumer:
                 try:
                     while True:
                         await self._until_calm(application, lambda: one(consumer, held))
                 finally:
-                    self.oracle.leases.gone(application.life)  # a consumer that leaves releases its messages
+                    self.oracle.leases.member_ended(application.incarnation)  # a consumer that leaves releases its messages
 
         await self._until_calm(application, some, longest_s=5 * PATIENCE_MAX_S)
 
@@ -109,13 +109,13 @@ class Cancelling(Scenario):
 
     async def _pushed_to(self, application: Application, client: Client) -> None:
         """Receive pushes, and leave the consumer at a random point. Its client is its own, and left as well."""
-        settings = ConsumerSettings(from_first=True, client_id=application.life)
+        settings = ConsumerSettings(from_first=True, client_id=application.incarnation)
 
         async def some() -> None:
             async with (
                 connect(
                     application.addresses,
-                    client_id=application.life,
+                    client_id=application.incarnation,
                     clock=application.clock,
                     randomness=application.randomness(),
                 ) as mine,
@@ -129,7 +129,7 @@ class Cancelling(Scenario):
     async def _take(self, application: Application, messages: AsyncIterable[ReceivedMessage], group: str) -> None:
         async for message in messages:
             self.oracle.received.delivered(
-                group, application.life, message.body, message.queue, message.offset, message.attempt
+                group, application.incarnation, message.body, message.queue, message.offset, message.attempt
             )
             message.ack()
 
@@ -151,9 +151,9 @@ class Cancelling(Scenario):
             async with asyncio.timeout(patience_s):
                 await call()
         except TimeoutError:
-            application.oracle.leases.gone(application.life)
+            application.oracle.leases.member_ended(application.incarnation)
             return True
-        except Left:
-            self.oracle.findings.add("a cancelled call ends nothing else", f"{application.name} was left")
+        except ConsumerClosed:
+            self.oracle.violations.add("a cancelled call ends nothing else", f"{application.name} was left")
             raise
         return False

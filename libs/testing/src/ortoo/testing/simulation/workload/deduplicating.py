@@ -11,7 +11,7 @@ IDS_AHEAD = 3
 """The number of current ids from which senders choose."""
 
 
-class Deduplicating(Scenario):
+class DeduplicationScenario(Scenario):
     """Two clients that send the same ids, and a group that receives each once."""
 
     name = "deduplicating"
@@ -52,7 +52,7 @@ class Deduplicating(Scenario):
                 raise
         place = self._places.setdefault(key, (receipt.queue, receipt.offset))
         if place != (receipt.queue, receipt.offset):
-            self.oracle.findings.add(
+            self.oracle.violations.add(
                 "G4", f"{key} was reported in {place[0]} at {place[1]} and in {receipt.queue} at {receipt.offset}"
             )
         self.oracle.sent.stored(sent, self.oracle.now_s(), receipt.queue, receipt.offset)

@@ -1,7 +1,7 @@
 """Delayed messages: none is visible before its time, and a recalled one never comes."""
 
 from ortoo.client import Client, Conflict, OrtooError, Producer
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.pushing import push_member
@@ -12,7 +12,7 @@ RECALLED = 0.2
 """The share of messages to recall."""
 
 
-class Delaying(Scenario):
+class DelayScenario(Scenario):
     """A producer of delayed messages that recalls some, and a group that receives the others."""
 
     name = "delaying"
@@ -57,7 +57,7 @@ class Delaying(Scenario):
             await application.clock.sleep(chance.uniform(0.0, DELAY_MS[1] / 1000))
             await self._recall(client, sent, receipt.recall_handle)
 
-    async def _recall(self, client: Client, sent: Sent, handle: str) -> None:
+    async def _recall(self, client: Client, sent: TrackedMessage, handle: str) -> None:
         sent.optional = True  # its delivery is optional until the recall has an outcome
         try:
             await client.recall(handle)
@@ -69,4 +69,4 @@ class Delaying(Scenario):
             sent.hidden = True
             if deliveries := self.oracle.received.of(self.group, sent.key):
                 where = deliveries[0]
-                self.oracle.findings.add("G6", f"{sent.key} was recalled, and came at {where.at_s:.3f} s before that")
+                self.oracle.violations.add("G6", f"{sent.key} was recalled, and came at {where.at_s:.3f} s before that")

@@ -1,7 +1,7 @@
 """Message groups: the next message of a group comes when the previous one is acknowledged."""
 
 from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
-from ortoo.testing.simulation.oracle.sent import Fate, Sent
+from ortoo.testing.simulation.oracle.sent import SendOutcome, TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.popping import INVISIBLE_MS, WAIT_MS, received, settle
@@ -10,7 +10,7 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 MESSAGE_GROUPS = 3
 
 
-class Ordering(Scenario):
+class OrderingScenario(Scenario):
     """A producer of a few message groups, and workers that pop in order."""
 
     name = "ordering"
@@ -40,7 +40,7 @@ class Ordering(Scenario):
                         except OrtooError as error:
                             application.note(f"not settled {type(error).__name__}")
 
-        self.passed_over: list[tuple[Sent, str]] = []
+        self.passed_over: list[tuple[TrackedMessage, str]] = []
         """Messages of an enode with damage that others overtook, and the finding to report unless they are lost."""
         self.groups = {self.group: self.name}
         self.senders = [self.application("p0", produce)]
@@ -55,20 +55,20 @@ class Ordering(Scenario):
         stored = await compare_stored(client, self.oracle, self.name)
         for before, words in self.passed_over:
             if not stored.is_lost(before.queue, before.offset):
-                self.oracle.findings.add("G5", words)
+                self.oracle.violations.add("G5", words)
         await self.check_lag(client, self.group)
 
     def _check_order(self, message: PoppedMessage) -> None:
         for before in self.oracle.sent.in_topic(self.name):
             if (
-                before.fate is Fate.STORED
+                before.outcome is SendOutcome.STORED
                 and before.message_group == message.message_group
                 and before.queue == message.queue
                 and before.offset < message.offset
-                and not self.oracle.leases.is_asked(self.group, before.key)
+                and not self.oracle.leases.is_ack_attempted(self.group, before.key)
             ):
                 words = f"{message.queue} at {message.offset} came before {before.key} was acknowledged"
                 if message.queue.enode not in self.oracle.damaged:
-                    self.oracle.findings.add("G5", words)
+                    self.oracle.violations.add("G5", words)
                     return
                 self.passed_over.append((before, words))

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from ortoo.client import Client, NotFound, OrtooError, PoppedMessage, PopSettings
-from ortoo.testing.simulation.oracle.sent import Fate, Sent, key_of, keys
+from ortoo.testing.simulation.oracle.sent import SendOutcome, TrackedMessage, key_of, keys
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.popping import received
@@ -17,7 +17,7 @@ INVISIBLE_MS = 5_000.0
 LOOK_S = 3.0
 
 
-class Parking(Scenario):
+class ParkingScenario(Scenario):
     """A producer, and workers that always fail some messages."""
 
     name = "parking"
@@ -64,8 +64,8 @@ class Parking(Scenario):
         left = [
             one
             for one in self.oracle.sent.in_topic(self.name)
-            if one.fate is Fate.STORED
-            and not self.oracle.leases.is_asked(self.group, one.key)
+            if one.outcome is SendOutcome.STORED
+            and not self.oracle.leases.is_ack_attempted(self.group, one.key)
             and not self._parked[one.key]
         ]
         return f"{self.group} has neither finished nor parked {keys(left)}" if left else ""
@@ -75,26 +75,26 @@ class Parking(Scenario):
         await compare_stored(client, self.oracle, self.name)
         await self._look(client)
         if twice := [key for key, count in sorted(self._parked.items()) if count > 1]:
-            self.oracle.findings.add("G9", f"parked more than once: {twice[:5]}")
+            self.oracle.violations.add("G9", f"parked more than once: {twice[:5]}")
 
-    async def _handle(self, message: PoppedMessage, sent: Sent) -> None:
+    async def _handle(self, message: PoppedMessage, sent: TrackedMessage) -> None:
         leases = self.oracle.leases
         if message.attempt > ATTEMPTS_MAX:
-            self.oracle.findings.add("G9", f"{sent.key} came with attempt {message.attempt}")
+            self.oracle.violations.add("G9", f"{sent.key} came with attempt {message.attempt}")
         if sent.key in self._poisoned:
             if self._given_back[sent.key] >= GIVEN_BACK_MAX:
-                self.oracle.findings.add("G9", f"{sent.key} was nacked {GIVEN_BACK_MAX} times and came again")
-            leases.giving_back(self.group, sent)
-            await message.give_back(100.0, error="poisoned")
+                self.oracle.violations.add("G9", f"{sent.key} was nacked {GIVEN_BACK_MAX} times and came again")
+            leases.begin_release(self.group, sent)
+            await message.nack(100.0, error="poisoned")
             self._given_back[sent.key] += 1
             return
-        leases.acknowledging(self.group, sent)
+        leases.begin_ack(self.group, sent)
         await message.ack()
-        leases.acknowledged(self.group, sent)
+        leases.acked(self.group, sent)
 
     async def _look(self, client: Client) -> None:
         try:
-            found = [letter async for letter in client.admin.dead_letters(self.group)]
+            found = [letter async for letter in client.admin.list_dead_letters(self.group)]
         except NotFound:
             return  # nothing was parked yet
         self._parked = Counter(key_of(letter.message.body) or "?" for letter in found)

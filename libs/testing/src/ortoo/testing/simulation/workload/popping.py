@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from ortoo.client import Client, OrtooError, PoppedMessage, PopSettings
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -14,12 +14,12 @@ WAIT_MS = 3_000.0
 
 def received(
     application: Application, messages: Sequence[PoppedMessage], group: str, invisible_ms: float = INVISIBLE_MS
-) -> list[tuple[PoppedMessage, Sent]]:
+) -> list[tuple[PoppedMessage, TrackedMessage]]:
     """Record these messages as leased by the application, before it handles each."""
     oracle, taken = application.oracle, []
     for message in messages:
         delivery = oracle.received.delivered(
-            group, application.life, message.body, message.queue, message.offset, message.attempt
+            group, application.incarnation, message.body, message.queue, message.offset, message.attempt
         )
         if delivery is not None:
             oracle.leases.delivered(delivery, invisible_ms)
@@ -27,21 +27,21 @@ def received(
     return taken
 
 
-async def settle(application: Application, message: PoppedMessage, sent: Sent, group: str) -> None:
+async def settle(application: Application, message: PoppedMessage, sent: TrackedMessage, group: str) -> None:
     """Act like a handler: most messages are acknowledged at once, some are nacked, some take long."""
     leases = application.oracle.leases
     drawn = application.chance.uniform(0.0, 1.0)
     await application.clock.sleep(application.chance.uniform(0.0, 0.05 if drawn > 0.05 else 1.5 * INVISIBLE_MS / 1000))
     if drawn > 0.9:
-        leases.giving_back(group, sent)
-        await message.give_back(application.chance.uniform(0.0, 2_000.0))
+        leases.begin_release(group, sent)
+        await message.nack(application.chance.uniform(0.0, 2_000.0))
         return
-    leases.acknowledging(group, sent)
+    leases.begin_ack(group, sent)
     await message.ack()
-    leases.acknowledged(group, sent)
+    leases.acked(group, sent)
 
 
-class Popping(Scenario):
+class PopScenario(Scenario):
     """Two producers, and workers that share their messages."""
 
     name = "popping"

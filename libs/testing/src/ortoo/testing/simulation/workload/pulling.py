@@ -10,7 +10,7 @@ COMMIT_EVERY = 5
 HANDLED_S = 0.02
 
 
-class Pulling(Scenario):
+class PullScenario(Scenario):
     """A producer, and a group of three that pulls."""
 
     name = "pulling"
@@ -33,7 +33,7 @@ class Pulling(Scenario):
                 moves, handled = self.oracle.offsets.moves(group), 0
                 async for message in consumer:
                     self.oracle.received.delivered(
-                        group, application.life, message.body, message.queue, message.offset, message.attempt
+                        group, application.incarnation, message.body, message.queue, message.offset, message.attempt
                     )
                     await application.clock.sleep(application.chance.uniform(0, HANDLED_S))
                     message.ack()

@@ -2,7 +2,7 @@
 
 from ortoo.client import Client, Consumer, ConsumerSettings, Queue
 from ortoo.client.core.wire import queue_of
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application, Work
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -17,20 +17,20 @@ CREDITS = (12, 32_768)
 async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
     """Consume a topic as a group member, without end."""
     credit = CREDITS[application.chance.below(len(CREDITS))]
-    settings = ConsumerSettings(from_first=True, client_id=application.life, unfinished_messages_max=credit)
+    settings = ConsumerSettings(from_first=True, client_id=application.incarnation, unacknowledged_messages_max=credit)
     async with client.consumer(group, {topic: "*"}, settings) as consumer:
-        watched = _Watched(application, consumer, group)
+        watched = _CommittedOffsetCheck(application, consumer, group)
         application.queues = lambda: consumer.queues
         async for message in consumer:
             watched.check(message.queue, message.offset)
             application.oracle.received.delivered(
-                group, application.life, message.body, message.queue, message.offset, message.attempt
+                group, application.incarnation, message.body, message.queue, message.offset, message.attempt
             )
             await application.clock.sleep(application.chance.uniform(0, HANDLED_S))
             message.ack()
 
 
-class _Watched:
+class _CommittedOffsetCheck:
     """Compares the offsets of a consumer's sessions with the model."""
 
     def __init__(self, application: Application, consumer: Consumer, group: str) -> None:
@@ -40,19 +40,19 @@ class _Watched:
         self._moves = self._oracle.offsets.moves(group)
         self._unfinished = 0
         member = consumer._member
-        forget, hear, begin, free = member._forget, member._hear, member._begin, member._free
+        forget, hear, begin, free = member._on_stream_end, member._on_response, member._send_opening, member._return_credit
 
         def forgotten() -> None:
             forget()
             self._opened_at_s = self._oracle.now_s()
             self._moves = self._oracle.offsets.moves(group)
 
-        def heard(bulky: Bulky) -> bool:
+        def heard(bulky: BulkMessage) -> bool:
             said, _ = bulky
             if said.delivery.HasField("batch"):
                 if self._unfinished >= member._messages_max:
-                    member_says = f"{application.life} took {member._messages_max} messages and was sent more"
-                    self._oracle.findings.add("G13", f"{member_says}: {self._unfinished} are not finished")
+                    member_says = f"{application.incarnation} took {member._messages_max} messages and was sent more"
+                    self._oracle.violations.add("G13", f"{member_says}: {self._unfinished} are not finished")
                 self._unfinished += len(said.delivery.rows) // ROW_BYTES or said.delivery.batch.count
             if self._moves == self._oracle.offsets.moves(group):
                 for one in said.acknowledged.offsets:
@@ -68,17 +68,17 @@ class _Watched:
             free(messages, size_bytes)
 
         # The client has no public hook for these events; the model needs them.
-        member._forget = forgotten  # type: ignore[method-assign]
-        member._begin = began  # type: ignore[method-assign]
-        member._free = freed  # type: ignore[method-assign]
-        member._hear = heard  # type: ignore[method-assign]
+        member._on_stream_end = forgotten  # type: ignore[method-assign]
+        member._send_opening = began  # type: ignore[method-assign]
+        member._return_credit = freed  # type: ignore[method-assign]
+        member._on_response = heard  # type: ignore[method-assign]
 
     def check(self, queue: Queue, offset: int) -> None:
         """A message with this position arrived."""
         self._oracle.offsets.began(self._group, queue, offset, self._opened_at_s)
 
 
-class Pushing(Scenario):
+class PushScenario(Scenario):
     """Producers, and two groups with push consumers."""
 
     name = "pushing"

@@ -11,8 +11,8 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, Queue
 from ortoo.common.grpc.channels import Channels
 from ortoo.testing.simulation.oracle.leases import MARGIN_S
-from ortoo.testing.simulation.oracle.received import NOWHERE, Delivery
-from ortoo.testing.simulation.oracle.sent import Sent
+from ortoo.testing.simulation.oracle.received import NOWHERE, ObservedDelivery
+from ortoo.testing.simulation.oracle.sent import TrackedMessage
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -27,7 +27,7 @@ REFUSALS = range(40000, 50000)
 """Codes of invalid requests, which must not be stored. REQUEST_TIMEOUT is not among them."""
 
 
-class RocketMq(Scenario):
+class RocketMqScenario(Scenario):
     """A producer and two consumers, each with its telemetry."""
 
     name = "rocketmq"
@@ -75,7 +75,7 @@ class RocketClient:
         self._group = words.Resource(name=group)
         self._at = 0
         self._metadata = (
-            ("x-mq-client-id", application.life),
+            ("x-mq-client-id", application.incarnation),
             ("x-mq-language", "PYTHON"),
             ("x-mq-client-version", "5.0.0"),
         )
@@ -100,7 +100,7 @@ class RocketClient:
             elif code in REFUSALS and code != words.REQUEST_TIMEOUT:
                 self._oracle.sent.refused(one, now_s)
 
-    def _message(self, sent: Sent) -> words.Message:
+    def _message(self, sent: TrackedMessage) -> words.Message:
         properties = words.SystemProperties(message_id=sent.key, message_type=words.NORMAL)
         return words.Message(topic=self._topic, system_properties=properties, body=sent.body)
 
@@ -127,7 +127,7 @@ class RocketClient:
             invisible_duration=Duration(seconds=INVISIBLE_S),
             long_polling_timeout=Duration(seconds=POLL_S),
         )
-        taken: list[tuple[words.Message, Delivery]] = []
+        taken: list[tuple[words.Message, ObservedDelivery]] = []
         async for part in stub.ReceiveMessage(request, metadata=self._metadata, timeout=POLL_S + TIMEOUT_S):
             if part.HasField("message"):
                 taken += self._received(part.message)
@@ -136,11 +136,11 @@ class RocketClient:
         for message, delivery in taken:
             await self._settle(stub, message, delivery.sent, delivery.at_s)
 
-    def _received(self, message: words.Message) -> list[tuple[words.Message, Delivery]]:
+    def _received(self, message: words.Message) -> list[tuple[words.Message, ObservedDelivery]]:
         system = message.system_properties
         queue = Queue(self._topic.name, NOWHERE, system.queue_id)
         delivery = self._oracle.received.delivered(
-            self._group.name, self._application.life, message.body, queue, system.queue_offset, system.delivery_attempt
+            self._group.name, self._application.incarnation, message.body, queue, system.queue_offset, system.delivery_attempt
         )
         if delivery is None:
             return []
@@ -148,12 +148,12 @@ class RocketClient:
         return [(message, delivery)]
 
     async def _settle(
-        self, stub: MessagingServiceStub, message: words.Message, sent: Sent, delivered_at_s: float
+        self, stub: MessagingServiceStub, message: words.Message, sent: TrackedMessage, delivered_at_s: float
     ) -> None:
         system, group, chance = message.system_properties, self._group.name, self._application.chance
         await self._application.clock.sleep(chance.uniform(0.0, 0.05))
         if chance.uniform(0.0, 1.0) < 0.08:
-            self._oracle.leases.giving_back(group, sent)
+            self._oracle.leases.begin_release(group, sent)
             change = calls.ChangeInvisibleDurationRequest(
                 group=self._group, topic=self._topic, receipt_handle=system.receipt_handle,
                 invisible_duration=Duration(seconds=10), message_id=system.message_id,
@@ -164,13 +164,13 @@ class RocketClient:
         request = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[entry])
         if chance.uniform(0.0, 1.0) < FORGED:
             await self._forge(stub, request)
-        self._oracle.leases.acknowledging(group, sent)
+        self._oracle.leases.begin_ack(group, sent)
         answer = await stub.AckMessage(request, metadata=self._metadata, timeout=TIMEOUT_S)
         code = answer.entries[-1].status.code if answer.entries else answer.status.code
         if code == words.OK:
-            self._oracle.leases.acknowledged(group, sent)
-        elif self._oracle.calm_since(delivered_at_s) and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S:
-            self._oracle.findings.add(
+            self._oracle.leases.acked(group, sent)
+        elif self._oracle.is_undisturbed_since(delivered_at_s) and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S:
+            self._oracle.violations.add(
                 "a bad request affects no other client", f"a good receipt of {sent.key} is refused: {code}"
             )
 
@@ -185,7 +185,7 @@ class RocketClient:
         alone = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[forged])
         answer = await stub.AckMessage(alone, metadata=self._metadata, timeout=TIMEOUT_S)
         if answer.status.code == words.OK:
-            self._oracle.findings.add("rights", f"a forged receipt settles {good.message_id}")
+            self._oracle.violations.add("rights", f"a forged receipt settles {good.message_id}")
         request.ClearField("entries")
         request.entries.extend((forged, good))
 
@@ -200,7 +200,7 @@ class RocketClient:
 
     def _stub(self) -> MessagingServiceStub:
         addresses = self._application.addresses
-        return MessagingServiceStub(self._channels.to(addresses[self._at % len(addresses)]))
+        return MessagingServiceStub(self._channels.channel_to(addresses[self._at % len(addresses)]))
 
     async def _failed(self, error: grpc.aio.AioRpcError) -> None:
         self._application.note(f"call failed {error.code().name}")

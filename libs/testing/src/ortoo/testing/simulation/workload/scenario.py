@@ -30,7 +30,7 @@ class Scenario:
         self.oracle = oracle
         self.rate_per_s = rate_per_s
         self.is_faultless = is_faultless
-        self.chance: Randomness = oracle.world.chances.of(f"scenario {self.name}")
+        self.chance: Randomness = oracle.world.random_streams.stream(f"scenario {self.name}")
         self.senders: list[Application] = []
         self.consumers: list[Application] = []
         self.groups: dict[str, str] = {}
@@ -68,7 +68,7 @@ class Scenario:
         """Check that no group has fallen behind its committed offset."""
         for group, topic in self.groups.items():
             asked_at_s = self.oracle.now_s()
-            for one in (await client.admin.lag(group, topic)).queues:
+            for one in (await client.admin.describe_lag(group, topic)).queues:
                 self.oracle.offsets.read(group, one.queue, one.committed_offset, asked_at_s)
 
     async def check_balance(self, client: Client, members: Sequence[Application]) -> None:
@@ -85,12 +85,12 @@ class Scenario:
                 break
             await self.oracle.world.clock.sleep(1.0)
         names = ", ".join(f"{member.name} has {len(member.queues())}" for member in members)
-        self.oracle.findings.add("groups are balanced", f"of {len(everything)} queues of {self.name} {names}")
+        self.oracle.violations.add("groups are balanced", f"of {len(everything)} queues of {self.name} {names}")
 
     async def check_lag(self, client: Client, group: str) -> None:
         """Check that a group that finished everything has no lag, including messages stored without an answer."""
         deadline_s = self.oracle.now_s() + LAG_S
-        while (lag := (await client.admin.lag(group, self.name)).lag_messages) and self.oracle.now_s() < deadline_s:
+        while (lag := (await client.admin.describe_lag(group, self.name)).lag_messages) and self.oracle.now_s() < deadline_s:
             await self.oracle.world.clock.sleep(1.0)
         if lag:
-            self.oracle.findings.add("G8", f"{group} has acknowledged everything and {lag} are left")
+            self.oracle.violations.add("G8", f"{group} has acknowledged everything and {lag} are left")

@@ -1,7 +1,7 @@
 """Transactions: messages that are visible if and only if they were committed."""
 
-from ortoo.client import Client, Message, OrtooError, TransactionalProducer, TransactionCheck, Verdict
-from ortoo.testing.simulation.oracle.sent import Fate, Sent, key_of
+from ortoo.client import Client, Message, OrtooError, TransactionalProducer, TransactionCheck, TransactionVerdict
+from ortoo.testing.simulation.oracle.sent import SendOutcome, TrackedMessage, key_of
 from ortoo.testing.simulation.oracle.stored import compare_stored
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.pushing import push_member
@@ -10,7 +10,7 @@ from ortoo.testing.simulation.workload.scenario import Scenario
 CHECK_AFTER_MS = 2_000
 
 
-class Transacting(Scenario):
+class TransactionScenario(Scenario):
     """A producer of transactions, some of which it leaves open, and a group that receives the committed ones."""
 
     name = "transacting"
@@ -18,7 +18,7 @@ class Transacting(Scenario):
 
     def build(self) -> None:
         """One producer, one that only answers checks, and two group members."""
-        self._wanted: dict[str, Verdict] = {}
+        self._wanted: dict[str, TransactionVerdict] = {}
 
         async def produce(application: Application, client: Client) -> None:
             async with client.transactional_producer(self.name, "billing", self._answer) as producer:
@@ -49,14 +49,14 @@ class Transacting(Scenario):
     async def _transact(self, application: Application, producer: TransactionalProducer) -> None:
         sent, message = application.next_message(self.name)
         chance = application.chance.uniform(0.0, 1.0)
-        verdict = Verdict.COMMIT if chance < 0.6 else Verdict.ROLL_BACK
-        self._wanted[sent.key] = Verdict.UNKNOWN
+        verdict = TransactionVerdict.COMMIT if chance < 0.6 else TransactionVerdict.ROLLBACK
+        self._wanted[sent.key] = TransactionVerdict.UNKNOWN
         sent.hidden = True
         try:
             transaction = await producer.begin(Message(message.body), check_after_ms=CHECK_AFTER_MS)
         except OrtooError as error:
             self.oracle.sent.failed(sent, self.oracle.now_s(), error)
-            self._decided(sent, Verdict.ROLL_BACK)
+            self._decided(sent, TransactionVerdict.ROLLBACK)
             return
         self.oracle.sent.stored(sent, self.oracle.now_s(), None, -1)
         self._decided(sent, verdict)
@@ -64,20 +64,20 @@ class Transacting(Scenario):
             return  # the enode will ask for its verdict
         await application.clock.sleep(application.chance.uniform(0.0, 0.2))
         try:
-            await (transaction.commit() if verdict is Verdict.COMMIT else transaction.roll_back())
+            await (transaction.commit() if verdict is TransactionVerdict.COMMIT else transaction.rollback())
         except OrtooError as error:
             if not error.retriable:
-                self.oracle.findings.add("G7", f"the verdict on {sent.key} was refused: {error}")
+                self.oracle.violations.add("G7", f"the verdict on {sent.key} was refused: {error}")
 
-    def _decided(self, sent: Sent, verdict: Verdict) -> None:
+    def _decided(self, sent: TrackedMessage, verdict: TransactionVerdict) -> None:
         self._wanted[sent.key] = verdict
-        sent.hidden = verdict is not Verdict.COMMIT
-        if sent.hidden and sent.fate is Fate.STORED:
+        sent.hidden = verdict is not TransactionVerdict.COMMIT
+        if sent.hidden and sent.outcome is SendOutcome.STORED:
             sent.optional = True
 
-    async def _answer(self, check: TransactionCheck) -> Verdict:
+    async def _answer(self, check: TransactionCheck) -> TransactionVerdict:
         key = key_of(check.messages[0].body) or ""
         verdict = self._wanted[key]
-        if verdict is Verdict.UNKNOWN and key.split("/")[1] != self.senders[0].life:
-            return Verdict.ROLL_BACK  # the process that had to decide is dead
+        if verdict is TransactionVerdict.UNKNOWN and key.split("/")[1] != self.senders[0].incarnation:
+            return TransactionVerdict.ROLLBACK  # the process that had to decide is dead
         return verdict

@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from ortoo.enode.changes.kinds import decode_changes
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.checkpoint import decode_slice
-from ortoo.enode.log.flushing.flush_group import Entry
+from ortoo.enode.log.flushing.flush_group import FlushEntry
 from ortoo.enode.log.frame import (
     HEADER_BYTES,
     BadFrame,
-    Flag,
+    FrameFlag,
     FrameHeader,
-    Kind,
+    FrameKind,
     body_problem,
     decode_header,
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class FrameCopy:
     """A whole frame."""
 
     header: FrameHeader
@@ -29,7 +29,7 @@ class Frame:
     """All bytes of the frame in the log, with padding."""
 
 
-def frames_in(data: bytes | memoryview, position: int) -> Iterator[Frame]:
+def frames_in(data: bytes | memoryview, position: int) -> Iterator[FrameCopy]:
     """The frames of `data`, which lies at `position`. Errors: Unsupported. BadFrame when it is not whole frames."""
     view, at = memoryview(data), 0
     while at < len(view):
@@ -41,7 +41,7 @@ def frames_in(data: bytes | memoryview, position: int) -> Iterator[Frame]:
         end = at + header.frame_bytes
         if end > len(view):
             raise BadFrame(f"its padding is missing: {len(view) - at} of {header.frame_bytes} bytes")
-        yield Frame(header, body, view[at:end])
+        yield FrameCopy(header, body, view[at:end])
         at = end
 
 
@@ -56,19 +56,19 @@ def whole_frames(data: bytes, position: int, limit: int) -> int:
     return at
 
 
-def entry_of(header: FrameHeader, body: bytes | memoryview) -> Entry:
+def make_entry(header: FrameHeader, body: bytes | memoryview) -> FlushEntry:
     """The entry to commit for a frame. Its batch has no records, because readers take them from the disk."""
-    if header.kind == Kind.MESSAGES:
+    if header.kind == FrameKind.MESSAGES:
         changes = tuple(decode_changes(bytes(body[: header.prefix_length]))) if header.prefix_length else ()
-        return Entry(header, header.batch(b""), changes)
-    if header.kind == Kind.STATE:
-        return Entry(header, changes=tuple(decode_changes(bytes(body))))
-    if header.kind == Kind.CHECKPOINT:
-        return Entry(header, slice_at=decode_slice(bytes(body)).at(header.position))
-    return Entry(header)
+        return FlushEntry(header, header.batch(b""), changes)
+    if header.kind == FrameKind.STATE:
+        return FlushEntry(header, changes=tuple(decode_changes(bytes(body))))
+    if header.kind == FrameKind.CHECKPOINT:
+        return FlushEntry(header, slice_at=decode_slice(bytes(body)).at(header.position))
+    return FlushEntry(header)
 
 
-async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
+async def append_copies(appender: Appender, frames: Sequence[FrameCopy]) -> None:
     """Accept frames of a leader; a segment ends where the leader's ended. They are flushed later.
 
     Errors: Overloaded (disk full), OSError, Unsupported. Then earlier frames of the call may be accepted, and are
@@ -76,9 +76,9 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
     """
     try:
         for frame in frames:
-            appender.check_alive()
-            entry = entry_of(frame.header, frame.body)
-            if frame.header.flags & Flag.SEGMENT_END:
+            appender.check_disk()
+            entry = make_entry(frame.header, frame.body)
+            if frame.header.flags & FrameFlag.SEGMENT_END:
                 # The next segment is allocated before the frame is accepted: without it the log cannot continue.
                 spare = await appender.spares.take(appender.settings.segment_bytes, is_state=True)
                 appender.append_copy(entry, frame.data)
@@ -86,4 +86,4 @@ async def append_copies(appender: Appender, frames: Sequence[Frame]) -> None:
             else:
                 appender.append_copy(entry, frame.data)
     finally:
-        appender.want_flush()  # also for the frames that were accepted before an interruption
+        appender.request_flush()  # also for the frames that were accepted before an interruption

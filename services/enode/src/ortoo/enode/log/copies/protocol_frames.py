@@ -6,15 +6,15 @@ from dataclasses import asdict
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.log_summary_file import decode_configuration
-from ortoo.enode.log.frame import FrameHeader, Kind
+from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.replication.protocol.identity import Configuration
-from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochFrame, Mark, MembersFrame
+from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochFrame, ProtocolFrame, ConfigurationFrame
 
 _POSITION = struct.Struct("<Q")
-WORDS = frozenset({Kind.EPOCH, Kind.MEMBERS, Kind.BEGIN})
+PROTOCOL_KINDS = frozenset({FrameKind.EPOCH, FrameKind.CONFIGURATION, FrameKind.BEGIN})
 
 
-def members_payload(configuration: Configuration) -> bytes:
+def configuration_payload(configuration: Configuration) -> bytes:
     """The payload of a MEMBERS frame."""
     return json.dumps(asdict(configuration), sort_keys=True).encode()
 
@@ -24,14 +24,14 @@ def begin_payload(log_begin: int) -> bytes:
     return _POSITION.pack(log_begin)
 
 
-def mark_of(header: FrameHeader, body: bytes | memoryview) -> Mark:
+def decode_protocol_frame(header: FrameHeader, body: bytes | memoryview) -> ProtocolFrame:
     """Decode a frame of these kinds. Errors: DataLoss when it is not readable."""
     begin, end = header.position, header.end_position
     try:
-        if header.kind == Kind.EPOCH:
+        if header.kind == FrameKind.EPOCH:
             return EpochFrame(begin, end, header.leader_epoch)
-        if header.kind == Kind.MEMBERS:
-            return MembersFrame(end, decode_configuration(json.loads(bytes(body))))
+        if header.kind == FrameKind.CONFIGURATION:
+            return ConfigurationFrame(end, decode_configuration(json.loads(bytes(body))))
         return BeginFrame(begin, end, *_POSITION.unpack(body))
     except (KeyError, TypeError, ValueError, struct.error) as error:
         raise DataLoss(f"the frame at {begin} of the replica set cannot be read: {error}") from error

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.atomic_files import write_whole
+from ortoo.enode.disk.atomic_files import write_atomically
 from ortoo.enode.log.copies.frame_copies import frames_in
-from ortoo.enode.log.frame import BadFrame, Kind
+from ortoo.enode.log.frame import BadFrame, FrameKind
 
 PREFIX = "cut-"
 """Prefix of the names of the files with removed frames."""
 
 
 @dataclass(slots=True)
-class CutFrames:
+class TruncatedFrames:
     """Removed bytes of the log behind a position."""
 
     position: int
@@ -30,14 +30,14 @@ class CutFrames:
     messages: int = 0
 
     @classmethod
-    def of(cls, position: int, content: bytes) -> "CutFrames":
+    def of(cls, position: int, content: bytes) -> "TruncatedFrames":
         """Inspect bytes that lie at `position`; frames behind a damaged one are not listed."""
         found = cls(position, content)
         try:
             for frame in frames_in(content, position):
                 header = frame.header
                 found.epoch = max(found.epoch, header.leader_epoch)
-                if header.kind == Kind.MESSAGES:
+                if header.kind == FrameKind.MESSAGES:
                     key = (header.topic_id, header.queue_id)
                     first, _ = found.offsets.get(key, (header.first_offset, header.end_offset))
                     found.offsets[key] = (first, header.end_offset)
@@ -46,13 +46,13 @@ class CutFrames:
             pass  # the frame was never whole, so it was never acknowledged
         return found
 
-    def keep(self, disk: Disk, folder: Path) -> str:
+    def write_file(self, disk: Disk, folder: Path) -> str:
         """Write the frames to their own file; its name. Errors: OSError."""
         name = f"{PREFIX}{self.epoch}-{self.position}"
-        write_whole(disk, folder / name, self.content)
+        write_atomically(disk, folder / name, self.content)
         return name
 
-    def told(self, topics: Iterable[tuple[int, str]]) -> list[str]:
+    def describe_offsets(self, topics: Iterable[tuple[int, str]]) -> list[str]:
         """The removed offsets of each queue as text, with the names of known topics."""
         names = dict(topics)
         return [

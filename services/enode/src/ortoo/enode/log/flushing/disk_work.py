@@ -9,14 +9,14 @@ from functools import partial
 from typing import ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.process.threads import uninterrupted
+from ortoo.common.process.threads import wait_uncancelled
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.log.flushing.flush_group import Group
+from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.settings import StoreSettings
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Done = Callable[[Group, BaseException | None], None]
+Done = Callable[[FlushGroup, BaseException | None], None]
 
 
 class DiskWork:
@@ -26,7 +26,7 @@ class DiskWork:
         """Work for `loop`."""
         self._loop = loop
 
-    def flush(self, group: Group, done: Done) -> None:
+    def flush(self, group: FlushGroup, done: Done) -> None:
         """Write a group, then call `done` in a later turn of the loop. One group at a time."""
 
         def write() -> None:
@@ -61,13 +61,13 @@ class ThreadedDiskWork(DiskWork):
         """Start the flush thread; the others start when needed."""
         super().__init__(loop)
         self._closed = False
-        self._groups: queue.SimpleQueue[tuple[Group, Done] | None] = queue.SimpleQueue()
+        self._groups: queue.SimpleQueue[tuple[FlushGroup, Done] | None] = queue.SimpleQueue()
         self._pool = ThreadPoolExecutor(read_threads, thread_name_prefix="disk")
         self._scanning = ThreadPoolExecutor(1, thread_name_prefix="scan")
         self._thread = threading.Thread(target=self._flush_groups, name="flush", daemon=True)
         self._thread.start()
 
-    def flush(self, group: Group, done: Done) -> None:
+    def flush(self, group: FlushGroup, done: Done) -> None:
         """Hand a group to the flush thread."""
         self._groups.put((group, done))
 
@@ -82,7 +82,7 @@ class ThreadedDiskWork(DiskWork):
     async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
         if self._closed:
             raise Unavailable("the store is closed")
-        return await uninterrupted(self._loop.run_in_executor(threads, work))
+        return await wait_uncancelled(self._loop.run_in_executor(threads, work))
 
     def close(self) -> None:
         """Finish all submitted work, then end the threads."""
@@ -107,16 +107,16 @@ class ThreadedDiskWork(DiskWork):
 
 
 @runtime_checkable
-class WorkingDisk(Protocol):
+class DiskWithWork(Protocol):
     """A disk that executes its work itself, in its own order and time, such as a simulated one."""
 
     def work(self, loop: asyncio.AbstractEventLoop) -> DiskWork:
         """The executor of its work while a store of `loop` is open."""
 
 
-def disk_work(disk: Disk, settings: StoreSettings, loop: asyncio.AbstractEventLoop) -> DiskWork:
+def make_disk_work(disk: Disk, settings: StoreSettings, loop: asyncio.AbstractEventLoop) -> DiskWork:
     """The executor for a store that is being opened."""
-    if isinstance(disk, WorkingDisk):
+    if isinstance(disk, DiskWithWork):
         return disk.work(loop)
     if settings.threads:
         return ThreadedDiskWork(loop, read_threads=settings.read_threads)

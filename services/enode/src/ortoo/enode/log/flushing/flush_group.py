@@ -6,28 +6,28 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.kinds import Change
+from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.frame import FrameHeader, with_durable_below
-from ortoo.enode.log.queue_index import SliceAt
+from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.segment import Segment
 
 
 @dataclass(slots=True)
-class Entry:
+class FlushEntry:
     """One frame of a group, with the data for its commit."""
 
     header: FrameHeader
     batch: SealedBatch | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[StateChange, ...] = ()
     queue: Any = None
     """The `QueueLog` of a batch that was accepted here; None for a copy, whose queue is looked up at the commit."""
-    slice_at: SliceAt | None = None
+    slice_at: SliceLocation | None = None
     """The slice of a checkpoint frame."""
 
 
 @dataclass(slots=True)
-class Part:
+class SegmentPart:
     """The contiguous bytes of a group in one segment."""
 
     segment: Segment
@@ -36,11 +36,11 @@ class Part:
 
 
 @dataclass(slots=True)
-class WaitingChanges:
+class PendingChanges:
     """Accepted state changes without a frame."""
 
     encoded: list[bytes] = field(default_factory=list)
-    changes: list[Change] = field(default_factory=list)
+    changes: list[StateChange] = field(default_factory=list)
     bytes: int = 0
     """Their total length."""
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
@@ -48,14 +48,14 @@ class WaitingChanges:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class FlushGroup:
     """Frames that were accepted while the previous group was on its way to the disk."""
 
-    parts: list[Part] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
+    parts: list[SegmentPart] = field(default_factory=list)
+    entries: list[FlushEntry] = field(default_factory=list)
     waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     """The waiters for its commit."""
-    early: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
+    disk_waiters: list[tuple[asyncio.Future[Any], Any]] = field(default_factory=list)
     """The waiters for its flush to this disk."""
     bytes: int = 0
     is_copy: bool = False
@@ -64,14 +64,14 @@ class Group:
     guard: Callable[[], object] = lambda: None
     """Called when it is on the disk; raises when the store's folder no longer is at its path."""
 
-    def let_go(self) -> list[asyncio.Future[Any]]:
+    def take_waiters(self) -> list[asyncio.Future[Any]]:
         """Remove and return all waiters."""
-        gone = [waiter for waiter, _ in (*self.waiters, *self.early)]
+        waiters = [waiter for waiter, _ in (*self.waiters, *self.disk_waiters)]
         self.waiters.clear()
-        self.early.clear()
-        return gone
+        self.disk_waiters.clear()
+        return waiters
 
-    def declare_durable_below(self, position: int) -> None:
+    def set_durable_below(self, position: int) -> None:
         """Write the current durable position into the group's first frame."""
         if self.parts and self.parts[0].buffers and not self.is_copy:
             buffers = self.parts[0].buffers

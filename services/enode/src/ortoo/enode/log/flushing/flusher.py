@@ -12,12 +12,12 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode.disk.data_dir import FolderGone
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.log.flushing.disk_work import DiskWork
-from ortoo.enode.log.flushing.flush_group import Group, WaitingChanges
+from ortoo.enode.log.flushing.flush_group import FlushGroup, PendingChanges
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import Spares
+from ortoo.enode.log.spares import SpareSegments
 
-UNTIL_OPENED = "the store acknowledges nothing until it is opened again"
+NOT_ACKNOWLEDGING = "the store acknowledges nothing until it is opened again"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -33,8 +33,8 @@ class Flusher:
     settings: StoreSettings
     clock: Clock
     work: DiskWork
-    spares: Spares
-    on_committed: Callable[[Group], None]
+    spares: SpareSegments
+    on_committed: Callable[[FlushGroup], None]
     """Called with each committed group, before its waiters are answered."""
     failure: str = ""
     """The reason why nothing is acknowledged any more; empty without a failure."""
@@ -46,11 +46,11 @@ class Flusher:
     """The reason why sends are refused until a segment can be made, mostly a full disk; empty otherwise."""
     starved: str = ""
     """The reason why sends are refused until a file can be opened again; empty otherwise."""
-    alone: str = ""
+    refusal: str = ""
     """The reason why a replica refuses writes: another replica leads, or no other replica can be reached."""
     barred: str = ""
     """The reason why writes are refused: another store of the enode is registered, or may be."""
-    may_write: bool = True
+    may_place: bool = True
     """Whether this process assigns positions; a follower gets them from its leader."""
     commit_limit: int | None = None
     """Frames behind it are not committed, even if they are durable here; None = all durable frames are committed."""
@@ -58,9 +58,9 @@ class Flusher:
     """The epoch of written frames; 0 for an enode with one replica."""
     log_mark: int = 0
     """The fingerprint of the log, which is in all frames except those of messages."""
-    on_handed_over: Callable[[Group], object] = lambda group: None
+    on_submitted: Callable[[FlushGroup], object] = lambda group: None
     """Called with each group when it goes to the disk, to send it to the followers, too."""
-    on_durable: Callable[[Group], object] = lambda group: None
+    on_durable: Callable[[FlushGroup], object] = lambda group: None
     """Called with each group when it is on this disk."""
     on_failed: Callable[[str], object] = lambda reason: None
     """Called once with the reason when nothing is acknowledged any more."""
@@ -77,17 +77,17 @@ class Flusher:
         self.next_segments: list[Segment] = []
         """Segments with assigned positions whose predecessors are not committed yet."""
         self._loop = asyncio.get_running_loop()
-        self._groups: deque[Group] = deque()
-        self._changes = WaitingChanges()
-        self._flushing: Group | None = None
-        self._held: deque[Group] = deque()
+        self._groups: deque[FlushGroup] = deque()
+        self._changes = PendingChanges()
+        self._flushing: FlushGroup | None = None
+        self._held: deque[FlushGroup] = deque()
         """Groups that are durable here, but not committed yet."""
-        self._handover_scheduled = False
-        self._wanted = False
-        self._handed_over_s = 0.0
-        self._retry: Group | None = None
-        self._quiet: asyncio.Event = asyncio.Event()
-        self._quiet.set()
+        self._is_submit_scheduled = False
+        self._is_flush_requested = False
+        self._submitted_s = 0.0
+        self._retry: FlushGroup | None = None
+        self._idle: asyncio.Event = asyncio.Event()
+        self._idle.set()
         self.flush_due = asyncio.Event()
         """Set while frames wait for which no caller requested an immediate flush."""
         self.advanced = asyncio.Event()
@@ -95,19 +95,19 @@ class Flusher:
         self.flushed = asyncio.Event()
         """Set by each flush; cleared by the task that detects idleness."""
 
-    def check_alive(self) -> None:
+    def check_disk(self) -> None:
         """Errors: Unavailable when the disk failed. Frames that are not durable then are never acknowledged."""
         if self.failure:
-            raise Unavailable(f"{self.failure}: {UNTIL_OPENED}")
+            raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}")
 
-    def wait_flush(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
+    def add_waiter(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
         """Give `waiter` the `answer` when everything accepted before is committed, or with `early` on this disk."""
         if not self._groups:
-            self._groups.append(Group())
+            self._groups.append(FlushGroup())
         group = self._groups[-1]
-        (group.early if early else group.waiters).append((waiter, answer))
+        (group.disk_waiters if early else group.waiters).append((waiter, answer))
 
-    def end_at(self, position: int, committed: Segment) -> None:
+    def truncate_to(self, position: int, committed: Segment) -> None:
         """Truncate the log to `position` and continue there. No frames are on their way to the disk.
 
         `committed` is the segment of that position, unless a later one began before it.
@@ -125,67 +125,67 @@ class Flusher:
         while self.next_segments and self.next_segments[-1].base > position:
             self.next_segments.pop().retire()
 
-    def hold(self, groups: Sequence[Group]) -> None:
+    def hold_recovered(self, groups: Sequence[FlushGroup]) -> None:
         """Hold groups that are durable but not known to be committed."""
         self._held.extend(groups)
         self.pending_bytes += sum(group.bytes for group in groups)
         self.appended_position = self.durable_position = groups[-1].end_position
 
-    def close_changes(self) -> None:
+    def seal_changes(self) -> None:
         """Put the waiting changes into one frame."""
         raise NotImplementedError
 
     def _drop_changes(self) -> list[asyncio.Future[Any]]:
         """Forget the waiting changes; their waiters."""
-        dropped, self._changes = self._changes, WaitingChanges()
+        dropped, self._changes = self._changes, PendingChanges()
         return [waiter for waiter, _ in dropped.waiters]
 
-    def want_flush(self) -> None:
+    def request_flush(self) -> None:
         """Flush as soon as the previous flush is done; frames accepted until then join."""
-        self._wanted = True
-        if not self._handover_scheduled and self._flushing is None:
-            self._handover_scheduled = True
-            self._loop.call_soon(self._hand_over)
+        self._is_flush_requested = True
+        if not self._is_submit_scheduled and self._flushing is None:
+            self._is_submit_scheduled = True
+            self._loop.call_soon(self._submit)
 
     async def flush(self) -> None:
         """Wait until everything accepted so far is durable. Errors: Unavailable when the disk failed."""
-        self.check_alive()
+        self.check_disk()
         waiter = self._loop.create_future()
-        self.close_changes()
-        self.wait_flush(waiter, None)
-        self.want_flush()
+        self.seal_changes()
+        self.add_waiter(waiter, None)
+        self.request_flush()
         await waiter
 
-    async def caught_up(self) -> None:
+    async def wait_committed(self) -> None:
         """Wait until everything accepted so far is committed; at once if it is. Errors: as `flush`."""
         if self._flushing is not None or self._groups or self._held or self._changes.changes:
             await self.flush()
 
-    async def quiet(self) -> None:
+    async def wait_idle(self) -> None:
         """Wait until no frames are on their way to the disk."""
-        await self._quiet.wait()
+        await self._idle.wait()
 
-    def _hand_over(self) -> None:
-        self._handover_scheduled = False
+    def _submit(self) -> None:
+        self._is_submit_scheduled = False
         if self._flushing is not None or self.failure:
             return
-        self.close_changes()
+        self.seal_changes()
         if not self._groups:
-            self._wanted = False
+            self._is_flush_requested = False
             return
         group = self._groups.popleft()
-        self._wanted = bool(self._groups)
+        self._is_flush_requested = bool(self._groups)
         if not group.parts:
             self._flushing = group
-            self._done(group, None)
+            self._on_flushed(group, None)
             return
         self._flushing, group.guard = group, self.guard
-        group.declare_durable_below(self.durable_position)
-        self.on_handed_over(group)
-        self._handed_over_s = self.clock.monotonic_s()
-        self.work.flush(group, self._done)
+        group.set_durable_below(self.durable_position)
+        self.on_submitted(group)
+        self._submitted_s = self.clock.monotonic_s()
+        self.work.flush(group, self._on_flushed)
 
-    def _done(self, group: Group, error: BaseException | None) -> None:
+    def _on_flushed(self, group: FlushGroup, error: BaseException | None) -> None:
         if error is not None and self.refuse_for(error):
             self._retry = group
             return
@@ -195,20 +195,20 @@ class Flusher:
             return
         if group.parts:
             self.flushes += 1
-            self.flush_s += self.clock.monotonic_s() - self._handed_over_s
+            self.flush_s += self.clock.monotonic_s() - self._submitted_s
             self.durable_position = group.end_position
             self.advanced.set()
             self.on_durable(group)
-        if self.may_write:
-            _answer(group.early)
-        if self._wanted or len(self._groups) > 1:
-            self._hand_over()
+        if self.may_place:
+            _answer_waiters(group.disk_waiters)
+        if self._is_flush_requested or len(self._groups) > 1:
+            self._submit()
         if self._flushing is None and not self._groups:
-            self._quiet.set()
+            self._idle.set()
         self._held.append(group)
-        self.release()
+        self.release_committed()
 
-    def release(self) -> None:
+    def release_committed(self) -> None:
         """Commit and answer, in order, the groups that are durable here and below the commit limit."""
         while self._held and (self.commit_limit is None or self._held[0].end_position <= self.commit_limit):
             group = self._held.popleft()
@@ -220,33 +220,33 @@ class Flusher:
                 raise
             if group.parts:
                 self.committed_position = group.end_position
-            _answer(group.waiters)
+            _answer_waiters(group.waiters)
             self.flushed.set()
 
-    def take_back(self, reason: str) -> None:
+    def drop_unsubmitted(self, reason: str) -> None:
         """Drop accepted frames that have not gone to the disk, so that no replica has them. The rest stays in the log.
 
         All waiters get the error that the outcome is unknown. Copies stay, too, because a follower counts them when
         they are accepted.
         """
-        under_way = [self._flushing] if self._flushing is not None else []
-        waiters = [waiter for one in (*self._held, *under_way, *self._groups) for waiter in one.let_go()]
+        flushing = [self._flushing] if self._flushing is not None else []
+        waiters = [waiter for one in (*self._held, *flushing, *self._groups) for waiter in one.take_waiters()]
         waiters += self._drop_changes()
         groups = [one for one in self._groups if not one.is_copy]
         self._groups = deque(one for one in self._groups if one.is_copy)
         for group in groups:
             self.pending_bytes -= group.bytes
-        begun = [group for group in groups if group.parts]
-        if begun:
-            first = begun[0].parts[0]
+        placed = [group for group in groups if group.parts]
+        if placed:
+            first = placed[0].parts[0]
             self.appended_position = first.position
             self.active = first.segment
             first.segment.end = None
         self._drop_segments(self.active.base)
-        _fail_all(waiters, reason)
-        self._wanted = bool(self._groups)
+        _fail_waiters(waiters, reason)
+        self._is_flush_requested = bool(self._groups)
         if self._flushing is None and not self._groups:
-            self._quiet.set()
+            self._idle.set()
 
     def refuse_for(self, error: BaseException) -> bool:
         """Refuse sends until space or descriptors are free; False for any other error, which means a failed disk."""
@@ -264,50 +264,50 @@ class Flusher:
     def flushing_s(self) -> float:
         """Duration of the current flush so far; 0 without one."""
         under_way = self._flushing is not None and bool(self._flushing.parts)
-        return self.clock.monotonic_s() - self._handed_over_s if under_way else 0.0
+        return self.clock.monotonic_s() - self._submitted_s if under_way else 0.0
 
     @property
     def is_stuck(self) -> bool:
         """Whether a group waits for space on the disk, or for a descriptor."""
         return self._retry is not None
 
-    def try_again(self) -> None:
+    def retry(self) -> None:
         """Retry a group that failed on a full disk, or without a descriptor; called by the check of the disk."""
         self.full = self.starved = ""
         group, self._retry = self._retry, None
         if group is not None and not self.failure:
-            self.work.flush(group, self._done)
+            self.work.flush(group, self._on_flushed)
 
-    def _fail(self, group: Group | None, error: BaseException | None) -> None:
+    def _fail(self, group: FlushGroup | None, error: BaseException | None) -> None:
         """Stop all acknowledgements beyond the last durable position."""
         if error is not None and not self.failure:
             self.is_folder_gone = isinstance(error, FolderGone)
             self.failure = str(error) if self.is_folder_gone else f"the disk failed: {error}"
             self.on_failed(self.failure)
-        self.fail_waiting(group)
+        self.fail_waiters(group)
 
     def give_up(self, error: FolderGone) -> None:
         """Acknowledge nothing any more, because the next start would not find new frames."""
         self._fail(self._flushing, error)
 
-    def fail_waiting(self, group: Group | None = None) -> None:
+    def fail_waiters(self, group: FlushGroup | None = None) -> None:
         """Answer all waiters that the outcome is unknown."""
         groups = ([group] if group else []) + list(self._held) + list(self._groups)
         self._held.clear()
         self._groups.clear()
-        waiters = [waiter for one in groups for waiter in one.let_go()]
+        waiters = [waiter for one in groups for waiter in one.take_waiters()]
         waiters += self._drop_changes()
-        _fail_all(waiters, self.failure)
-        self._quiet.set()
+        _fail_waiters(waiters, self.failure)
+        self._idle.set()
 
 
-def _answer(waiters: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def _answer_waiters(waiters: list[tuple[asyncio.Future[Any], Any]]) -> None:
     for waiter, answer in waiters:
         if not waiter.done():
             waiter.set_result(answer)
 
 
-def _fail_all(waiters: list[asyncio.Future[Any]], reason: str) -> None:
+def _fail_waiters(waiters: list[asyncio.Future[Any]], reason: str) -> None:
     for waiter in waiters:
         if not waiter.done():
             waiter.set_exception(Unavailable(f"{reason}; whether this was stored is unknown"))

@@ -2,77 +2,77 @@
 
 from dataclasses import replace
 
-from ortoo.enode.replication.protocol.events import AddLearner, AppendMembers, Refused, Remove
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId
-from ortoo.enode.replication.protocol.replica import Member
+from ortoo.enode.replication.protocol.events import AddLearner, AppendConfiguration, RejectRequest, RemoveReplica
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Leader
 
 
-def on_add(member: Member, event: AddLearner) -> None:
+def on_add_learner(member: Replica, event: AddLearner) -> None:
     """Add a learner, which gets the log. It becomes a voter automatically."""
-    members = member.rules.in_force(member.log)
-    if event.member in members.everybody:
-        member.want(Refused(f"replica {event.member.number} with this disk is in the set already"))
-    elif any(event.member.number == one.number for one in members.learners):
-        member.want(Refused(f"replica {event.member.number} joins already with another disk: remove that first"))
+    configuration = member.rules.configuration_of(member.log)
+    if event.replica in configuration.replicas:
+        member.add_actions(RejectRequest(f"replica {event.replica.number} with this disk is in the set already"))
+    elif any(event.replica.number == one.number for one in configuration.learners):
+        member.add_actions(RejectRequest(f"replica {event.replica.number} joins already with another disk: remove that first"))
     else:
-        _change(member, Configuration(members.voters, (*members.learners, event.member)))
+        _propose_configuration(member, Configuration(configuration.voters, (*configuration.learners, event.replica)))
 
 
-def on_remove(member: Member, event: Remove, now_s: float) -> None:
+def on_remove_replica(member: Replica, event: RemoveReplica, now_s: float) -> None:
     """Remove a replica, unless the remaining voters that answer are no majority of the new set.
 
     Otherwise no replica could lead any more, even if the removed one returned: replicas with the frame do not count it.
     """
-    members = member.rules.in_force(member.log)
-    after = Configuration(_without(members.voters, event.member), _without(members.learners, event.member))
-    answering = member.answering(after, now_s) if isinstance(member.role, Leader) else after.voters
-    if event.member not in members.everybody:
-        member.want(Refused(f"replica {event.member.number} with that disk is not in the set"))
-    elif event.member == member.me.member:
-        member.want(Refused(f"replica {event.member.number} leads: transfer leadership to another first"))
+    configuration = member.rules.configuration_of(member.log)
+    after = Configuration(_without(configuration.voters, event.replica), _without(configuration.learners, event.replica))
+    answering = member.responding_voters(after, now_s) if isinstance(member.role, Leader) else after.voters
+    if event.replica not in configuration.replicas:
+        member.add_actions(RejectRequest(f"replica {event.replica.number} with that disk is not in the set"))
+    elif event.replica == member.identity.member:
+        member.add_actions(RejectRequest(f"replica {event.replica.number} leads: transfer leadership to another first"))
     elif 1 + len(answering) < after.majority:
-        away = ", ".join(str(one.number) for one in after.voters if one not in (member.me.member, *answering))
-        member.want(Refused(f"without it too few replicas answer: start replica {away}, or add one first"))
+        away = ", ".join(str(one.number) for one in after.voters if one not in (member.identity.member, *answering))
+        member.add_actions(RejectRequest(f"without it too few replicas answer: start replica {away}, or add one first"))
     else:
-        _change(member, after)
+        _propose_configuration(member, after)
 
 
-def _without(members: tuple[MemberId, ...], gone: MemberId) -> tuple[MemberId, ...]:
-    return tuple(one for one in members if one != gone)
+def _without(members: tuple[ReplicaId, ...], removed: ReplicaId) -> tuple[ReplicaId, ...]:
+    return tuple(one for one in members if one != removed)
 
 
-def _change(member: Member, configuration: Configuration) -> None:
+def _propose_configuration(member: Replica, configuration: Configuration) -> None:
     if not isinstance(member.role, Leader):
         reason = "this replica does not lead"
     elif member.role.successor is not None:
         reason = "this leader is transferring leadership: ask the next one"
     else:
-        reason = member.rules.change_refusal(member.role, member.log)
-    member.want(Refused(reason) if reason else AppendMembers(configuration))
+        reason = member.rules.configuration_change_refusal(member.role, member.log)
+    member.add_actions(RejectRequest(reason) if reason else AppendConfiguration(configuration))
 
 
-def make_new_voters(member: Member) -> None:
+def promote_learners(member: Replica) -> None:
     """Make a voter of a learner that has the committed log, as soon as a change is allowed.
 
     It must have answered a heartbeat: a voter that never answered would count as silent.
     """
-    role, rules, log = member.leading, member.rules, member.log
-    members = rules.in_force(log)
-    if not members.learners or role.successor is not None or rules.change_refusal(role, log):
+    role, rules, log = member.leader_role, member.rules, member.log
+    configuration = rules.configuration_of(log)
+    if not configuration.learners or role.successor is not None or rules.configuration_change_refusal(role, log):
         return
-    for learner in members.learners:
-        stream = role.stream_of(learner)
-        is_heard = role.heard_of(learner).round > 0
+    for learner in configuration.learners:
+        stream = role.stream_to(learner)
+        is_heard = role.last_response_of(learner).round > 0
         if is_heard and stream is not None and stream.is_matched and rules.is_caught_up(log, stream):
-            after = Configuration((*members.voters, learner), _without(members.learners, learner))
-            member.want(AppendMembers(after))
+            after = Configuration((*configuration.voters, learner), _without(configuration.learners, learner))
+            member.add_actions(AppendConfiguration(after))
             return
 
 
-def forget_strangers(member: Member) -> None:
+def drop_removed_replicas(member: Replica) -> None:
     """Drop the leader's streams to replicas that were removed."""
-    role, everybody = member.leading, member.rules.in_force(member.log).everybody
+    role, everybody = member.leader_role, member.rules.configuration_of(member.log).replicas
     streams = tuple(one for one in role.streams if one.follower.member in everybody)
-    heard = tuple(one for one in role.heard if one.member in everybody)
+    heard = tuple(one for one in role.responses if one.replica in everybody)
     member.role = replace(role, streams=streams, heard=heard)

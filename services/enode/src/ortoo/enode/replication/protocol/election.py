@@ -2,111 +2,111 @@
 
 from dataclasses import replace
 
-from ortoo.enode.replication.protocol.events import AppendEpoch, LeaderSilent, Proposed, Send, Suggest
-from ortoo.enode.replication.protocol.replica import Member
-from ortoo.enode.replication.protocol.messages import HandedOver, Newer, Promise, PromiseAsk, Released
+from ortoo.enode.replication.protocol.events import AppendEpoch, ReportLeaderSilent, LeaderProposed, Send, RequestElection
+from ortoo.enode.replication.protocol.replica import Replica
+from ortoo.enode.replication.protocol.messages import TimeoutNow, StaleEpoch, Vote, RequestVote, LeaseReleased
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Idle, Leader, Voter
 
 
-def on_proposed(member: Member, event: Proposed | HandedOver, now_s: float) -> None:
+def on_leader_proposed(member: Replica, event: LeaderProposed | TimeoutNow, now_s: float) -> None:
     """Stand for election if this replica may. It votes for itself first, like any other voter."""
-    me, rules, log = member.me, member.rules, member.log
-    is_mine = event.leader == me.member and rules.counts_vote(rules.in_force(log), me)
-    stands_already = isinstance(member.role, Candidate | Leader) and event.epoch == member.reign.epoch
-    is_able = rules.is_electable(log, member.reign) and rules.may_write(log)
+    identity, rules, log = member.identity, member.rules, member.log
+    is_mine = event.leader == identity.member and rules.is_voter(rules.configuration_of(log), identity)
+    stands_already = isinstance(member.role, Candidate | Leader) and event.epoch == member.hard_state.epoch
+    is_able = rules.is_electable(log, member.hard_state) and rules.may_write(log)
     if not is_mine or stands_already or not is_able:
         return
-    if rules.may_promise(member.reign, event.epoch, me) and _may_break_silence(member, now_s):
-        member.promise(replace(member.reign, epoch=event.epoch, leader=me), Candidate())
+    if rules.may_vote(member.hard_state, event.epoch, identity) and _may_vote_now(member, now_s):
+        member.change_hard_state(replace(member.hard_state, epoch=event.epoch, leader=identity), Candidate())
 
 
-def on_promise_ask(member: Member, ask: PromiseAsk, now_s: float) -> None:
+def on_request_vote(member: Replica, request: RequestVote, now_s: float) -> None:
     """Vote, saving the vote before it is sent; or repeat an earlier vote."""
-    reign = member.reign
-    if not member.rules.may_promise(reign, ask.epoch, ask.candidate):
-        if ask.epoch < reign.epoch:
-            member.want(Send(ask.candidate.member, Newer(reign.epoch)))
-    elif ask.epoch == reign.epoch and ask.candidate == reign.leader:
-        if member.is_saved and not isinstance(member.role, Candidate | Leader | Follower):
+    hard_state = member.hard_state
+    if not member.rules.may_vote(hard_state, request.epoch, request.candidate):
+        if request.epoch < hard_state.epoch:
+            member.add_actions(Send(request.candidate.member, StaleEpoch(hard_state.epoch)))
+    elif request.epoch == hard_state.epoch and request.candidate == hard_state.leader:
+        if member.is_hard_state_saved and not isinstance(member.role, Candidate | Leader | Follower):
             member.role = Voter()
-            say_promise(member)
-    elif _may_break_silence(member, now_s):
-        member.promise(replace(reign, epoch=ask.epoch, leader=ask.candidate), Voter())
+            send_vote(member)
+    elif _may_vote_now(member, now_s):
+        member.change_hard_state(replace(hard_state, epoch=request.epoch, leader=request.candidate), Voter())
 
 
-def _may_break_silence(member: Member, now_s: float) -> bool:
+def _may_vote_now(member: Replica, now_s: float) -> bool:
     """Whether a vote may be given now. A leader may: by its vote for another it stops reading."""
-    return isinstance(member.role, Leader) or member.rules.may_break_silence(now_s, member.lease_until_s)
+    return isinstance(member.role, Leader) or member.rules.has_lease_expired(now_s, member.lease_until_s)
 
 
-def on_saved_candidate(member: Member, now_s: float) -> None:
+def on_candidate_saved(member: Replica, now_s: float) -> None:
     """The candidate's own vote is on disk: count it, and request the others' votes."""
-    _ask_others(member)
-    on_promise(member, Promise(member.reign.epoch, member.me, member.log.tail, is_electable=True), now_s)
+    _request_votes(member)
+    on_vote(member, Vote(member.hard_state.epoch, member.identity, member.log.tail, is_electable=True), now_s)
 
 
-def _ask_others(member: Member) -> None:
-    ask = PromiseAsk(member.reign.epoch, member.me)
-    voters = member.rules.in_force(member.log).voters
-    member.want(*(Send(one, ask) for one in voters if one != member.me.member))
+def _request_votes(member: Replica) -> None:
+    request = RequestVote(member.hard_state.epoch, member.identity)
+    voters = member.rules.configuration_of(member.log).voters
+    member.add_actions(*(Send(one, request) for one in voters if one != member.identity.member))
 
 
-def say_promise(member: Member) -> None:
+def send_vote(member: Replica) -> None:
     """Send the vote, which is on disk."""
-    reign, rules, log = member.reign, member.rules, member.log
-    tail, is_electable = rules.claimed_tail(log, reign), rules.is_electable(log, reign)
-    member.want(Send(reign.leader.member, Promise(reign.epoch, member.me, tail, is_electable)))
+    hard_state, rules, log = member.hard_state, member.rules, member.log
+    tail, is_electable = rules.claimed_tail(log, hard_state), rules.is_electable(log, hard_state)
+    member.add_actions(Send(hard_state.leader.member, Vote(hard_state.epoch, member.identity, tail, is_electable)))
 
 
-def on_promise(member: Member, promise: Promise, now_s: float) -> None:
+def on_vote(member: Replica, vote: Vote, now_s: float) -> None:
     """Count a vote; become leader with a majority.
 
     A voter whose log is ahead may have committed frames that this replica lacks. Its vote does not count, and it is
     proposed as leader if it is electable.
     """
     role, rules, log = member.role, member.rules, member.log
-    if not isinstance(role, Candidate) or promise.epoch != member.reign.epoch or not member.is_saved:
+    if not isinstance(role, Candidate) or vote.epoch != member.hard_state.epoch or not member.is_hard_state_saved:
         return
-    voters = rules.in_force(log)
-    if not rules.counts_vote(voters, promise.voter):
+    configuration = rules.configuration_of(log)
+    if not rules.is_voter(configuration, vote.voter):
         return
-    if promise.voter != member.me and rules.is_ahead(promise.tail, log.tail):
-        if promise.is_electable:
-            member.turn(Idle())
-            member.want(Suggest(promise.voter.member, promise.epoch))
+    if vote.voter != member.identity and rules.is_log_ahead(vote.tail, log.tail):
+        if vote.is_electable:
+            member.change_role(Idle())
+            member.add_actions(RequestElection(vote.voter.member, vote.epoch))
         return
-    kept = tuple(one for one in role.promises if one.voter.member != promise.voter.member)
-    promises = (*kept, promise)
-    if rules.is_enough(voters, len(promises)):
-        member.role = Leader(since_s=now_s, rounds_before=member.rounds_begun)
-        member.want(AppendEpoch(promise.epoch))
+    kept = tuple(one for one in role.votes if one.voter.member != vote.voter.member)
+    votes = (*kept, vote)
+    if rules.is_majority(configuration, len(votes)):
+        member.role = Leader(since_s=now_s, previous_rounds=member.round_count)
+        member.add_actions(AppendEpoch(vote.epoch))
     else:
-        member.role = Candidate(promises)
+        member.role = Candidate(votes)
 
 
-def on_newer(member: Member, news: Newer) -> None:
+def on_stale_epoch(member: Replica, message: StaleEpoch) -> None:
     """A replica voted in a higher epoch and cannot follow this leader: request an election above that epoch."""
-    if news.epoch <= member.reign.epoch or not isinstance(member.role, Candidate | Leader):
+    if message.epoch <= member.hard_state.epoch or not isinstance(member.role, Candidate | Leader):
         return
     if isinstance(member.role, Candidate):
-        member.turn(Idle())
-    member.want(Suggest(member.me.member, news.epoch))
+        member.change_role(Idle())
+    member.add_actions(RequestElection(member.identity.member, message.epoch))
 
 
-def on_released(member: Member, message: Released) -> None:
+def on_lease_released(member: Replica, message: LeaseReleased) -> None:
     """End the lease: the leader whose heartbeats it came from no longer reads."""
-    if message.leader == member.reign.leader and message.epoch == member.reign.epoch:
+    if message.leader == member.hard_state.leader and message.epoch == member.hard_state.epoch:
         member.lease_until_s = 0.0
 
 
-def on_leaderless_tick(member: Member, now_s: float) -> None:
+def on_leaderless_tick(member: Replica, now_s: float) -> None:
     """A sole voter stands for election; any other replica reports that it hears no leader."""
     limits = member.limits
-    is_alone = member.rules.in_force(member.log).voters == (member.me.member,)
+    is_alone = member.rules.configuration_of(member.log).voters == (member.identity.member,)
     if is_alone and not isinstance(member.role, Follower | Candidate):
-        on_proposed(member, Proposed(member.reign.epoch + 1, member.me.member), now_s)
-    elif now_s - member.heard_s >= limits.silence_s:
-        if isinstance(member.role, Candidate) and member.is_saved:
-            _ask_others(member)
-        member.heard_s = now_s - limits.silence_s + limits.retry_s
-        member.want(LeaderSilent())
+        on_leader_proposed(member, LeaderProposed(member.hard_state.epoch + 1, member.identity.member), now_s)
+    elif now_s - member.leader_heard_s >= limits.leader_timeout_s:
+        if isinstance(member.role, Candidate) and member.is_hard_state_saved:
+            _request_votes(member)
+        member.leader_heard_s = now_s - limits.leader_timeout_s + limits.retry_s
+        member.add_actions(ReportLeaderSilent())

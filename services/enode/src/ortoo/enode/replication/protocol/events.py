@@ -6,8 +6,8 @@ The driver owns the disk, the network and the clock. It executes actions in orde
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process, Reign
-from ortoo.enode.replication.protocol.log_summary import Base, Mark
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState
+from ortoo.enode.replication.protocol.log_summary import LogBase, ProtocolFrame
 from ortoo.enode.replication.protocol.messages import Message
 
 # events
@@ -19,74 +19,74 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposed:
+class LeaderProposed:
     """A name server proposes a leader. The proposal may be late, duplicated, or contradict another one."""
 
     epoch: int
-    leader: MemberId
+    leader: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
-class ReignSaved:
+class HardStateSaved:
     """The hard state of a `SaveReign` is synced."""
 
-    reign: Reign
+    hard_state: HardState
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class LogAppended:
     """The leader appended to its own log: messages, changes, or the frame of an action."""
 
     end: int
-    marks: tuple[Mark, ...] = ()
+    protocol_frames: tuple[ProtocolFrame, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
     """Everything below `position` is durable, in the log as it was after `cuts` truncations."""
 
-    cuts: int
+    truncations: int
     position: int
 
 
 @dataclass(frozen=True, slots=True)
-class CutDone:
+class Truncated:
     """A truncation or reset of the log is durable."""
 
-    cuts: int
+    truncations: int
 
 
 @dataclass(frozen=True, slots=True)
-class Shipped:
+class FramesSent:
     """Frames up to `end` were sent on the stream."""
 
-    follower: Process
+    follower: Incarnation
     stream: int
     end: int
 
 
 @dataclass(frozen=True, slots=True)
-class HandOver:
+class TransferLeadership:
     """An operator, or the shutdown of this process, requests that `successor` becomes leader."""
 
-    successor: MemberId
+    successor: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
 class AddLearner:
     """An operator adds a replica. It becomes a voter automatically once it has the committed log."""
 
-    member: MemberId
+    replica: ReplicaId
 
 
 @dataclass(frozen=True, slots=True)
-class Remove:
+class RemoveReplica:
     """An operator removes a replica."""
 
-    member: MemberId
+    replica: ReplicaId
 
 
-Event = Message | Tick | Proposed | ReignSaved | Appended | Flushed | CutDone | Shipped | HandOver | AddLearner | Remove
+Event = Message | Tick | LeaderProposed | HardStateSaved | LogAppended | Flushed | Truncated | FramesSent | TransferLeadership | AddLearner | RemoveReplica
 
 
 # actions
@@ -96,29 +96,29 @@ Event = Message | Tick | Proposed | ReignSaved | Appended | Flushed | CutDone | 
 class Send:
     """Send a message to a replica, to whichever process of it is running."""
 
-    to: MemberId
+    to: ReplicaId
     message: Message
 
 
 @dataclass(frozen=True, slots=True)
-class Ship:
+class SendFrames:
     """Read whole frames from `begin` on that begin below `limit`, and send them; then `Shipped`."""
 
-    to: Process
+    to: Incarnation
     stream: int
     begin: int
     limit: int
 
 
 @dataclass(frozen=True, slots=True)
-class SaveReign:
+class SaveHardState:
     """Write and sync the hard state; then `ReignSaved`. A newer one replaces one that is being written."""
 
-    reign: Reign
+    hard_state: HardState
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class WriteFrames:
     """Append the leader's frames to the log and flush; then `Flushed`."""
 
     begin: int
@@ -127,19 +127,19 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class Truncate:
     """Truncate the log at `position`; then `CutDone`. It is recorded first, so that a restart repeats it."""
 
     position: int
-    cuts: int
+    truncations: int
 
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class Reset:
     """Empty the log, to begin at `base`; then `CutDone`. The hard state with `owed` is saved first."""
 
-    base: Base
-    cuts: int
+    base: LogBase
+    truncations: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,14 +150,14 @@ class AppendEpoch:
 
 
 @dataclass(frozen=True, slots=True)
-class AppendMembers:
+class AppendConfiguration:
     """Append a MEMBERS frame; then `Appended`."""
 
     configuration: Configuration
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class ApplyCommitted:
     """Everything below `position` is committed: fold it, make it visible, answer the callers."""
 
     position: int
@@ -171,29 +171,29 @@ class DeleteBelow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lead:
+class BecomeLeader:
     """Everything that earlier leaders committed is committed here: serve requests from now on."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Deposed:
+class SteppedDown:
     """The leader stepped down: answer nothing more in this epoch. Waiting requests have an ambiguous outcome."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class Suggest:
+class RequestElection:
     """Request that the name servers propose `leader` in an epoch above `above`."""
 
-    leader: MemberId
+    leader: ReplicaId
     above: int
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderSilent:
+class ReportLeaderSilent:
     """Report to the name servers that no leader is heard."""
 
 
@@ -201,14 +201,14 @@ class LeaderSilent:
 class Contradicted:
     """The leader's log lacks committed frames. This replica truncates nothing and does not follow."""
 
-    leader: Process
+    leader: Incarnation
     end: int
     """Where the leader's log and this one diverge."""
     committed: int
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RejectRequest:
     """An operator's request is refused, with the reason."""
 
     reason: str
@@ -216,19 +216,19 @@ class Refused:
 
 Action = (
     Send
-    | Ship
-    | SaveReign
-    | Write
-    | Cut
-    | Restart
+    | SendFrames
+    | SaveHardState
+    | WriteFrames
+    | Truncate
+    | Reset
     | AppendEpoch
-    | AppendMembers
-    | Committed
+    | AppendConfiguration
+    | ApplyCommitted
     | DeleteBelow
-    | Lead
-    | Deposed
-    | Suggest
-    | LeaderSilent
+    | BecomeLeader
+    | SteppedDown
+    | RequestElection
+    | ReportLeaderSilent
     | Contradicted
-    | Refused
+    | RejectRequest
 )

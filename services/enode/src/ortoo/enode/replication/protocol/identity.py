@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class MemberId(NamedTuple):
+class ReplicaId(NamedTuple):
     """A replica of an enode. An emptied disk gets a new id and so is another replica, which has never voted."""
 
     number: int
@@ -12,15 +12,15 @@ class MemberId(NamedTuple):
     """A random id, created with the data folder and stored in it."""
 
 
-class Process(NamedTuple):
+class Incarnation(NamedTuple):
     """One start of a replica, which does not know the messages and in-memory state of earlier starts."""
 
-    member: MemberId
+    member: ReplicaId
     incarnation: int
     """Grows with every start."""
 
 
-NOBODY = Process(MemberId(0, ""), 0)
+NO_LEADER = Incarnation(ReplicaId(0, ""), 0)
 
 
 class Tail(NamedTuple):
@@ -36,8 +36,8 @@ class Tail(NamedTuple):
 class Configuration:
     """The replicas of an enode, from a MEMBERS frame."""
 
-    voters: tuple[MemberId, ...] = ()
-    learners: tuple[MemberId, ...] = ()
+    voters: tuple[ReplicaId, ...] = ()
+    learners: tuple[ReplicaId, ...] = ()
     """Replicas that get the log but have no vote, until they have caught up and become voters."""
 
     @property
@@ -46,18 +46,18 @@ class Configuration:
         return len(self.voters) // 2 + 1
 
     @property
-    def everybody(self) -> tuple[MemberId, ...]:
+    def replicas(self) -> tuple[ReplicaId, ...]:
         """All replicas that get the log."""
         return self.voters + self.learners
 
 
 @dataclass(frozen=True, slots=True)
-class Reign:
+class HardState:
     """The hard state of a replica: its vote. Its file is written whole and synced before the vote is sent."""
 
     epoch: int = 0
     """The highest epoch voted in. Messages of lower epochs are rejected."""
-    leader: Process = NOBODY
+    leader: Incarnation = NO_LEADER
     """The candidate voted for."""
-    owed: Tail = Tail(0, 0)
+    unsynced_tail: Tail = Tail(0, 0)
     """The end of the log that this disk had acknowledged before it lost or dropped frames; no effect below its tail."""

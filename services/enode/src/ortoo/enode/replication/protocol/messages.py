@@ -6,31 +6,31 @@ Messages of another replica set never arrive here: the transport compares the se
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.enode.replication.protocol.identity import MemberId, Process, Tail
-from ortoo.enode.replication.protocol.log_summary import Base, Mark
+from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation, Tail
+from ortoo.enode.replication.protocol.log_summary import LogBase, ProtocolFrame
 
 
 @dataclass(frozen=True, slots=True)
-class PromiseAsk:
+class RequestVote:
     """Requests a vote: to reject lower epochs from now on."""
 
     epoch: int
-    candidate: Process
+    candidate: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class Promise:
+class Vote:
     """A vote, with the end of the voter's log."""
 
     epoch: int
-    voter: Process
+    voter: Incarnation
     tail: Tail
     is_electable: bool
     """Whether the voter could become leader."""
 
 
 @dataclass(frozen=True, slots=True)
-class Newer:
+class StaleEpoch:
     """Rejects a message of a stale epoch."""
 
     epoch: int
@@ -42,7 +42,7 @@ class Heartbeat:
     """Announces the leader and the committed position."""
 
     epoch: int
-    leader: Process
+    leader: Incarnation
     round: int
     """Counts the leader's heartbeats."""
     committed: int
@@ -54,11 +54,11 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatAnswer:
+class HeartbeatResponse:
     """Confirms a heartbeat: the follower votes for no other replica during a lease from its arrival."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     round: int
     stream: int
     """The matched stream that `flushed` is about; 0 without one."""
@@ -66,35 +66,35 @@ class HeartbeatAnswer:
 
 
 @dataclass(frozen=True, slots=True)
-class MatchAsk:
+class LogMatchRequest:
     """Requests, on a new stream, the leader's largest epoch that is not above `last_epoch`."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     stream: int
     """Counts the streams of this process; a later one replaces an earlier one."""
     last_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
-class MatchAnswer:
+class LogMatchResponse:
     """Returns that epoch, and the end of its frames in the leader's log."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     stream: int
     largest: int
     end: int
-    base: Base
+    base: LogBase
     """The base of the leader's log, for a follower that has to start at its begin."""
 
 
 @dataclass(frozen=True, slots=True)
-class Matched:
+class LogMatched:
     """Confirms that both logs are equal up to `position`: later frames may be sent."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     stream: int
     position: int
     flushed: int
@@ -105,11 +105,11 @@ class Frames:
     """Whole frames of the leader's log."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     stream: int
     begin: int
     end: int
-    marks: tuple[Mark, ...]
+    protocol_frames: tuple[ProtocolFrame, ...]
     """The frames that concern the protocol."""
     committed: int
     content: Any
@@ -117,42 +117,42 @@ class Frames:
 
 
 @dataclass(frozen=True, slots=True)
-class Ack:
+class AppendAck:
     """Confirms that everything below `flushed` is durable on the follower's disk."""
 
     epoch: int
-    follower: Process
+    follower: Incarnation
     stream: int
     flushed: int
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class LeaseReleased:
     """Ends the lease: this leader has stopped answering reads, so other replicas may be voted for."""
 
     epoch: int
-    leader: Process
+    leader: Incarnation
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
+class TimeoutNow:
     """Tells the successor that the leader stepped down: like a proposal of a name server, but sent directly."""
 
     epoch: int
-    leader: MemberId
+    leader: ReplicaId
 
 
 Message = (
-    PromiseAsk
-    | Promise
-    | Newer
+    RequestVote
+    | Vote
+    | StaleEpoch
     | Heartbeat
-    | HeartbeatAnswer
-    | MatchAsk
-    | MatchAnswer
-    | Matched
+    | HeartbeatResponse
+    | LogMatchRequest
+    | LogMatchResponse
+    | LogMatched
     | Frames
-    | Ack
-    | Released
-    | HandedOver
+    | AppendAck
+    | LeaseReleased
+    | TimeoutNow
 )

@@ -5,9 +5,9 @@ Tests override them one by one: without a rule, the explorer finds a run that lo
 
 from collections.abc import Sequence
 
-from ortoo.enode.replication.protocol.identity import Configuration, MemberId, Process, Reign, Tail
-from ortoo.enode.replication.protocol.log_summary import History, LogOutline
-from ortoo.enode.replication.protocol.roles import Leader, Stream
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
+from ortoo.enode.replication.protocol.roles import Leader, FollowerStream
 
 
 class Rules:
@@ -15,118 +15,118 @@ class Rules:
 
     # votes
 
-    def may_promise(self, reign: Reign, epoch: int, candidate: Process) -> bool:
+    def may_vote(self, hard_state: HardState, epoch: int, candidate: Incarnation) -> bool:
         """One vote an epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
 
         A restarted candidate does not know which messages it sent in its epoch, so it gets no vote for it again.
         """
-        return epoch > reign.epoch or (epoch == reign.epoch and candidate == reign.leader)
+        return epoch > hard_state.epoch or (epoch == hard_state.epoch and candidate == hard_state.leader)
 
-    def may_break_silence(self, now_s: float, lease_until_s: float) -> bool:
+    def has_lease_expired(self, now_s: float, lease_until_s: float) -> bool:
         """No vote for another replica while the leader may answer reads by its lease.
 
         Gray and Cheriton 1989; raft's thesis, §6.4.1. A restart counts as a new lease: earlier ones are unknown.
         """
         return now_s >= lease_until_s
 
-    def counts_vote(self, members: Configuration, voter: Process) -> bool:
+    def is_voter(self, configuration: Configuration, voter: Incarnation) -> bool:
         """Only disks of the configuration vote: an emptied disk has lost its votes (VR revisited)."""
-        return voter.member in members.voters
+        return voter.member in configuration.voters
 
-    def is_enough(self, members: Configuration, count: int) -> bool:
+    def is_majority(self, configuration: Configuration, count: int) -> bool:
         """A quorum is more than half of the voters: any two quorums intersect (Gifford 1979)."""
-        return count >= members.majority
+        return count >= configuration.majority
 
-    def is_ahead(self, theirs: Tail, own: Tail) -> bool:
+    def is_log_ahead(self, theirs: Tail, own: Tail) -> bool:
         """A log with a later last epoch, or longer in the same epoch, may hold committed frames (raft §5.4.1)."""
         return theirs > own
 
-    def claimed_tail(self, log: LogOutline, reign: Reign) -> Tail:
+    def claimed_tail(self, log: LogSummary, hard_state: HardState) -> Tail:
         """A disk that lost acknowledged frames still claims them, so that no log without them wins (VR's recovery)."""
-        return max(log.tail, reign.owed)
+        return max(log.tail, hard_state.unsynced_tail)
 
-    def is_electable(self, log: LogOutline, reign: Reign) -> bool:
+    def is_electable(self, log: LogSummary, hard_state: HardState) -> bool:
         """A replica may lead only after it has fetched its lost frames from the others."""
-        return log.tail >= reign.owed
+        return log.tail >= hard_state.unsynced_tail
 
-    def obeys(self, reign: Reign, epoch: int) -> bool:
+    def accepts_epoch(self, hard_state: HardState, epoch: int) -> bool:
         """Frames, heartbeats and truncations of epochs below the vote are rejected (raft §5.1; fencing)."""
-        return epoch >= reign.epoch
+        return epoch >= hard_state.epoch
 
     # commitment
 
-    def commit_position(self, log: LogOutline, leader: Leader, me: MemberId) -> int:
+    def commit_position(self, log: LogSummary, leader: Leader, own: ReplicaId) -> int:
         """The position below which a majority of the voters has everything on disk, including the leader's own."""
-        members = self.in_force(log)
+        configuration = self.configuration_of(log)
         flushed = [
-            log.flushed if voter == me else self.counted_position(leader.stream_of(voter)) for voter in members.voters
+            log.flushed if voter == own else self.acknowledged_position(leader.stream_to(voter)) for voter in configuration.voters
         ]
-        return sorted(flushed, reverse=True)[members.majority - 1]
+        return sorted(flushed, reverse=True)[configuration.majority - 1]
 
-    def counted_position(self, stream: Stream | None) -> int:
+    def acknowledged_position(self, stream: FollowerStream | None) -> int:
         """Only frames sent on a stream matched in this epoch count, whatever position the follower reports."""
         return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
 
-    def speaks_now(self, leader: Leader, follower: Process, stream: int) -> bool:
+    def is_current_stream(self, leader: Leader, follower: Incarnation, stream: int) -> bool:
         """An answer counts only for the current stream of the current process, not of an earlier start or disk."""
-        known = leader.stream_of(follower.member)
+        known = leader.stream_to(follower.member)
         return known is not None and (known.follower, known.number) == (follower, stream)
 
-    def commits(self, leader: Leader, position: int) -> bool:
+    def may_commit(self, leader: Leader, position: int) -> bool:
         """Frames of older epochs are committed only through this leader's EPOCH frame (raft §5.4.2, figure 8)."""
         return 0 < leader.epoch_end <= position
 
-    def may_take_copy(self, log: LogOutline, epoch: int, end: int) -> bool:
+    def may_repair_from(self, log: LogSummary, epoch: int, end: int) -> bool:
         """Another disk's frame may replace a damaged one only if it is committed and of the same epoch.
 
         An epoch has one leader, so a frame of that epoch at that position is the original one.
         """
-        return end <= log.committed and epoch == log.history.epoch_below(end)
+        return end <= log.committed and epoch == log.history.epoch_before(end)
 
     def may_serve(self, leader: Leader, committed: int) -> bool:
         """Before its EPOCH frame is committed a leader does not know which frames are committed (raft §8)."""
         return 0 < leader.epoch_end <= committed
 
-    def follower_commit(self, log: LogOutline, said: int, *, is_matched: bool) -> int:
+    def follower_commit_position(self, log: LogSummary, leader_commit: int, *, is_matched: bool) -> int:
         """The leader's committed position, up to the flushed end of a log that matches the leader's."""
-        return max(log.committed, min(said, log.flushed)) if is_matched else log.committed
+        return max(log.committed, min(leader_commit, log.flushed)) if is_matched else log.committed
 
     # matching
 
-    def agreed_end(self, own: History, own_end: int, largest: int, end: int) -> int | None:
+    def matching_end(self, own: EpochHistory, own_end: int, largest: int, end: int) -> int | None:
         """Where two logs diverge, by epochs, never by length; None to ask again with a lower epoch (KIP-101, KIP-279).
 
         The leader's frames of `largest` end at `end`. An epoch has one leader. So two logs that both have frames of an
         epoch are equal up to the smaller of their ends in that epoch.
         """
-        of_epoch = own.end_of(largest, own_end)
+        of_epoch = own.end_of_epoch(largest, own_end)
         return None if of_epoch is None else min(end, of_epoch)
 
-    def is_answered(self, me: Process, stream: int, follower: Process, answered: int) -> bool:
+    def is_current_response(self, own: Incarnation, stream: int, follower: Incarnation, answered_stream: int) -> bool:
         """Answers to an earlier start or stream are ignored: they could truncate frames acknowledged since."""
-        return (follower, answered) == (me, stream)
+        return (follower, answered_stream) == (own, stream)
 
-    def may_write(self, log: LogOutline) -> bool:
+    def may_write(self, log: LogSummary) -> bool:
         """A truncation must be durable before the next write; otherwise redoing it could remove the new frames."""
-        return not log.is_cutting
+        return not log.is_truncating
 
     # members
 
-    def change_refusal(self, leader: Leader, log: LogOutline) -> str:
+    def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
         """Why no change is allowed now, or empty. One at a time, after this leader's EPOCH frame (Ongaro 2015)."""
         if not self.may_serve(leader, log.committed):
             return "this leader has not committed its EPOCH frame: try again in a moment"
-        if log.placed[-1].end > log.committed:
+        if log.configurations[-1].end > log.committed:
             return "the last change of the replica set is not committed: try again in a moment"
         return ""
 
-    def is_caught_up(self, log: LogOutline, learner: Stream) -> bool:
+    def is_caught_up(self, log: LogSummary, learner: FollowerStream) -> bool:
         """A learner becomes a voter once it has the committed log: before, it could only weaken the majority."""
-        return self.counted_position(learner) >= log.committed
+        return self.acknowledged_position(learner) >= log.committed
 
-    def in_force(self, log: LogOutline) -> Configuration:
+    def configuration_of(self, log: LogSummary) -> Configuration:
         """A configuration counts as soon as its frame is appended (raft's thesis, §4.1)."""
-        return log.members
+        return log.configuration
 
     # reads
 

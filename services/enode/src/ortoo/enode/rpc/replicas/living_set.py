@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ortoo.common.cluster.address_server import found_name_servers
+from ortoo.common.cluster.address_server import resolve_name_servers
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
@@ -11,9 +11,9 @@ from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
 from ortoo.common.grpc.messages import read
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.enode.replication.protocol.identity import MemberId
-from ortoo.enode.rpc.replicas.peers import is_of_set
-from ortoo.enode.settings import Settings
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.rpc.replicas.peers import is_in_set
+from ortoo.enode.settings import EnodeSettings
 from ortoo.v1 import member_admin_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
@@ -27,7 +27,7 @@ _LIVING = (
 )
 
 
-async def check_no_living_set(enode: str, set_id: str, member: MemberId, settings: Settings, clock: Clock) -> None:
+async def check_no_living_set(enode: str, set_id: str, replica: ReplicaId, settings: EnodeSettings, clock: Clock) -> None:
     """Refuse to continue with the disk of `member` alone while another replica of the enode may be alive.
 
     The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.
@@ -37,17 +37,17 @@ async def check_no_living_set(enode: str, set_id: str, member: MemberId, setting
         cluster_channels(settings, cluster_token(settings.cluster_token_file, clock)) as channels,
         Background("name servers") as background,
     ):
-        name_servers = await found_name_servers(settings.namesrv_address, background=background, clock=clock)
-        known = [await _members(address, enode, channels) for address in name_servers.addresses]
+        name_servers = await resolve_name_servers(settings.namesrv_address, background=background, clock=clock)
+        known = [await _list_replicas(address, enode, channels) for address in name_servers.addresses]
         answers = [one for one in known if not isinstance(one, OrtooError)]
         for address, answer in zip(name_servers.addresses, known, strict=True):
             if not isinstance(answer, OrtooError):
-                check_answer(answer, address, set_id, member)
+                check_response(answer, address, set_id, replica)
         others = {
-            one.member_address for answer in answers for one in answer.members if read(MemberId, one.member) != member
+            one.member_address for answer in answers for one in answer.members if read(ReplicaId, one.member) != replica
         }
         for address in sorted({*settings.member_address_list, *others} - {""}):
-            if await is_of_set(address, set_id, member, channels):
+            if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
                     f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would continue "
                     f"from here. Stop it first, or, if its disk is lost as well, {OVERRIDE}",
@@ -63,12 +63,12 @@ async def check_no_living_set(enode: str, set_id: str, member: MemberId, setting
         )
 
 
-async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
+async def _list_replicas(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
     """The replicas of an enode as a name server lists them, or its error."""
     try:
         with rpc_errors(f"name server {address}"):
             request = pb.ListMembersRequest(enode=enode)
-            found: Any = await NameServiceStub(channels.to(address)).ListMembers(request, timeout=TIMEOUT_S)
+            found: Any = await NameServiceStub(channels.channel_to(address)).ListMembers(request, timeout=TIMEOUT_S)
     except NotFound:
         return pb.EnodeMembers(enode=enode)
     except OrtooError as error:
@@ -77,15 +77,15 @@ async def _members(address: str, enode: str, channels: Channels) -> pb.EnodeMemb
     return sets[0] if sets else pb.EnodeMembers(enode=enode)
 
 
-def check_answer(answer: pb.EnodeMembers, address: str, set_id: str, member: MemberId) -> None:
+def check_response(response: pb.EnodeMembers, address: str, set_id: str, replica: ReplicaId) -> None:
     """Check a name server's answer. Errors: Conflict (another replica of the enode reports to it)."""
     living = [
-        one.member.number for one in answer.members if one.state in _LIVING and read(MemberId, one.member) != member
+        one.member.number for one in response.members if one.state in _LIVING and read(ReplicaId, one.member) != replica
     ]
     if living:
         raise Conflict(
-            f"name server {address} hears replicas {', '.join(map(str, living))} of enode {answer.enode}, set "
-            f"{answer.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
+            f"name server {address} hears replicas {', '.join(map(str, living))} of enode {response.enode}, set "
+            f"{response.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
             f"follow them, or stop them first and try again when they no longer report. If their disks are lost, "
             f"{OVERRIDE}",
             field="namesrv_address",

@@ -12,132 +12,132 @@ import grpc
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.replication.protocol.identity import MemberId
+from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Frames, Message
-from ortoo.enode.rpc.replicas.message_codec import encode_word, is_answered
+from ortoo.enode.rpc.replicas.message_codec import encode_message, needs_response
 from ortoo.v1 import member_report_pb2, members_pb2
 from ortoo.v1 import members_pb2 as pb
 from ortoo.v1.members_pb2_grpc import MemberServiceStub
 
-RETRY_S = 0.1
+RECONNECT_DELAY_S = 0.1
 """The delay before a broken stream is opened again."""
 CONNECT_TIMEOUT_S = 1.0
-SILENCE_S = 1.0
+RESPONSE_TIMEOUT_S = 1.0
 """A stream without an answer for this long is closed with its connection: the peer may have restarted."""
-NOWHERE = 1 << 62
+NO_POSITION = 1 << 62
 """A position where no log has a frame."""
-WAITING_MAX = 1_000
+QUEUED_MAX = 1_000
 """The number of messages that wait for a slow peer; the oldest are dropped. The log's window bounds the frames."""
-WAITING_BYTES_MAX = 64 << 20
+QUEUED_BYTES_MAX = 64 << 20
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
-class MemberPeers:
+class ReplicaPeers:
     """Streams to the other replicas, opened when the first message is sent."""
 
-    me: MemberId
+    identity: ReplicaId
     set_id: str
-    address_of: Callable[[MemberId], str]
+    address_of: Callable[[ReplicaId], str]
     """Returns the address of a replica; empty if it is unknown."""
     channels: Channels
     background: Background
     clock: Clock
-    _lines: "dict[MemberId, _Line]" = field(default_factory=dict)
+    _streams: "dict[ReplicaId, _PeerStream]" = field(default_factory=dict)
 
-    def send(self, to: MemberId, message: Message) -> None:
+    def send(self, to: ReplicaId, message: Message) -> None:
         """Send a message without waiting; it may be lost."""
-        line = self._lines.get(to)
+        line = self._streams.get(to)
         if line is None:
-            line = self._lines[to] = _Line(self, to)
-            self.background.contained("member line", line.run())
-        line.put(message)
+            line = self._streams[to] = _PeerStream(self, to)
+            self.background.run_contained("member line", line.run())
+        line.enqueue(message)
 
 
-class _Line:
+class _PeerStream:
     """The messages to one other replica."""
 
-    def __init__(self, peers: MemberPeers, to: MemberId) -> None:
+    def __init__(self, peers: ReplicaPeers, to: ReplicaId) -> None:
         self._peers = peers
         self._to = to
-        self._waiting: deque[Message] = deque()
-        self._waiting_bytes = 0
-        self._some = asyncio.Event()
-        self._is_told = False
+        self._queued: deque[Message] = deque()
+        self._queued_bytes = 0
+        self._has_queued = asyncio.Event()
+        self._is_failure_logged = False
         self._is_open = False
         """Whether the peer accepted the stream."""
         self._unanswered = 0
         self._answered_s = 0.0
         """When the last answer came, or when none was outstanding."""
 
-    def put(self, message: Message) -> None:
+    def enqueue(self, message: Message) -> None:
         """Queue a message; drop the oldest beyond the limits."""
-        self._waiting.append(message)
-        self._waiting_bytes += _size(message)
-        while len(self._waiting) > WAITING_MAX or self._waiting_bytes > WAITING_BYTES_MAX:
-            self._take()
-        self._some.set()
+        self._queued.append(message)
+        self._queued_bytes += _size(message)
+        while len(self._queued) > QUEUED_MAX or self._queued_bytes > QUEUED_BYTES_MAX:
+            self._dequeue()
+        self._has_queued.set()
 
-    def _take(self) -> Message:
-        message = self._waiting.popleft()
-        self._waiting_bytes -= _size(message)
+    def _dequeue(self) -> Message:
+        message = self._queued.popleft()
+        self._queued_bytes -= _size(message)
         return message
 
     async def run(self) -> None:
         """Send for ever, opening a new stream after each failure."""
         while True:
-            await self._some.wait()
+            await self._has_queued.wait()
             address = self._peers.address_of(self._to)
             self._is_open = False
             try:
                 if not address:
                     raise Unavailable("its address is unknown")
                 with rpc_errors(f"replica {address}"):
-                    await self._speak(address)
+                    await self._run_stream(address)
             except OrtooError as error:
-                if not self._is_told:
+                if not self._is_failure_logged:
                     _log.emit(log_events.REPLICA_UNREACHABLE_RETRYING, member=self._to.number, reason=str(error))
-                self._is_told = True
+                self._is_failure_logged = True
             if self._is_open:
                 continue  # the peer restarted; its next start gets the waiting messages
-            self._waiting.clear()
-            self._waiting_bytes = 0
-            self._some.clear()
-            await self._peers.clock.sleep(RETRY_S)
+            self._queued.clear()
+            self._queued_bytes = 0
+            self._has_queued.clear()
+            await self._peers.clock.sleep(RECONNECT_DELAY_S)
 
-    async def _speak(self, address: str) -> None:
+    async def _run_stream(self, address: str) -> None:
         peers = self._peers
-        call = bulk_calls.speak(peers.channels.to(address))
+        call = bulk_calls.speak(peers.channels.channel_to(address))
         try:
             first = pb.MemberMessage(
                 set_id=peers.set_id,
-                speaker=write(member_report_pb2.MemberId, peers.me),
+                speaker=write(member_report_pb2.MemberId, peers.identity),
                 to=write(member_report_pb2.MemberId, self._to),
             )
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                await call.write(Bulky(first))
+                await call.write(BulkMessage(first))
                 if await call.read() is grpc.aio.EOF:
                     raise Unavailable("it ended the stream")
-            if self._is_told:
+            if self._is_failure_logged:
                 _log.emit(log_events.REPLICA_REACHABLE, member=self._to.number)
-            self._is_told, self._is_open, self._unanswered = False, True, 0
+            self._is_failure_logged, self._is_open, self._unanswered = False, True, 0
             async with Background("member line") as background:
-                background.spawn("answers", self._hear(call))
+                background.spawn("answers", self._read_responses(call))
                 while peers.address_of(self._to) == address:
-                    while self._waiting:
-                        self._check_answers(self._waiting[0])
-                        async with asyncio.timeout(SILENCE_S):
-                            await call.write(encode_word(self._waiting[0]))
-                        self._take()
-                    self._some.clear()
-                    await self._some.wait()
+                    while self._queued:
+                        self._check_responses(self._queued[0])
+                        async with asyncio.timeout(RESPONSE_TIMEOUT_S):
+                            await call.write(encode_message(self._queued[0]))
+                        self._dequeue()
+                    self._has_queued.clear()
+                    await self._has_queued.wait()
         except asyncio.InvalidStateError:  # it had ended before a message was written
             raise Unavailable("the stream has ended") from None
         except TimeoutError:
@@ -146,18 +146,18 @@ class _Line:
         finally:
             call.cancel()
 
-    def _check_answers(self, word: Message) -> None:
+    def _check_responses(self, message: Message) -> None:
         """Count `word` as unanswered. Errors: TimeoutError if earlier messages have waited too long for an answer."""
-        if not is_answered(word):
+        if not needs_response(message):
             return
         now_s = self._peers.clock.monotonic_s()
         if not self._unanswered:
             self._answered_s = now_s
-        elif now_s - self._answered_s > SILENCE_S:
+        elif now_s - self._answered_s > RESPONSE_TIMEOUT_S:
             raise TimeoutError
         self._unanswered += 1
 
-    async def _hear(self, call: Any) -> None:
+    async def _read_responses(self, call: Any) -> None:
         """Read answers until the stream ends; the next write then fails."""
         with contextlib.suppress(grpc.RpcError, asyncio.InvalidStateError):
             while await call.read() is not grpc.aio.EOF:
@@ -169,28 +169,28 @@ def _size(message: Message) -> int:
     return message.end - message.begin if isinstance(message, Frames) else 0
 
 
-async def join(address: str, request: members_pb2.JoinRequest, channels: Channels) -> MemberId:
+async def ask_to_join(address: str, request: members_pb2.JoinRequest, channels: Channels) -> ReplicaId:
     """Ask the replica at an address to join a set. Errors: Conflict (it is of another set), Unavailable."""
     with rpc_errors(f"replica {address}"):
-        answer = await MemberServiceStub(channels.to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
-    return read(MemberId, answer.member)
+        response = await MemberServiceStub(channels.channel_to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
+    return read(ReplicaId, response.member)
 
 
-async def copy_frame(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:
+async def fetch_frame_copy(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:
     """Read a replica's frame at a position. Errors: DataLoss (it has none), Conflict, Unavailable."""
     if not address:
         raise Unavailable("its address is unknown")
     with rpc_errors(f"replica {address}"):
-        answer = await MemberServiceStub(channels.to(address)).CopyFrame(request, timeout=CONNECT_TIMEOUT_S)
-    return answer.content
+        response = await MemberServiceStub(channels.channel_to(address)).CopyFrame(request, timeout=CONNECT_TIMEOUT_S)
+    return response.content
 
 
-async def is_of_set(address: str, set_id: str, member: MemberId, channels: Channels) -> bool:
+async def is_in_set(address: str, set_id: str, replica: ReplicaId, channels: Channels) -> bool:
     """Whether a process of a set answers at an address, as `member` or another; also if its answer names no set."""
-    of = write(member_report_pb2.MemberId, member)
-    request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NOWHERE)
+    of = write(member_report_pb2.MemberId, replica)
+    request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NO_POSITION)
     try:
-        await copy_frame(address, request, channels)
+        await fetch_frame_copy(address, request, channels)
     except Unavailable as error:
         return bool(error.field)  # without a field the error is from the transport
     except Conflict as error:

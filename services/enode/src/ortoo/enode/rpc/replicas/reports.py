@@ -14,19 +14,19 @@ from ortoo.common.process.background import Background, pause
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.replication.driver import Driver
-from ortoo.enode.replication.protocol.events import Proposed
-from ortoo.enode.replication.protocol.identity import MemberId
+from ortoo.enode.replication.protocol.events import LeaderProposed
+from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
-INTERVAL_S = 0.5
+REPORT_INTERVAL_S = 0.5
 """How often a replica reports when nothing changes."""
-TIMEOUT_S = 1.0
+REPORT_TIMEOUT_S = 1.0
 _log = get_logger("members")
 
 
 @dataclass(eq=False)
-class MemberReports:
+class ReplicaReports:
     """Reports to each name server independently; the answers hold the addresses of the other replicas."""
 
     name_servers: NameServers
@@ -39,12 +39,12 @@ class MemberReports:
     """The driver; None while the log is being opened, when nothing is reported."""
     is_waiting: bool = False
     """Whether this is an empty disk, which reports only that it can be added."""
-    addresses: dict[MemberId, pb.MemberAddress] = field(default_factory=dict)
+    addresses: dict[ReplicaId, pb.MemberAddress] = field(default_factory=dict)
     """The addresses of replicas, from name servers."""
     _due: dict[str, asyncio.Event] = field(default_factory=dict)
     _stubs: dict[str, NameServiceStub] = field(default_factory=dict)
 
-    def hurry(self) -> None:
+    def report_now(self) -> None:
         """Report now, because something has changed."""
         for due in self._due.values():
             due.set()
@@ -61,47 +61,47 @@ class MemberReports:
             for address in wanted:
                 if address not in tasks:
                     self._due[address] = asyncio.Event()
-                    tasks[address] = self.background.spawn(f"reports to {address}", self._keep(address))
+                    tasks[address] = self.background.spawn(f"reports to {address}", self._report_periodically(address))
             await changed.wait()
 
-    async def last_word(self) -> None:
+    async def report_leaving(self) -> None:
         """Send all name servers the termination notice of this process."""
-        await asyncio.gather(*(self._try(address, is_leaving=True) for address in self.name_servers.addresses))
+        await asyncio.gather(*(self._report_once(address, is_leaving=True) for address in self.name_servers.addresses))
 
-    async def _keep(self, address: str) -> None:
-        due, is_told = self._due[address], False
+    async def _report_periodically(self, address: str) -> None:
+        due, is_failure_logged = self._due[address], False
         while True:
             due.clear()
             if self.driver is not None or self.is_waiting:
-                answered = await self._try(address)
-                if not answered and not is_told:
+                is_answered = await self._report_once(address)
+                if not is_answered and not is_failure_logged:
                     _log.emit(log_events.REPLICA_REPORT_FAILED_RETRYING, name_server=address)
-                is_told = not answered
-            await pause(INTERVAL_S, due, self.clock)
+                is_failure_logged = not is_answered
+            await pause(REPORT_INTERVAL_S, due, self.clock)
 
-    async def _try(self, address: str, *, is_leaving: bool = False) -> bool:
+    async def _report_once(self, address: str, *, is_leaving: bool = False) -> bool:
         driver = self.driver
         request = self.report()
         request.is_leaving = is_leaving
-        suggestion = driver.asked_for() if driver is not None else None
-        if suggestion is not None:
-            request.suggested.CopyFrom(write(pb.MemberId, suggestion.leader))
-            request.suggested_above = suggestion.above
+        election_request = driver.current_election_request() if driver is not None else None
+        if election_request is not None:
+            request.suggested.CopyFrom(write(pb.MemberId, election_request.leader))
+            request.suggested_above = election_request.above
         try:
             with rpc_errors(f"name server {address}"):
                 stub = self._stubs.get(address)
                 if stub is None:  # it makes all methods of its service, which takes as long as a report
-                    stub = self._stubs[address] = NameServiceStub(self.channels.to(address))
-                answer = await stub.ReportMember(request, timeout=TIMEOUT_S)
+                    stub = self._stubs[address] = NameServiceStub(self.channels.channel_to(address))
+                response = await stub.ReportMember(request, timeout=REPORT_TIMEOUT_S)
         except OrtooError:
             return False
-        for one in answer.members:
-            self.addresses[read(MemberId, one.member)] = one
+        for one in response.members:
+            self.addresses[read(ReplicaId, one.member)] = one
         if driver is not None and driver is self.driver:
-            if answer.HasField("proposal"):
-                driver.post(Proposed(answer.proposal.epoch, read(MemberId, answer.proposal.leader)))
+            if response.HasField("proposal"):
+                driver.post(LeaderProposed(response.proposal.epoch, read(ReplicaId, response.proposal.leader)))
             # A name server whose database failed has dropped the request: repeat it until a higher epoch is known.
-            known = max(driver.member.reign.epoch, answer.proposal.epoch)
-            if suggestion is not None and driver.suggestion is suggestion and known > suggestion.above:
-                driver.suggestion = None
+            known_epoch = max(driver.replica.hard_state.epoch, response.proposal.epoch)
+            if election_request is not None and driver.election_request is election_request and known_epoch > election_request.above:
+                driver.election_request = None
         return True

@@ -6,14 +6,14 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import Scope
 from ortoo.enode.rpc.streams.outbox import Outbox
-from ortoo.enode.store.lock_table import Key
+from ortoo.enode.store.lock_table import LockKey
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2 as pb
 
-LOOK_MIN_S = 0.2
-LOOK_MAX_S = 1.0
+POLL_MIN_S = 0.2
+POLL_MAX_S = 1.0
 """The interval at which expired locks are looked for."""
-ANSWERS_MAX = 1_000
+UNTAKEN_RESPONSES_MAX = 1_000
 """The number of unread answers of a snode; further ones are dropped, and the snode asks again on its own."""
 
 
@@ -28,20 +28,20 @@ class AttachedSnodes:
         """The names of the attached snodes, sorted."""
         return sorted({stream.snode for streams in self._streams.values() for stream in streams})
 
-    def heard(self, incarnation: str, stream: "AttachStream") -> None:
+    def refresh(self, incarnation: str, stream: "AttachStream") -> None:
         """Note a sign of life of a snode on this stream."""
         streams = self._streams.setdefault(incarnation, [])
         if stream not in streams:
             streams.append(stream)
-        self._store.locks.attached(incarnation)
+        self._store.locks.attach(incarnation)
 
-    def gone(self, incarnation: str, stream: "AttachStream") -> None:
+    def remove(self, incarnation: str, stream: "AttachStream") -> None:
         """Note the end of a stream; after its last one the snode is detached."""
         streams = self._streams.get(incarnation, [])
         if stream in streams:
             streams.remove(stream)
         if not streams and self._streams.pop(incarnation, None) is not None:
-            self._store.locks.detached(incarnation)
+            self._store.locks.detach(incarnation)
 
     async def follow_locks(self, clock: Clock) -> None:
         """Notify snodes of expired locks while any lock is requested, for ever.
@@ -50,17 +50,17 @@ class AttachedSnodes:
         """
         locks = self._store.locks
         while True:
-            await locks.wanted.wait()
+            await locks.has_waiters.wait()
             # Meanwhile a lock may be renewed, or a lock that expires earlier may be requested.
-            await clock.sleep(min(max(locks.first_end_s(), LOOK_MIN_S), LOOK_MAX_S))
-            locks.wanted.clear()
-            self.tell_freed()
+            await clock.sleep(min(max(locks.next_end_s(), POLL_MIN_S), POLL_MAX_S))
+            locks.has_waiters.clear()
+            self.notify_freed()
 
-    def tell_freed(self) -> None:
+    def notify_freed(self) -> None:
         """Notify each snode of the locks it requested that are free now."""
-        for incarnation, keys in self._store.locks.freed().items():
+        for incarnation, keys in self._store.locks.take_freed().items():
             for stream in self._streams.get(incarnation, [])[-1:]:
-                stream.tell(keys)
+                stream.send(keys)
 
 
 class AttachStream:
@@ -81,13 +81,13 @@ class AttachStream:
                 if not request.incarnation or incarnation not in ("", request.incarnation):
                     raise Invalid("a stream belongs to one incarnation; give it in every request", field="incarnation")
                 incarnation, self.snode = request.incarnation, request.snode
-                self._snodes.heard(incarnation, self)
-                self.tell(())
+                self._snodes.refresh(incarnation, self)
+                self.send(())
         finally:
-            self._snodes.gone(incarnation, self)
+            self._snodes.remove(incarnation, self)
 
-    def tell(self, keys: Sequence[Key]) -> None:
+    def send(self, keys: Sequence[LockKey]) -> None:
         """Answer with the locks that are free."""
-        if self.outbox.open_requests < ANSWERS_MAX:
+        if self.outbox.open_requests < UNTAKEN_RESPONSES_MAX:
             freed = [pb.FreedLock(group=group, topic_id=topic_id, queue_id=queue) for topic_id, group, queue in keys]
-            self.outbox.tell(pb.AttachResponse(freed=freed))
+            self.outbox.push(pb.AttachResponse(freed=freed))

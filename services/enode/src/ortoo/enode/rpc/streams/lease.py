@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from ortoo.common.errors import Invalid, OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
-from ortoo.common.grpc.layers.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.containment import Scope
-from ortoo.enode.rpc.streams.runner import outcome
+from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_pop_pb2 as pb
 
@@ -26,43 +26,43 @@ class LeaseStream:
 
     def __init__(self, pop: Pop, settle: Settle) -> None:
         self.outbox = Outbox[pb.LeaseResponse](bytes_max=BYTES_MAX)
-        self._memory = current_share()
+        self._memory = current_memory_share()
         self._pop = pop
         self._settle = settle
 
     async def serve(self, requests: AsyncIterator[pb.LeaseRequest], scope: Scope) -> None:
         """Confirm the call, then read and start requests; return when the peer ends its side."""
-        self.outbox.tell(pb.LeaseResponse())
+        self.outbox.push(pb.LeaseResponse())
         async for request in requests:
             await self.outbox.reserve(0)
             self.outbox.open_requests += 1
             try:
                 if self._memory is not None:
-                    self._memory.fix(REQUEST_BYTES, is_request=True)
+                    self._memory.draw_fixed(REQUEST_BYTES, is_request=True)
             except Overloaded as full:
                 self._put(pb.LeaseResponse(request_id=request.request_id, failure=failure_of(full)))
             else:
-                scope.start("lease", self._answer(request))
+                scope.start("lease", self._respond(request))
 
-    async def _answer(self, request: pb.LeaseRequest) -> None:
+    async def _respond(self, request: pb.LeaseRequest) -> None:
         try:
-            ended = await outcome("request", self._ended(request))
-            answer = pb.LeaseResponse(failure=failure_of(ended)) if isinstance(ended, OrtooError) else ended
+            result = await result_or_error("request", self._process(request))
+            answer = pb.LeaseResponse(failure=failure_of(result)) if isinstance(result, OrtooError) else result
             answer.request_id = request.request_id
             self._put(answer)
         finally:
             if self._memory is not None:
-                self._memory.unfix(REQUEST_BYTES)
+                self._memory.release_fixed(REQUEST_BYTES)
 
-    async def _ended(self, request: pb.LeaseRequest) -> pb.LeaseResponse:
-        asked = request.WhichOneof("asked")
-        if asked == "pop":
+    async def _process(self, request: pb.LeaseRequest) -> pb.LeaseResponse:
+        kind = request.WhichOneof("asked")
+        if kind == "pop":
             return pb.LeaseResponse(popped=await self._pop(request.pop))
-        if asked == "settle":
+        if kind == "settle":
             return pb.LeaseResponse(settled=await self._settle(request.settle))
         raise Invalid("missing request; give pop or settle", field="asked")
 
     def _put(self, answer: pb.LeaseResponse) -> None:
         cost_bytes = answer.ByteSize()
-        self.outbox.hold(cost_bytes)
+        self.outbox.charge(cost_bytes)
         self.outbox.put(answer, cost_bytes)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Generic, TypeVar
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.grpc.layers.call_memory import current_share
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 
 R = TypeVar("R")
 
@@ -24,8 +24,8 @@ class Outbox(Generic[R]):
         self.open_requests = 0
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._memory = current_share()
-        self._wanting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._memory = current_memory_share()
+        self._reserving: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._ready: deque[tuple[R, int]] = deque()
         self._ended = False
         self._abandoned = False
@@ -34,11 +34,11 @@ class Outbox(Generic[R]):
 
     async def reserve(self, cost_bytes: int) -> None:
         """Wait until `cost_bytes` more fit, and take them. Errors: Overloaded (the process has no memory for them)."""
-        if not self._wanting and self._fits(cost_bytes):
+        if not self._reserving and self._fits(cost_bytes):
             self._bytes += cost_bytes
         else:
             granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._wanting.append((cost_bytes, granted))
+            self._reserving.append((cost_bytes, granted))
             try:
                 await granted
             except asyncio.CancelledError:
@@ -51,50 +51,50 @@ class Outbox(Generic[R]):
             except Overloaded:
                 self._free(cost_bytes)
                 raise
-            self._memory.asked_bytes += cost_bytes
+            self._memory.reserved_bytes += cost_bytes
 
-    def hold(self, cost_bytes: int) -> None:
+    def charge(self, cost_bytes: int) -> None:
         """Take the bytes of an answer that exists already, even beyond the bound; `put` it next."""
         self._bytes += cost_bytes
         if self._memory is not None:
-            self._memory.take(cost_bytes)
-            self._memory.asked_bytes += cost_bytes
+            self._memory.draw_unchecked(cost_bytes)
+            self._memory.reserved_bytes += cost_bytes
 
     def release(self, cost_bytes: int) -> None:
         """Release reserved bytes without an answer."""
-        self._answered(cost_bytes)
-        self._let_go(cost_bytes)
+        self._end_request(cost_bytes)
+        self._release_memory(cost_bytes)
 
-    def _answered(self, cost_bytes: int) -> None:
+    def _end_request(self, cost_bytes: int) -> None:
         """Reserved bytes now wait for the peer, no longer for this process."""
         if self._memory is not None:
-            self._memory.asked_bytes -= cost_bytes
+            self._memory.reserved_bytes -= cost_bytes
 
-    def _let_go(self, cost_bytes: int) -> None:
+    def _release_memory(self, cost_bytes: int) -> None:
         if self._memory is not None:
-            self._memory.give_back(cost_bytes)
+            self._memory.release(cost_bytes)
         self._free(cost_bytes)
 
     def _free(self, cost_bytes: int) -> None:
         self._bytes -= cost_bytes
-        while self._wanting and (self._wanting[0][1].done() or self._fits(self._wanting[0][0])):
-            cost, granted = self._wanting.popleft()
+        while self._reserving and (self._reserving[0][1].done() or self._fits(self._reserving[0][0])):
+            cost, granted = self._reserving.popleft()
             if not granted.done():
                 self._bytes += cost
                 granted.set_result(None)
 
     def put(self, answer: R, cost_bytes: int) -> None:
         """Send the answer of an open request; its reserved bytes are released when the transport takes it."""
-        self._answered(cost_bytes)
+        self._end_request(cost_bytes)
         self._ready.append((answer, cost_bytes))
-        self._rouse()
+        self._wake_sender()
 
-    def tell(self, news: R) -> None:
+    def push(self, message: R) -> None:
         """Send a small message that is no answer to a request."""
         self.open_requests += 1
-        self.put(news, 0)
+        self.put(message, 0)
 
-    def offer(self, news: R, cost_bytes: int) -> bool:
+    def try_push(self, message: R, cost_bytes: int) -> bool:
         """Send a message that is no answer to a request, if its bytes fit; returns whether they did."""
         if not self._fits(cost_bytes):
             return False
@@ -105,15 +105,15 @@ class Outbox(Generic[R]):
             return False
         self._bytes += cost_bytes
         self.open_requests += 1
-        self._ready.append((news, cost_bytes))
-        self._rouse()
+        self._ready.append((message, cost_bytes))
+        self._wake_sender()
         return True
 
     def end(self, *, abandon_open: bool = False) -> None:
         """End the requests; open ones are still answered unless they are abandoned."""
         self._ended = True
         self._abandoned = abandon_open
-        self._rouse()
+        self._wake_sender()
 
     def fail(self, error: Exception) -> None:
         """End the stream with an error, after the answers put before."""
@@ -126,7 +126,7 @@ class Outbox(Generic[R]):
             while self._ready:
                 answer, cost_bytes = self._ready.popleft()
                 self.open_requests -= 1
-                self._let_go(cost_bytes)
+                self._release_memory(cost_bytes)
                 yield answer
                 del answer
             if self._ended and (self._abandoned or not self.open_requests):
@@ -139,6 +139,6 @@ class Outbox(Generic[R]):
     def _fits(self, cost_bytes: int) -> bool:
         return not self._bytes or self._bytes + cost_bytes <= self._bytes_max
 
-    def _rouse(self) -> None:
+    def _wake_sender(self) -> None:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)

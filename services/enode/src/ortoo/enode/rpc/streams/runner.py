@@ -8,14 +8,14 @@ import grpc
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.background import Background
-from ortoo.common.process.containment import Scope, told_as
+from ortoo.common.process.containment import Scope, as_ortoo_error
 from ortoo.enode.rpc.streams.outbox import Outbox
 
 Q = TypeVar("Q", contravariant=True)
 R = TypeVar("R")
 
 
-class Stream(Protocol[Q, R]):
+class StreamHandler(Protocol[Q, R]):
     """One open call: reads requests, starts work for each, and puts the answers into its outbox."""
 
     outbox: Outbox[R]
@@ -27,7 +27,7 @@ class Stream(Protocol[Q, R]):
         """Read requests until the peer ends its side; the work runs in tasks of `scope`."""
 
 
-class Streams:
+class StreamRunner:
     """Runs streams until their peer or this server ends them."""
 
     def __init__(self, background: Background, draining: asyncio.Event) -> None:
@@ -35,7 +35,7 @@ class Streams:
         self._background = background
         self._draining = draining
 
-    async def run(self, name: str, stream: Stream[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
+    async def run(self, name: str, stream: StreamHandler[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
         """Yield the answers of `stream`. Its tasks have a scope of their own: this generator may end at any yield."""
         scope = self._background.scope(name, failed=stream.outbox.fail)
         reading = scope.start("read", _read(stream, requests, scope))
@@ -49,7 +49,7 @@ class Streams:
         finally:
             scope.cancel()
 
-    async def _drain(self, stream: Stream[Any, Any], reading: "asyncio.Task[Any]") -> None:
+    async def _drain(self, stream: StreamHandler[Any, Any], reading: "asyncio.Task[Any]") -> None:
         """When draining begins, stop reading requests."""
         await self._draining.wait()
         if not reading.done():
@@ -57,15 +57,15 @@ class Streams:
             stream.outbox.end(abandon_open=not stream.waits_at_stop)
 
 
-async def outcome(what: str, work: Awaitable[R]) -> R | OrtooError:
+async def result_or_error(what: str, work: Awaitable[R]) -> R | OrtooError:
     """The result of `work`, or its error; a defect becomes Internal."""
     try:
         return await work
     except Exception as error:
-        return told_as(error, f"the {what}")
+        return as_ortoo_error(error, f"the {what}")
 
 
-async def _read(stream: Stream[Any, Any], requests: AsyncIterator[Any], scope: Scope) -> None:
+async def _read(stream: StreamHandler[Any, Any], requests: AsyncIterator[Any], scope: Scope) -> None:
     try:
         await stream.serve(requests, scope)
     except (grpc.aio.AbortError, grpc.aio.UsageError, grpc.RpcError):

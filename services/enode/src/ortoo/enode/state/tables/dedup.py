@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, Unavailable
-from ortoo.enode.changes.kinds import Forget, ProducerWindow, WindowBatch
+from ortoo.enode.changes.kinds import ExpiredDropped, ProducerWindow, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.table import KeyedTable
 
@@ -19,7 +19,7 @@ Key = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class Window:
+class SequenceWindow:
     """The last batches of one producer in one queue."""
 
     next_sequence: int
@@ -27,13 +27,13 @@ class Window:
     batches: deque[WindowBatch] = field(default_factory=lambda: deque(maxlen=BATCHES_REMEMBERED))
 
 
-class Windows(KeyedTable[tuple[int, int], Window]):
+class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
     """Topic id to (queue id, producer id) to window, of durable batches."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
 
-    def get(self, key: Key) -> Window | None:
+    def get(self, key: Key) -> SequenceWindow | None:
         """The window of a producer in a queue; None without one."""
         return self._topics.get(key[0], {}).get(key[1:])
 
@@ -42,7 +42,7 @@ class Windows(KeyedTable[tuple[int, int], Window]):
         windows = self._topics.setdefault(key[0], {})
         window = windows.get(key[1:])
         if window is None:
-            window = windows[key[1:]] = Window(0, 0)
+            window = windows[key[1:]] = SequenceWindow(0, 0)
         elif batch.first_sequence < window.next_sequence:
             if batch.first_sequence or batch.stored_at_ms <= window.used_at_ms:
                 return
@@ -69,12 +69,12 @@ class Windows(KeyedTable[tuple[int, int], Window]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, place, window in self.drawn():
+        for topic_id, place, window in self.iterate_live():
             batches = tuple(window.batches)
             yield ProducerWindow(topic_id, *place, window.next_sequence, window.used_at_ms, batches).encoded()
 
     def _load(self, change: ProducerWindow) -> None:
-        window = Window(change.next_sequence, change.used_at_ms)
+        window = SequenceWindow(change.next_sequence, change.used_at_ms)
         window.batches.extend(change.batches)
         self._topics.setdefault(change.topic_id, {})[change.queue_id, change.producer_id] = window
 
@@ -84,11 +84,11 @@ class Windows(KeyedTable[tuple[int, int], Window]):
             sent = (change.first_sequence, change.count, change.first_place, change.stored_at_ms, change.payload_crc)
             self.add((change.topic_id, change.queue_id, change.producer_id), WindowBatch(*sent))
 
-    def _forget(self, change: Forget) -> None:
+    def _forget(self, change: ExpiredDropped) -> None:
         used = self.entries()
         self.keep_only({(topic_id, *place) for topic_id, place, one in used if one.used_at_ms >= change.idle_before_ms})
 
-    FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer, Forget: _forget}
+    FOLDS: ClassVar = {ProducerWindow: _load, TimersSet: _defer, ExpiredDropped: _forget}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class Duplicate:
 class Sequencer:
     """Decides about each idempotent batch; it considers batches that are not durable yet, too."""
 
-    def __init__(self, windows: Windows, *, idle_ms: int, led_since_ms: int = -1) -> None:
+    def __init__(self, windows: SequenceWindowTable, *, idle_ms: int, led_since_ms: int = -1) -> None:
         """Decide by `windows`; those idle for `idle_ms` count as dropped.
 
         Batches sent before `led_since_ms` went to another leader, which may have lost acknowledged batches.
@@ -110,8 +110,8 @@ class Sequencer:
         self._windows = windows
         self._idle_ms = idle_ms
         self._led_since_ms = led_since_ms
-        self._on_the_way: dict[Key, list[WindowBatch]] = {}
-        self._announced: dict[Key, None] = {}
+        self._in_flight: dict[Key, list[WindowBatch]] = {}
+        self._expected_first: dict[Key, None] = {}
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
         """The earlier place of a repeated batch; None = it is the producer's next one, to be stored.
@@ -119,12 +119,12 @@ class Sequencer:
         Errors: Unavailable (a gap), NotFound (unknown producer), Invalid (overlap), Conflict (other bytes, or so old
         that its place is no longer known).
         """
-        coming = self._on_the_way.get(key)
+        in_flight = self._in_flight.get(key)
         window = self._windows.get(key)
-        if window is not None and not coming and window.used_at_ms + self._idle_ms < now_ms:
+        if window is not None and not in_flight and window.used_at_ms + self._idle_ms < now_ms:
             window = None
-        if coming:
-            expected = coming[-1].first_sequence + coming[-1].count
+        if in_flight:
+            expected = in_flight[-1].first_sequence + in_flight[-1].count
         elif window is not None:
             expected = window.next_sequence
         else:
@@ -133,10 +133,10 @@ class Sequencer:
         if first_sequence == expected:
             return None
         if first_sequence > expected:
-            if window is not None and not coming and window.used_at_ms <= self._led_since_ms:
-                raise self._unknown(key)  # the missing batches were acknowledged, and are lost
-            raise _gap(expected, first_sequence)
-        for batches, durable in ((coming or (), False), (window.batches if window else (), True)):
+            if window is not None and not in_flight and window.used_at_ms <= self._led_since_ms:
+                raise self._unknown_producer(key)  # the missing batches were acknowledged, and are lost
+            raise _gap_error(expected, first_sequence)
+        for batches, durable in ((in_flight or (), False), (window.batches if window else (), True)):
             for one in batches:
                 if one.first_sequence == first_sequence and one.count == count:
                     if one.crc != crc:
@@ -159,35 +159,35 @@ class Sequencer:
     def _check_first(self, key: Key, first_sequence: int) -> None:
         """Without a window a producer must begin at sequence 0. Errors: NotFound, Unavailable (batch 0 was refused)."""
         if first_sequence:
-            raise _gap(0, first_sequence) if key in self._announced else self._unknown(key)
-        self._announced[key] = None
-        while len(self._announced) > 10_000:
-            del self._announced[next(iter(self._announced))]
+            raise _gap_error(0, first_sequence) if key in self._expected_first else self._unknown_producer(key)
+        self._expected_first[key] = None
+        while len(self._expected_first) > 10_000:
+            del self._expected_first[next(iter(self._expected_first))]
 
-    def _unknown(self, key: Key) -> NotFound:
+    def _unknown_producer(self, key: Key) -> NotFound:
         return NotFound(
             f"unknown producer {key[2]:#x}: it sent nothing here, or nothing for {self._idle_ms} ms, or its last "
             "batches are lost. Take a new producer id and begin at sequence 0",
             field="batch.producer_id",
         )
 
-    def accepted(self, key: Key, batch: WindowBatch) -> None:
+    def add_in_flight(self, key: Key, batch: WindowBatch) -> None:
         """Note a batch that is being stored."""
-        self._announced.pop(key, None)
-        self._on_the_way.setdefault(key, []).append(batch)
+        self._expected_first.pop(key, None)
+        self._in_flight.setdefault(key, []).append(batch)
 
-    def settle(self, key: Key) -> None:
+    def remove_in_flight(self, key: Key) -> None:
         """Remove the oldest batch being stored: it is durable and in the windows."""
-        coming = self._on_the_way.get(key)
-        if coming:
-            del coming[0]
-            if not coming:
-                del self._on_the_way[key]
+        in_flight = self._in_flight.get(key)
+        if in_flight:
+            del in_flight[0]
+            if not in_flight:
+                del self._in_flight[key]
 
 
-def _gap(expected: int, got: int) -> Unavailable:
+def _gap_error(expected: int, received: int) -> Unavailable:
     return Unavailable(
-        f"sequence {expected} is next, got {got}: nothing was stored, send the missing batch first",
+        f"sequence {expected} is next, got {received}: nothing was stored, send the missing batch first",
         field="batch.first_sequence",
         retry_after_ms=RETRY_AFTER_MS,
     )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import OffsetsSkipped, QueueEnds
+from ortoo.enode.changes.kinds import OffsetsSkipped, QueueEndSnapshot
 from ortoo.enode.state.table import KeyedTable
 
 QueueKey = tuple[int, int]
@@ -12,7 +12,7 @@ QueueKey = tuple[int, int]
 
 
 @dataclass(slots=True)
-class End:
+class QueueEnd:
     """The end of one queue."""
 
     offset: int = 0
@@ -21,7 +21,7 @@ class End:
     skipped: tuple[tuple[int, int], ...] = ()
 
 
-class Ends(KeyedTable[int, End]):
+class QueueEndTable(KeyedTable[int, QueueEnd]):
     """Topic id to queue id to end. Ends only grow."""
 
     def __init__(self) -> None:
@@ -35,16 +35,16 @@ class Ends(KeyedTable[int, End]):
         end = self._topics.get(key[0], {}).get(key[1])
         return end.skipped if end is not None else ()
 
-    def all(self) -> Iterator[tuple[QueueKey, End]]:
+    def all(self) -> Iterator[tuple[QueueKey, QueueEnd]]:
         """(key, end) of each queue."""
         return (((topic_id, queue_id), end) for topic_id, queue_id, end in self.entries())
 
-    def see(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> End:
+    def extend(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> QueueEnd:
         """Raise the end of a queue to at least `offset`; None leaves the time."""
         ends = self._topics.setdefault(key[0], {})
         end = ends.get(key[1])
         if end is None:
-            end = ends[key[1]] = End()
+            end = ends[key[1]] = QueueEnd()
         if offset > end.offset:
             end.offset = offset
             if stored_at_ms is not None:
@@ -53,23 +53,23 @@ class Ends(KeyedTable[int, End]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, queue_id, end in self.drawn():
-            yield QueueEnds(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
+        for topic_id, queue_id, end in self.iterate_live():
+            yield QueueEndSnapshot(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
             for begin, stop in end.skipped:
                 yield OffsetsSkipped(topic_id, queue_id, begin, stop).encoded()
         if self.floor:
             yield OffsetsSkipped(0, 0, 0, self.floor).encoded()
 
-    def _load(self, change: QueueEnds) -> None:
-        self.see((change.topic_id, change.queue_id), change.end_offset, change.stored_at_ms)
+    def _load(self, change: QueueEndSnapshot) -> None:
+        self.extend((change.topic_id, change.queue_id), change.end_offset, change.stored_at_ms)
 
     def _skip(self, change: OffsetsSkipped) -> None:
         if not change.topic_id:
             self.floor = max(self.floor, change.end_offset)
             return
-        end = self.see((change.topic_id, change.queue_id), change.end_offset)
+        end = self.extend((change.topic_id, change.queue_id), change.end_offset)
         skipped = (change.begin_offset, change.end_offset)
         if change.begin_offset < change.end_offset and skipped not in end.skipped:
             end.skipped += (skipped,)
 
-    FOLDS: ClassVar = {QueueEnds: _load, OffsetsSkipped: _skip}
+    FOLDS: ClassVar = {QueueEndSnapshot: _load, OffsetsSkipped: _skip}

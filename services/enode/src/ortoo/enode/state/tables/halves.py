@@ -4,13 +4,13 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
-from ortoo.enode.state.table import Table, live
+from ortoo.enode.state.table import StateTable, iterate_live
 
 ENDED_MAX = 100_000
 """The number of ended transactions that are remembered; the oldest are dropped first."""
 
 
-class Halves(Table[set[int]]):
+class HalfMessageTable(StateTable[set[int]]):
     """All transactions of an enode by number, and the open numbers of each topic. An end is final."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Halves(Table[set[int]]):
         """The whole as encoded changes, the ended ones first."""
         for ended in list(self.ended.values()):
             yield ended.encoded()
-        for _, half in live(self.open):
+        for _, half in iterate_live(self.open):
             yield half.encoded()
 
     def _open(self, change: HalfOpen) -> None:
@@ -67,7 +67,7 @@ class Halves(Table[set[int]]):
 
     FOLDS: ClassVar = {HalfOpen: _open, HalfEnded: _end}
 
-    def listed(
+    def select(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
     ) -> list[HalfOpen]:
         """Open transactions, oldest first; topic 0 and an empty group match any."""

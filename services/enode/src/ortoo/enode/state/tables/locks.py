@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import LocksPut
-from ortoo.enode.state.table import GroupTable, parts
+from ortoo.enode.changes.kinds import LocksChanged
+from ortoo.enode.state.table import GroupTable, split_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Lock:
         return not self.owner
 
 
-class Locks(GroupTable[dict[int, Lock]]):
+class StoredLockTable(GroupTable[dict[int, Lock]]):
     """Topic id to group to queue id to last lock. A free lock stays, to keep its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
@@ -34,23 +34,23 @@ class Locks(GroupTable[dict[int, Lock]]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, group, locks in self.drawn():
-            for put in puts(((topic_id, group, queue_id), lock) for queue_id, lock in sorted(locks.items())):
-                for part in parts(put.rows):
+        for topic_id, group, locks in self.iterate_live():
+            for put in lock_changes(((topic_id, group, queue_id), lock) for queue_id, lock in sorted(locks.items())):
+                for part in split_rows(put.rows):
                     yield replace(put, rows=part).encoded()
 
-    def _put(self, change: LocksPut) -> None:
+    def _put(self, change: LocksChanged) -> None:
         locks = self._topics.setdefault(change.topic_id, {}).setdefault(change.group, {})
         for queue_id, generation in change.rows:
             locks[queue_id] = Lock(generation, change.owner, change.session_id, change.incarnation)
 
-    FOLDS: ClassVar = {LocksPut: _put}
+    FOLDS: ClassVar = {LocksChanged: _put}
 
 
-def puts(locks: Iterable[tuple[tuple[int, str, int], Lock]]) -> list[LocksPut]:
+def lock_changes(locks: Iterable[tuple[tuple[int, str, int], Lock]]) -> list[LocksChanged]:
     """The changes that store locks of (topic id, group, queue id): one a group, topic and holder."""
     rows: dict[tuple[int, str, str, str, str], list[tuple[int, int]]] = {}
     for (topic_id, group, queue_id), lock in locks:
         holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)
         rows.setdefault(holder, []).append((queue_id, lock.generation))
-    return [LocksPut(*holder, tuple(sorted(pairs))) for holder, pairs in rows.items()]
+    return [LocksChanged(*holder, tuple(sorted(pairs))) for holder, pairs in rows.items()]

@@ -8,15 +8,15 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
-from ortoo.enode.changes.kinds import ID_BYTES, Forget, IdsRemembered
-from ortoo.enode.state.table import Table, live, sum_of
+from ortoo.enode.changes.kinds import ID_BYTES, ExpiredDropped, IdsRemembered
+from ortoo.enode.state.table import StateTable, iterate_live, digest_of
 
 IDS_MAX = 100_000
 """The number of remembered ids of one topic."""
 IDS_PER_CHANGE = 256
 
 
-class Remembered(NamedTuple):
+class RememberedId(NamedTuple):
     """The place of the message with an id."""
 
     queue_id: int
@@ -27,37 +27,37 @@ class Remembered(NamedTuple):
     until_ms: int
 
 
-class MessageIds(Table[OrderedDict[bytes, Remembered]]):
+class MessageIdTable(StateTable[OrderedDict[bytes, RememberedId]]):
     """Topic id to message id to place, oldest first."""
 
     def __len__(self) -> int:
         return sum(map(len, self._topics.values()))
 
-    def of(self, topic_id: int, short_id: bytes, now_ms: int) -> Remembered | None:
+    def of(self, topic_id: int, short_id: bytes, now_ms: int) -> RememberedId | None:
         """The place of the message with this id, if it was stored within the window."""
         ids = self._topics.get(topic_id)
         found = ids.get(short_id) if ids is not None else None
         return found if found is not None and found.until_ms > now_ms else None
 
-    def are_over(self, now_ms: int) -> bool:
+    def has_expired(self, now_ms: int) -> bool:
         """Whether any id is past its window; `of` ignores such ids."""
         return any(next(iter(ids.values())).until_ms <= now_ms for ids in self._topics.values() if ids)
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes, each topic's ids in order."""
-        for topic_id, ids in live(self._topics):
+        for topic_id, ids in iterate_live(self._topics):
             rows, start = list(ids.items()), 0
             while start < len(rows):
                 first = rows[start][1]
                 end = start + 1
-                while end < min(len(rows), start + IDS_PER_CHANGE) and _follows(first, end - start, rows[end][1]):
+                while end < min(len(rows), start + IDS_PER_CHANGE) and _is_next(first, end - start, rows[end][1]):
                     end += 1
                 yield IdsRemembered(topic_id, *first, tuple(short_id for short_id, _ in rows[start:end])).encoded()
                 start = end
 
     def digest(self) -> int:
         """The digest, computed by id: the split of a checkpoint into rows depends on earlier drops."""
-        return sum_of(
+        return digest_of(
             b"%b %d %d %d %d" % (short_id, topic_id, place.queue_id, place.offset, place.until_ms)
             for topic_id, ids in self._topics.items()
             for short_id, place in ids.items()
@@ -67,28 +67,28 @@ class MessageIds(Table[OrderedDict[bytes, Remembered]]):
         ids = self._topics.setdefault(change.topic_id, OrderedDict())
         rest = (change.delayed, change.stored_at_ms, change.until_ms)
         for offset, short_id in enumerate(change.ids, change.first_offset):
-            ids[short_id] = Remembered(change.queue_id, offset, *rest)
+            ids[short_id] = RememberedId(change.queue_id, offset, *rest)
             ids.move_to_end(short_id)
-        _drop(ids, change.stored_at_ms)
+        _drop_expired(ids, change.stored_at_ms)
 
-    def _forget(self, change: Forget) -> None:
+    def _forget(self, change: ExpiredDropped) -> None:
         for topic_id, ids in list(self._topics.items()):
-            _drop(ids, change.over_before_ms)
+            _drop_expired(ids, change.over_before_ms)
             if not ids:
                 del self._topics[topic_id]
 
-    FOLDS: ClassVar = {IdsRemembered: _remember, Forget: _forget}
+    FOLDS: ClassVar = {IdsRemembered: _remember, ExpiredDropped: _forget}
 
 
-def _drop(ids: OrderedDict[bytes, Remembered], now_ms: int) -> None:
+def _drop_expired(ids: OrderedDict[bytes, RememberedId], now_ms: int) -> None:
     while ids and (len(ids) > IDS_MAX or next(iter(ids.values())).until_ms <= now_ms):
         ids.popitem(last=False)
 
 
-def short_id(chosen: str) -> bytes:
+def short_id(message_id: str) -> bytes:
     """The hash of an id that is remembered; long enough to make accidental collisions practically impossible."""
-    return hashlib.blake2b(chosen.encode(), digest_size=ID_BYTES).digest()
+    return hashlib.blake2b(message_id.encode(), digest_size=ID_BYTES).digest()
 
 
-def _follows(first: Remembered, rows: int, other: Remembered) -> bool:
+def _is_next(first: RememberedId, rows: int, other: RememberedId) -> bool:
     return other == first._replace(offset=first.offset + rows)

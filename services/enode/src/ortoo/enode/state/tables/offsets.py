@@ -5,10 +5,10 @@ from typing import ClassVar
 
 from ortoo.common.errors import Fenced
 from ortoo.enode.changes.kinds import OffsetRows, OffsetsCommitted
-from ortoo.enode.state.table import GroupTable, parts
+from ortoo.enode.state.table import GroupTable, split_rows
 
 
-class Offsets(GroupTable[dict[int, tuple[int, int]]]):
+class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
     """Topic id to group to queue id to (next offset, generation), from the last commit of each queue."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
@@ -25,20 +25,20 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
         """The newest generation that committed to this queue; 0 = none."""
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
-    def all_passed(self, topic_id: int, queue_id: int, offset: int) -> bool:
+    def is_passed_by_all(self, topic_id: int, queue_id: int, offset: int) -> bool:
         """Whether every group with offsets in the topic has reached `offset` in this queue."""
         rows = self._topics.get(topic_id, {}).values()
         return all(queue_id in one and one[queue_id][0] >= offset for one in rows if one)
 
-    def follow(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
+    def set_floor(self, topic_id: int, group: str, queue_id: int, offset: int) -> None:
         """Set the offset of a popping group to its floor."""
         rows = self._topics.setdefault(topic_id, {}).setdefault(group, {})
         rows[queue_id] = (offset, rows.get(queue_id, (0, 0))[1])
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, group, rows in self.drawn():
-            for part in parts([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
+        for topic_id, group, rows in self.iterate_live():
+            for part in split_rows([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
                 yield OffsetRows(topic_id, group, part).encoded()
 
     def _of(self, topic_id: int, group: str) -> dict[int, tuple[int, int]]:
@@ -56,20 +56,20 @@ class Offsets(GroupTable[dict[int, tuple[int, int]]]):
     FOLDS: ClassVar = {OffsetsCommitted: _commit, OffsetRows: _load}
 
 
-class Reservations:
+class GenerationReservations:
     """Generations of commits that are not durable yet: fencing considers them, readers do not."""
 
     def __init__(self) -> None:
         """Begin empty."""
         self._generations: dict[tuple[int, str, int], list[int]] = {}
 
-    def check(self, offsets: Offsets, topic_id: int, group: str, queue_ids: Iterable[int], generation: int) -> None:
+    def check(self, offsets: GroupOffsetTable, topic_id: int, group: str, queue_ids: Iterable[int], generation: int) -> None:
         """Refuse a commit of an older assignment. Errors: Fenced, with the queue and both generations."""
         if not generation:
             return
         for queue_id in queue_ids:
-            on_the_way = self._generations.get((topic_id, group, queue_id), ())
-            newest = max(offsets.generation(topic_id, group, queue_id), *on_the_way, 0)
+            in_flight = self._generations.get((topic_id, group, queue_id), ())
+            newest = max(offsets.generation(topic_id, group, queue_id), *in_flight, 0)
             if generation < newest:
                 raise Fenced(
                     f"queue {queue_id} was committed by generation {newest}, this commit is of {generation}: another "
@@ -77,13 +77,13 @@ class Reservations:
                     field="generation",
                 )
 
-    def add(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
+    def reserve(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
         """Note an accepted commit."""
         if generation:
             for queue_id in offsets:
                 self._generations.setdefault((topic_id, group, queue_id), []).append(generation)
 
-    def settle(self, change: OffsetsCommitted) -> None:
+    def release(self, change: OffsetsCommitted) -> None:
         """Remove a commit that is durable and folded."""
         if change.generation:
             for queue_id, _ in change.offsets:

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.pops import COUNT_MAX, PopFinished, PopIntervals, PopLeased, PopNote, PopReturned
-from ortoo.enode.state.interval_map import Hold, IntervalMap, Phase
+from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase
 from ortoo.enode.state.table import PlaceTable
-from ortoo.enode.state.tables.offsets import Offsets
+from ortoo.enode.state.tables.offsets import GroupOffsetTable
 
 REPLAY_PREFIX = "%REPLAY%"
 """Prefix of the group name under which a group's replayed dead letters are recorded, while their topic exists."""
@@ -46,7 +46,7 @@ class PopQueue:
         self.notes: dict[int, tuple[str, str]] = {}
         """Offset to the (consumer, error) of its last nack."""
 
-    def forget_notes(self, first: int, end: int) -> None:
+    def drop_notes(self, first: int, end: int) -> None:
         """Drop the notes of finished messages."""
         notes = self.notes
         if notes:
@@ -54,10 +54,10 @@ class PopQueue:
                 del notes[offset]
 
 
-class Pops(PlaceTable[PopQueue]):
+class PopTable(PlaceTable[PopQueue]):
     """Topic id to (group, queue id) to delivery state."""
 
-    def __init__(self, offsets: Offsets) -> None:
+    def __init__(self, offsets: GroupOffsetTable) -> None:
         """Begin empty. The floor of each queue is the group's committed offset, and is copied to `offsets`."""
         super().__init__()
         self._offsets = offsets
@@ -77,22 +77,22 @@ class Pops(PlaceTable[PopQueue]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, place, queue in self.drawn():
-            yield from _encoded((topic_id, *place), queue)
+        for topic_id, place, queue in self.iterate_live():
+            yield from _encode_queue((topic_id, *place), queue)
 
     def _hold(self, change: PopLeased | PopReturned) -> None:
         queue = self._queue(change)
         phase = Phase.LEASED if isinstance(change, PopLeased) else Phase.RETURNED
         for first, count, attempt in change.rows:
-            hold = Hold(phase, attempt, change.number, change.until_ms, change.duration_ms)
-            queue.intervals.hold(first, first + count, hold)
+            hold = DeliveryState(phase, attempt, change.number, change.until_ms, change.duration_ms)
+            queue.intervals.set_state(first, first + count, hold)
 
     def _finish(self, change: PopFinished) -> None:
         queue = self._queue(change)
         for first, count in change.ranges:
             queue.intervals.finish(first, first + count)
-            queue.forget_notes(first, first + count)
-        self._offsets.follow(change.topic_id, change.group, change.queue_id, queue.intervals.floor)
+            queue.drop_notes(first, first + count)
+        self._offsets.set_floor(change.topic_id, change.group, change.queue_id, queue.intervals.floor)
 
     def _note(self, change: PopNote) -> None:
         queue = self.get((change.topic_id, change.group, change.queue_id))
@@ -108,10 +108,10 @@ class Pops(PlaceTable[PopQueue]):
         intervals.finish(intervals.floor, change.floor)
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
-                intervals.hold(first, first + count, Hold(Phase(phase), attempt, number, until_ms, duration_ms))
+                intervals.set_state(first, first + count, DeliveryState(Phase(phase), attempt, number, until_ms, duration_ms))
             else:
                 intervals.finish(first, first + count)
-        self._offsets.follow(change.topic_id, *place, intervals.floor)
+        self._offsets.set_floor(change.topic_id, *place, intervals.floor)
 
     def _reset(self, change: OffsetsCommitted) -> None:
         """Fold a reset of the group's offset: its delivery state restarts there."""
@@ -126,7 +126,7 @@ class Pops(PlaceTable[PopQueue]):
         if queue is None:
             floor = self._offsets.of(change.topic_id, change.group, (change.queue_id,)).get(change.queue_id, 0)
             queue = queues[place] = PopQueue(floor)
-            self._offsets.follow(change.topic_id, *place, floor)
+            self._offsets.set_floor(change.topic_id, *place, floor)
         return queue
 
     FOLDS: ClassVar = {
@@ -139,12 +139,12 @@ class Pops(PlaceTable[PopQueue]):
     }
 
 
-def _encoded(key: PopKey, queue: PopQueue) -> Iterator[bytes]:
+def _encode_queue(key: PopKey, queue: PopQueue) -> Iterator[bytes]:
     at, is_first = queue.intervals.floor, True
     while True:
         pieces = queue.intervals.rows(at, ROWS_PER_CHANGE)
         rows = tuple(
-            (first, min(COUNT_MAX, one.end - first), *(one.hold or _FINISHED))
+            (first, min(COUNT_MAX, one.end - first), *(one.state or _FINISHED))
             for one in pieces
             for first in range(one.first, one.end, COUNT_MAX)
         )

@@ -8,23 +8,23 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from ortoo.enode.changes.kinds import OffsetsCommitted
-from ortoo.enode.changes.groups import SentBack, SentBackForgotten
-from ortoo.enode.state.table import PlaceTable, parts
+from ortoo.enode.changes.groups import RetryCopiesStored, RetryMarksDropped
+from ortoo.enode.state.table import PlaceTable, split_rows
 
-Place = tuple[int, str, int]
+RetryPlace = tuple[int, str, int]
 """(topic id, group, queue id)."""
-Mark = tuple[int, int]
+RetryMark = tuple[int, int]
 """(offset, 1 if the message was parked)."""
 
 
-class SentBackMarks(PlaceTable[set[Mark]]):
+class RetryMarkTable(PlaceTable[set[RetryMark]]):
     """Topic id to (group, queue id) to marks."""
 
-    def has(self, place: Place, mark: Mark) -> bool:
+    def has(self, place: RetryPlace, mark: RetryMark) -> bool:
         """Whether this message was already nacked with this outcome."""
         return mark in self._of(place)
 
-    def count(self, place: Place) -> int:
+    def count(self, place: RetryPlace) -> int:
         """The number of marks of a group in a queue."""
         return len(self._of(place))
 
@@ -35,14 +35,14 @@ class SentBackMarks(PlaceTable[set[Mark]]):
 
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
-        for topic_id, place, marks in self.drawn():
-            for part in parts(sorted(marks)):
-                yield SentBack(topic_id, *place, part).encoded()
+        for topic_id, place, marks in self.iterate_live():
+            for part in split_rows(sorted(marks)):
+                yield RetryCopiesStored(topic_id, *place, part).encoded()
 
-    def _of(self, place: Place) -> set[Mark]:
+    def _of(self, place: RetryPlace) -> set[RetryMark]:
         return self._topics.get(place[0], {}).get(place[1:], set())
 
-    def _mark(self, change: SentBack) -> None:
+    def _mark(self, change: RetryCopiesStored) -> None:
         places = self._topics.setdefault(change.topic_id, {})
         places.setdefault((change.group, change.queue_id), set()).update(change.rows)
 
@@ -53,9 +53,9 @@ class SentBackMarks(PlaceTable[set[Mark]]):
             if left:
                 places[change.group, queue_id] = left
 
-    def _forget(self, change: SentBackForgotten) -> None:
+    def _forget(self, change: RetryMarksDropped) -> None:
         places = self._topics.get(change.topic_id, {})
         for queue_id in change.queue_ids:
             places.pop((change.group, queue_id), None)
 
-    FOLDS: ClassVar = {SentBack: _mark, OffsetsCommitted: _pass, SentBackForgotten: _forget}
+    FOLDS: ClassVar = {RetryCopiesStored: _mark, OffsetsCommitted: _pass, RetryMarksDropped: _forget}

@@ -10,8 +10,8 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
-from ortoo.enode.state.table import ROWS_PER_CHANGE, Table, live
-from ortoo.enode.state.timer_bucket import ROW, Hold, Int64s, TimerArray, TimerBucket
+from ortoo.enode.state.table import ROWS_PER_CHANGE, StateTable, iterate_live
+from ortoo.enode.state.timer_bucket import ROW, TimerStatus, Int64s, TimerArray, TimerBucket
 
 NEAR_MS = 1_000
 """The time span of a bucket of near timers."""
@@ -27,7 +27,7 @@ Destination = tuple[int, int]
 """(topic id, queue id)."""
 
 
-class DelayedMessage(NamedTuple):
+class TimerEntry(NamedTuple):
     """One listed delayed message of a topic."""
 
     deliver_at_ms: int
@@ -36,13 +36,13 @@ class DelayedMessage(NamedTuple):
     queue_id: int
 
 
-class Timers(Table[dict[int, int]]):
+class TimerTable(StateTable[dict[int, int]]):
     """All timers of an enode; and topic id to queue id to the destination number used in rows."""
 
     def __init__(self) -> None:
         """Begin empty."""
         super().__init__()
-        self.live = 0
+        self.live_count = 0
         """The number of timers, including those of deleted topics until they are due."""
         self._near: dict[int, TimerBucket] = {}
         self._far: dict[int, TimerBucket] = {}
@@ -62,22 +62,22 @@ class Timers(Table[dict[int, int]]):
         Far buckets first: one that is split before its turn is then found among the near ones.
         """
         for buckets in (self._far, self._near):
-            for _, bucket in live(buckets):
+            for _, bucket in iterate_live(buckets):
                 for rows in bucket.drawn(ROWS_PER_CHANGE):
-                    written = self._written(rows)
+                    written = self._checkpoint_rows(rows)
                     if len(written):
                         yield TimerRows(written.tobytes()).encoded()
 
     @property
     def rows(self) -> int:
         """The cost in rows of other tables; a digest of timers is cheap."""
-        return self.live // 16
+        return self.live_count // 16
 
     def digest(self) -> int:
         """The digest, computed by timer: the bucket of a timer differs between leader and followers."""
         total = 0
         for bucket in (*self._near.values(), *self._far.values()):
-            written = self._written(bucket.live_rows())
+            written = self._checkpoint_rows(bucket.live_rows())
             mixed = np.zeros(len(written), "<u8")
             for name in written.dtype.names or ():
                 mixed = (mixed ^ written[name].astype("<u8")) * np.uint64(_ODD)
@@ -85,7 +85,7 @@ class Timers(Table[dict[int, int]]):
             total += int(mixed.sum())
         return total % (1 << 64)
 
-    def _written(self, rows: TimerArray) -> TimerArray:
+    def _checkpoint_rows(self, rows: TimerArray) -> TimerArray:
         """Rows in the log's format, without those of deleted topics."""
         there = np.array([one is not None for one in self._destinations], bool)
         rows = rows[there[rows["destination"]]]
@@ -102,7 +102,7 @@ class Timers(Table[dict[int, int]]):
         rows["place"] = np.arange(change.first_place, change.first_place + change.count)
         rows["timer_id"] = _int64s(change.ids) if change.ids else rows["place"]
         rows["deliver_at_ms"] = _int64s(change.deliver_at_ms)
-        rows["destination"] = self._number((change.topic_id, change.queue_id))
+        rows["destination"] = self._destination_number((change.topic_id, change.queue_id))
         self._put(rows[np.argsort(rows["timer_id"], kind="stable")] if change.ids else rows)
 
     def _load(self, change: TimerRows) -> None:
@@ -112,11 +112,11 @@ class Timers(Table[dict[int, int]]):
             rows[name] = loaded[name]
         topics, codes = np.unique(loaded["topic_id"], return_inverse=True)  # numbers sort 50 times faster than pairs
         pairs, codes = np.unique(codes.astype("<u8") << 32 | loaded["queue_id"], return_inverse=True)
-        numbers = [self._number((int(topics[int(pair) >> 32]), int(pair) & 0xFFFFFFFF)) for pair in pairs]
+        numbers = [self._destination_number((int(topics[int(pair) >> 32]), int(pair) & 0xFFFFFFFF)) for pair in pairs]
         rows["destination"] = np.array(numbers, "<u4")[codes]
         self._put(rows[np.argsort(rows["timer_id"], kind="stable")])
 
-    def _number(self, destination: Destination) -> int:
+    def _destination_number(self, destination: Destination) -> int:
         numbers = self._topics.setdefault(destination[0], {})
         if destination[1] not in numbers:
             numbers[destination[1]] = len(self._destinations)
@@ -128,17 +128,17 @@ class Timers(Table[dict[int, int]]):
             bucket = buckets.get(key)
             if bucket is None:
                 bucket = buckets[key] = TimerBucket()
-            before = bucket.live
+            before = bucket.live_count
             bucket.put(rows[at])
-            self.live += bucket.live - before
+            self.live_count += bucket.live_count - before
 
     def _done(self, change: TimersDone) -> None:
         ids = _int64s(change.ids)
         for buckets, key, at in self._split(_int64s(change.deliver_at_ms)):
             bucket = buckets.get(key)
             if bucket is not None:
-                self.live -= bucket.end(ids[at])
-                if not bucket.live:
+                self.live_count -= bucket.end(ids[at])
+                if not bucket.live_count:
                     del buckets[key]
 
     def _split(self, deliver_at_ms: Int64s) -> "Iterator[tuple[dict[int, TimerBucket], int, Int64s]]":
@@ -168,7 +168,7 @@ class Timers(Table[dict[int, int]]):
         self._near_until_ms = until_ms
         for key in sorted(key for key in self._far if key * FAR_MS < until_ms):
             bucket = self._far.pop(key)
-            self.live -= bucket.live
+            self.live_count -= bucket.live_count
             for start in range(0, bucket.rows, ROWS_AT_ONCE):
                 rows = bucket.live_rows(start, start + ROWS_AT_ONCE)
                 if len(rows):
@@ -183,7 +183,7 @@ class Timers(Table[dict[int, int]]):
         for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
             rows = self._near[key].due(until_ms, limit)
             if len(rows):
-                self._near[key].hold(rows["timer_id"], Hold.STAGED)
+                self._near[key].set_status(rows["timer_id"], TimerStatus.STAGED)
                 parts.append(rows)
                 limit -= len(rows)
                 if limit <= 0:
@@ -194,7 +194,7 @@ class Timers(Table[dict[int, int]]):
         """The queue of a row's `destination`; None if its topic was deleted."""
         return self._destinations[number]
 
-    def leads_to(self, topic_id: int, deliver_at_ms: int, timer_id: int) -> bool:
+    def belongs_to_topic(self, topic_id: int, deliver_at_ms: int, timer_id: int) -> bool:
         """Whether a timer exists and belongs to this topic."""
         for buckets, key, _ in self._split(np.array([deliver_at_ms], "<i8")):
             number = buckets[key].destination(timer_id) if key in buckets else None
@@ -203,13 +203,13 @@ class Timers(Table[dict[int, int]]):
                 return destination is not None and destination[0] == topic_id
         return False
 
-    def holds(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
+    def statuses(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
         """The `Hold` of each of these timers; 255 = it does not exist."""
         result = np.full(len(ids), 255, np.uint8)
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
             if bucket is not None:
-                result[at] = bucket.holds(ids[at])
+                result[at] = bucket.statuses(ids[at])
         return result
 
     def places(self, deliver_at_ms: Int64s, ids: Int64s) -> Int64s:
@@ -221,29 +221,29 @@ class Timers(Table[dict[int, int]]):
                 result[at] = bucket.places(ids[at])
         return result
 
-    def hold(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold) -> None:
+    def set_status(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus) -> None:
         """Set the hold of timers."""
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
             if bucket is not None:
-                bucket.hold(ids[at], hold)
+                bucket.set_status(ids[at], status)
 
-    def unstage(self, deliver_at_ms: Int64s, ids: Int64s, hold: Hold = Hold.FREE) -> None:
+    def unstage(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus = TimerStatus.FREE) -> None:
         """Note that messages left memory: staged timers get `hold`; those being moved or recalled become MISSED."""
-        holds = self.holds(deliver_at_ms, ids)
-        is_staged, is_worked_on = holds == Hold.STAGED, (holds == Hold.RECALLING) | (holds == Hold.MOVING)
-        self.hold(deliver_at_ms[is_staged], ids[is_staged], hold)
-        self.hold(deliver_at_ms[is_worked_on], ids[is_worked_on], Hold.MISSED)
+        statuses = self.statuses(deliver_at_ms, ids)
+        is_staged, is_in_use = statuses == TimerStatus.STAGED, (statuses == TimerStatus.RECALLING) | (statuses == TimerStatus.MOVING)
+        self.set_status(deliver_at_ms[is_staged], ids[is_staged], status)
+        self.set_status(deliver_at_ms[is_in_use], ids[is_in_use], TimerStatus.MISSED)
 
-    def free(self) -> None:
+    def reset_statuses(self) -> None:
         """Set every timer free, for a new leader."""
         for buckets in (self._near, self._far):
             for bucket in buckets.values():
-                bucket.free()
+                bucket.reset_statuses()
 
-    def listed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedMessage]:
+    def select(self, topic_id: int, from_ms: int, limit: int) -> list[TimerEntry]:
         """Up to `limit` delayed messages of a topic from a time on, by time and id."""
-        found: list[DelayedMessage] = []
+        found: list[TimerEntry] = []
         queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
         is_wanted = np.zeros(len(self._destinations), bool)
         is_wanted[list(queues)] = True
@@ -255,7 +255,7 @@ class Timers(Table[dict[int, int]]):
             rows = bucket.live_rows()
             rows = rows[is_wanted[rows["destination"]] & (rows["deliver_at_ms"] >= from_ms)]
             rows = rows[np.lexsort((rows["timer_id"], rows["deliver_at_ms"]))][: limit - len(found)]
-            found += [DelayedMessage(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
+            found += [TimerEntry(int(one[0]), int(one[1]), int(one[2]), queues[int(one[3])]) for one in rows]
             if len(found) >= limit:
                 break
         return found

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import TopicOf, TopicPut
+from ortoo.enode.changes.kinds import DirectoryTopicPut, TopicPut
 from ortoo.enode.log.results import TopicCopy
-from ortoo.enode.state.table import Table
+from ortoo.enode.state.table import StateTable
 
 
-class Topics(Table[TopicCopy]):
+class TopicTable(StateTable[TopicCopy]):
     """Topic id to copy: the newest version in the directory that reported it last."""
 
     def get(self, topic_id: int) -> TopicCopy | None:
@@ -22,10 +22,10 @@ class Topics(Table[TopicCopy]):
     def checkpoint(self) -> Iterator[bytes]:
         """The whole as encoded changes."""
         for copy in self.all():
-            yield put(copy).encoded()
+            yield topic_change(copy).encoded()
 
-    def _put(self, change: TopicPut | TopicOf) -> None:
-        directory_id = change.directory_id if isinstance(change, TopicOf) else ""
+    def _put(self, change: TopicPut | DirectoryTopicPut) -> None:
+        directory_id = change.directory_id if isinstance(change, DirectoryTopicPut) else ""
         known = self._topics.get(change.topic_id)
         # Versions of different directories cannot be compared.
         if known is None or known.directory_id != directory_id or known.version <= change.version:
@@ -33,11 +33,11 @@ class Topics(Table[TopicCopy]):
                 change.topic_id, change.name, change.queue_count, change.version, directory_id
             )
 
-    FOLDS: ClassVar = {TopicPut: _put, TopicOf: _put}
+    FOLDS: ClassVar = {TopicPut: _put, DirectoryTopicPut: _put}
 
 
-def put(copy: TopicCopy) -> TopicPut | TopicOf:
+def topic_change(copy: TopicCopy) -> TopicPut | DirectoryTopicPut:
     """The change that stores this copy."""
     if not copy.directory_id:
         return TopicPut(copy.topic_id, copy.version, copy.queue_count, copy.name)
-    return TopicOf(copy.topic_id, copy.version, copy.queue_count, copy.directory_id, copy.name)
+    return DirectoryTopicPut(copy.topic_id, copy.version, copy.queue_count, copy.directory_id, copy.name)

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import PRODUCERS, Membership
-from ortoo.snode.membership.group_members import Member, Subscription
-from ortoo.snode.rocketmq.clients.table import Client
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_members import GroupMember, Subscription
+from ortoo.snode.rocketmq.clients.table import ConnectedClient
 
-PUSHED = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
+PUSH_TYPES = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
 
 
 @dataclass(frozen=True, slots=True)
-class Registration:
+class ClientRegistration:
     """The group memberships of this snode's clients. A producer's group is the topic that it sends to."""
 
     membership: Membership
     runtime: Runtime
 
-    def register(self, client: Client) -> None:
+    def register(self, client: ConnectedClient) -> None:
         """Make a client a member of exactly its groups; only changes are sent.
 
         Errors: Forbidden if one of them has another user's client of this id, by either protocol and at any snode.
@@ -29,39 +29,39 @@ class Registration:
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
             client.member_since_ms = self.runtime.clock.now_ms()
-        wanted = {PRODUCERS + topic for topic in client.publishes} | ({client.group} if client.group else set())
-        for group in wanted:
-            if (known := self.member(group, client.client_id)) is not None:
-                client.principal.check_owns(known.user, "client id", "x-mq-client-id")
-        for group in sorted(client.member_of - wanted):
+        groups = {PRODUCER_GROUP_PREFIX + topic for topic in client.published_topics} | ({client.group} if client.group else set())
+        for group in groups:
+            if (member := self.find_member(group, client.client_id)) is not None:
+                client.principal.check_owner(member.user, "client id", "x-mq-client-id")
+        for group in sorted(client.member_of - groups):
             self.membership.leave(group, client.client_id, client.session_id)
-        for group in sorted(wanted):
+        for group in sorted(groups):
             if not self._is_elsewhere(group, client):
                 self.membership.join(group, self._member(client, consumes=group == client.group))
-        client.member_of = wanted
+        client.member_of = groups
 
-    def leave(self, client: Client) -> None:
+    def unregister(self, client: ConnectedClient) -> None:
         """Remove a client that has disconnected."""
         for group in sorted(client.member_of):
             self.membership.leave(group, client.client_id, client.session_id)
 
-    def member(self, group: str, client_id: str) -> Member | None:
+    def find_member(self, group: str, client_id: str) -> GroupMember | None:
         """A client as a member of its group, at any snode."""
         return self.membership.members(group).get(client_id)
 
-    def _is_elsewhere(self, group: str, client: Client) -> bool:
+    def _is_elsewhere(self, group: str, client: ConnectedClient) -> bool:
         """Whether another snode has the client's stream; commands must then go there."""
-        known = self.member(group, client.client_id)
-        return client.stream is None and known is not None and known.session_id != client.session_id
+        member = self.find_member(group, client.client_id)
+        return client.stream is None and member is not None and member.session_id != client.session_id
 
-    def _member(self, client: Client, *, consumes: bool) -> Member:
-        return Member(
+    def _member(self, client: ConnectedClient, *, consumes: bool) -> GroupMember:
+        return GroupMember(
             client.client_id,
             client.session_id,
             self.runtime.settings.name,
             self.runtime.incarnation,
             _subscriptions(client) if consumes else (),
-            pushed=consumes and client.client_type in PUSHED,
+            pushed=consumes and client.client_type in PUSH_TYPES,
             active=False,
             language=client.language,
             client_version=client.client_version,
@@ -71,7 +71,7 @@ class Registration:
         )
 
 
-def _subscriptions(client: Client) -> tuple[Subscription, ...]:
+def _subscriptions(client: ConnectedClient) -> tuple[Subscription, ...]:
     if client.settings is None:
         return ()
     return tuple(sorted(map(_subscription, client.settings.subscription.subscriptions), key=lambda one: one.topic))

@@ -20,46 +20,46 @@ from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.topics.creation import ProducerTopics
 
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
-MIXED = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
+MIXED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
 """The types that a topic without a type accepts. Unspecified is not among them: the Java client cannot read it."""
-ACCEPTED = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
-    routes.MessageType.UNSPECIFIED: MIXED
+ACCEPTED_TYPES = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
+    routes.MessageType.UNSPECIFIED: MIXED_TYPES
 }
 """The types that a topic of each type accepts."""
-JAVA_WITH_PRIORITIES = (5, 2, 0)
+JAVA_PRIORITY_VERSION = (5, 2, 0)
 """The first Java client with priorities; earlier ones do not start when a route has that type."""
 
 
-class Routing:
+class RouteActivity:
     """QueryRoute and QueryAssignment."""
 
-    def __init__(self, watch: DirectoryWatch, sendable: SendableTopics, advertised_address: str) -> None:
+    def __init__(self, watch: DirectoryWatch, producer_topics: ProducerTopics, advertised_address: str) -> None:
         """`advertised_address` is sent to every client; empty = each client gets the address by which it came."""
         self._watch = watch
-        self._sendable = sendable
+        self._producer_topics = producer_topics
         self._advertised = endpoints_of(advertised_address) if advertised_address else None
-        self.own = Endpoints()
+        self.own_endpoints = Endpoints()
         """The address of this snode, for clients that do not send the address by which they came."""
 
-    async def route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
+    async def query_route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """All queues of a topic, for producers and consumers. Errors: Refused, NotFound."""
-        topic = await self._sendable.topic(topic_name(request.topic))
-        endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        queues = route_queues(topic, request.topic, endpoints, accepted_by(topic, caller))
-        return pb.QueryRouteResponse(status=ok(), message_queues=queues)
+        topic = await self._producer_topics.topic(topic_name(request.topic))
+        endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
+        queues = route_queues(topic, request.topic, endpoints, accepted_types(topic, caller))
+        return pb.QueryRouteResponse(status=ok_status(), message_queues=queues)
 
-    async def assign(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
+    async def query_assignment(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
         """The assignment of every member of a group. Errors: Refused, NotFound."""
         group_name(request.group)
         topic = await self._watch.topic(topic_name(request.topic))
-        endpoints = answered_endpoints(request.endpoints, self._advertised, self.own)
-        return pb.QueryAssignmentResponse(status=ok(), assignments=assignments(topic, request.topic, endpoints))
+        endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
+        return pb.QueryAssignmentResponse(status=ok_status(), assignments=assignments(topic, request.topic, endpoints))
 
 
 def endpoints_of(address: str) -> Endpoints:
@@ -69,7 +69,7 @@ def endpoints_of(address: str) -> Endpoints:
     return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=int(port))])
 
 
-def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
+def choose_endpoints(requested: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
     """The address of the brokers for a client.
 
     An operator's address comes first. Otherwise it is the address by which the client came, which works also behind
@@ -77,23 +77,23 @@ def answered_endpoints(asked: Endpoints, advertised: Endpoints | None, own: Endp
     """
     if advertised is not None:
         return advertised
-    usable = asked.scheme in (AddressScheme.IPv4, AddressScheme.IPv6, AddressScheme.DOMAIN_NAME) and asked.addresses
-    if not usable or (asked.scheme == AddressScheme.DOMAIN_NAME and len(asked.addresses) > 1):
+    usable = requested.scheme in (AddressScheme.IPv4, AddressScheme.IPv6, AddressScheme.DOMAIN_NAME) and requested.addresses
+    if not usable or (requested.scheme == AddressScheme.DOMAIN_NAME and len(requested.addresses) > 1):
         return own
-    return asked
+    return requested
 
 
-def accepted_by(topic: Topic, caller: Caller) -> Sequence[int]:
+def accepted_types(topic: Topic, caller: Caller) -> Sequence[int]:
     """The message types of a topic for a client, without those that the client does not know."""
-    accepted = ACCEPTED[topic.message_type]
-    if accepted is not MIXED or caller.language != "JAVA":
+    accepted = ACCEPTED_TYPES[topic.message_type]
+    if accepted is not MIXED_TYPES or caller.language != "JAVA":
         return accepted
     version = tuple(int(part) for part in caller.client_version.partition("-")[0].split(".") if part.isdecimal())
-    return MIXED if version >= JAVA_WITH_PRIORITIES else [kind for kind in MIXED if kind != MessageType.PRIORITY]
+    return MIXED_TYPES if version >= JAVA_PRIORITY_VERSION else [kind for kind in MIXED_TYPES if kind != MessageType.PRIORITY]
 
 
 def route_queues(
-    topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED
+    topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED_TYPES
 ) -> list[MessageQueue]:
     """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN if there is none."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
@@ -109,7 +109,7 @@ def route_queues(
         for queue_id, permission in _permissions(topic, placement)
     ]
     if not queues:
-        raise Refused(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no queue to use")
+        raise GrpcProxyError(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no queue to use")
     return queues
 
 
@@ -121,7 +121,7 @@ def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[
         if topic.readable and placement.read_queue_count
     ]
     if not brokers:
-        raise Refused(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no readable queue")
+        raise GrpcProxyError(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no readable queue")
     queues = [MessageQueue(topic=resource, id=ANY_QUEUE, permission=Permission.READ, broker=one) for one in brokers]
     return [Assignment(message_queue=one) for one in queues]
 
@@ -137,8 +137,8 @@ def _scheme(host: str) -> AddressScheme.ValueType:
 def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Permission.ValueType]]:
     """Ids from 0 with their permissions. Read-write queues come first: a client insists on writing to queue 0."""
     read = placement.read_queue_count if topic.readable else 0
-    given = {place.enode: place.queue_count for place in topic.publish_order}
-    write = given.get(placement.enode, 0) if given else placement.write_queue_count
+    publish_counts = {place.enode: place.queue_count for place in topic.publish_order}
+    write = publish_counts.get(placement.enode, 0) if publish_counts else placement.write_queue_count
     write = write if topic.writable else 0
     for queue_id in range(max(read, write)):
         if queue_id < min(read, write):

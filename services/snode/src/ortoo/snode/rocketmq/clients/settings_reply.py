@@ -47,14 +47,14 @@ def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bo
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
 
 
-def settings_reply(sent: pb.Settings, language: str, group: Group | None) -> pb.Settings:
+def make_settings_reply(client_settings: pb.Settings, language: str, group: Group | None) -> pb.Settings:
     """The settings for a client; fields that the server does not decide are returned unchanged."""
     reply = pb.Settings()
-    reply.CopyFrom(sent)
+    reply.CopyFrom(client_settings)
     reply.metric.CopyFrom(pb.Metric(on=False))
-    if sent.HasField("subscription"):
+    if client_settings.HasField("subscription"):
         part = reply.subscription
-        part.fifo = sent.client_type in LITE_TYPES
+        part.fifo = client_settings.client_type in LITE_TYPES
         part.receive_batch_size = RECEIVE_BATCH_MAX
         part.long_polling_timeout.CopyFrom(duration(WAIT_MS_MAX))
         part.lite_subscription_quota = LITE_TOPICS_MAX

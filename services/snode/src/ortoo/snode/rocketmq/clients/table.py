@@ -14,7 +14,7 @@ from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.snode.policy.principal import ANYBODY, PRINCIPAL, Principal
+from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
@@ -45,7 +45,7 @@ class CommandStream:
         self.error: Exception | None = None
         """The error with which the stream ends, if any."""
 
-    def say(self, command: TelemetryCommand) -> None:
+    def send(self, command: TelemetryCommand) -> None:
         """Queue a command. Errors: Overloaded if the client does not read, or the process has no memory for it."""
         waiting, size_bytes = len(self._waiting), command.ByteSize()
         if waiting >= COMMANDS_MAX or (waiting and self._bytes + size_bytes > COMMANDS_BYTES_MAX):
@@ -61,7 +61,7 @@ class CommandStream:
         self.is_ended, self.error = True, self.error or error
         self._changed.set()
 
-    def last(self, command: TelemetryCommand, error: Exception) -> None:
+    def end_with(self, command: TelemetryCommand, error: Exception) -> None:
         """Queue a last command with the reason, if there is space, and end the stream."""
         if len(self._waiting) < COMMANDS_MAX:
             self._waiting.append((command, 0))
@@ -77,7 +77,7 @@ class CommandStream:
         command, size_bytes = self._waiting.popleft()
         self._bytes -= size_bytes
         if self._memory is not None:
-            self._memory.give_back(size_bytes)
+            self._memory.release(size_bytes)
         return command
 
 
@@ -85,16 +85,16 @@ def check_size(settings: Settings) -> None:
     """Limit the size of one client's settings. Errors: Invalid."""
     count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
     if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
-        said = f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX} fit"
-        raise Invalid(said, field="settings")
+        message = f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX} fit"
+        raise Invalid(message, field="settings")
 
 
-def _kept_bytes(settings: Settings | None) -> int:
+def _settings_bytes(settings: Settings | None) -> int:
     return 0 if settings is None else SETTINGS_COPIES * settings.ByteSize()
 
 
 @dataclass(slots=True)
-class Client:
+class ConnectedClient:
     """One client."""
 
     client_id: str
@@ -102,16 +102,16 @@ class Client:
     client_version: str = ""
     peer: str = ""
     """The address of its heartbeats."""
-    principal: Principal = ANYBODY
+    principal: Principal = ANONYMOUS
     """The user who first used this client id."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     settings: Settings | None = None
-    publishes: set[str] = field(default_factory=set)
+    published_topics: set[str] = field(default_factory=set)
     """Topics it sends to; also the names of its producer groups."""
-    asked: set[str] = field(default_factory=set)
+    checked_topics: set[str] = field(default_factory=set)
     """The topics among them for which it gets transaction checks."""
-    seen_at_s: float = 0.0
+    last_active_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream, for commands."""
     session_id: str = ""
@@ -120,85 +120,85 @@ class Client:
     member_of: set[str] = field(default_factory=set)
 
 
-class Clients:
+class ClientTable:
     """All clients of this snode."""
 
     def __init__(self, memory: MemoryShare) -> None:
         self._memory = memory
         """Memory of the clients' settings."""
-        self._clients: dict[str, Client] = {}
+        self._clients: dict[str, ConnectedClient] = {}
 
-    def all(self) -> list[Client]:
+    def all(self) -> list[ConnectedClient]:
         """The connected clients."""
         return list(self._clients.values())
 
-    def seen(self, caller: Caller, now_s: float) -> Client:
+    def touch(self, caller: Caller, now_s: float) -> ConnectedClient:
         """Record a sign of life of a client. Errors: Overloaded, Forbidden if the id is another user's."""
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
                 raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = Client(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
+            client = ConnectedClient(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
             self._clients[caller.client_id] = client
-        client.seen_at_s = now_s
+        client.last_active_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
         return client
 
     def check_owner(self, caller: Caller) -> None:
         """Refuse another user's client id. Errors: Forbidden."""
-        known = self._clients.get(caller.client_id)
-        if known is not None:
-            PRINCIPAL.get().check_owns(known.principal.user, "client id", "x-mq-client-id")
+        client = self._clients.get(caller.client_id)
+        if client is not None:
+            PRINCIPAL.get().check_owner(client.principal.user, "client id", "x-mq-client-id")
 
-    def get(self, client_id: str) -> Client | None:
+    def get(self, client_id: str) -> ConnectedClient | None:
         """A connected client, if there is one with this id."""
         return self._clients.get(client_id)
 
-    def unsubscribed(self, client_id: str, lite_topic: str) -> None:
+    def notify_unsubscribed(self, client_id: str, lite_topic: str) -> None:
         """Notify a client, if it listens, that a lite topic was unsubscribed."""
         client = self._clients.get(client_id)
         if client is not None and client.stream is not None:
             command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
             with contextlib.suppress(Overloaded):
-                client.stream.say(TelemetryCommand(notify_unsubscribe_lite_command=command))
+                client.stream.send(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
-    def learn(self, client: Client, settings: Settings) -> None:
+    def set_settings(self, client: ConnectedClient, settings: Settings) -> None:
         """Store the settings of a client. Errors: Overloaded, then the previous ones stay."""
-        more_bytes = _kept_bytes(settings) - _kept_bytes(client.settings)
+        more_bytes = _settings_bytes(settings) - _settings_bytes(client.settings)
         if more_bytes > 0:
             self._memory.draw(more_bytes)
         else:
-            self._memory.give_back(-more_bytes)
+            self._memory.release(-more_bytes)
         client.settings = settings
 
-    def publishes(self, client: Client, topics: Collection[str]) -> None:
+    def add_published_topics(self, client: ConnectedClient, topics: Collection[str]) -> None:
         """Record that the client sends to these topics, up to a limit. Errors: Overloaded."""
-        news = sorted(set(topics) - client.publishes)[: TOPICS_MAX - len(client.publishes)]
-        if news:
-            self._memory.draw(TOPIC_BYTES * len(news))
-        client.publishes.update(news)
+        added = sorted(set(topics) - client.published_topics)[: TOPICS_MAX - len(client.published_topics)]
+        if added:
+            self._memory.draw(TOPIC_BYTES * len(added))
+        client.published_topics.update(added)
 
     @property
     def producer_count(self) -> int:
         """Number of clients that send to any topic."""
-        return sum(bool(client.publishes) for client in self._clients.values())
+        return sum(bool(client.published_topics) for client in self._clients.values())
 
-    def leave(self, client_id: str) -> Client | None:
+    def remove(self, client_id: str) -> ConnectedClient | None:
         """Remove a client; None if it is not connected."""
         client = self._clients.pop(client_id, None)
         if client is None:
             return None
-        self._memory.give_back(_kept_bytes(client.settings) + TOPIC_BYTES * len(client.publishes))
+        self._memory.release(_settings_bytes(client.settings) + TOPIC_BYTES * len(client.published_topics))
         if client.stream is not None:
             client.stream.end()
         return client
 
-    def expired(self, now_s: float) -> list[Client]:
+    def remove_expired(self, now_s: float) -> list[ConnectedClient]:
         """Remove and return the clients that have been silent for too long."""
-        silent = [c.client_id for c in self._clients.values() if now_s - c.seen_at_s > EXPIRY_S]
-        return [client for client_id in silent if (client := self.leave(client_id)) is not None]
+        silent = [c.client_id for c in self._clients.values() if now_s - c.last_active_s > EXPIRY_S]
+        return [client for client_id in silent if (client := self.remove(client_id)) is not None]
 
     def end_streams(self) -> None:
         """End every telemetry stream."""

@@ -11,25 +11,25 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
-from ortoo.snode.enodes.link import EnodeLinks, FetchWish
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
 
-SETTLE_S = 60.0
+CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
-LOOKS_MAX = 200
+CHECKS_PER_SWEEP_MAX = 200
 """Maximum of lite topics that one sweep checks; the others follow."""
 _log = get_logger("lite topics")
 
 
 @dataclass(slots=True)
-class _Look:
+class _LiteTopicState:
     """The observed state of one lite topic."""
 
-    looked_at_s: float = 0.0
-    used_at_ms: int = 0
+    checked_at_s: float = 0.0
+    last_message_ms: int = 0
     """When its last message was stored, or when it was created."""
     closed_version: int = 0
     closed_since_s: float = 0.0
@@ -40,42 +40,42 @@ class _Look:
 class LiteExpiry:
     """Checks lite topics for expiry. Every snode does so, without harm."""
 
-    cluster: Cluster
+    cluster: ClusterView
     links: EnodeLinks
     subscriptions: LiteSubscriptions
     clock: Clock
-    _began: tuple[int, float] | None = field(default=None, init=False)
+    _started_at: tuple[int, float] | None = field(default=None, init=False)
     """The wall clock and the monotonic clock at the first sweep."""
-    _looks: dict[int, _Look] = field(default_factory=dict, init=False)
-    _missing: set[tuple[str, str]] = field(default_factory=set, init=False)
+    _states: dict[int, _LiteTopicState] = field(default_factory=dict, init=False)
+    _notified_missing: set[tuple[str, str]] = field(default_factory=set, init=False)
     """(client id, lite topic) of ended ones that a client subscribes to; each is notified once."""
 
     async def sweep(self) -> None:
         """Close expired lite topics, delete those closed for long enough, and notify their subscribers."""
         now_ms = self._now_ms()
-        ending = self._ending()
-        self._looks = {lite.topic_id: self._looks.get(lite.topic_id) or _Look() for _, lite in ending}
-        looks = [(self._looks[lite.topic_id], parent, lite) for parent, lite in ending]
+        ending = self._expiring_topics()
+        self._states = {lite.topic_id: self._states.get(lite.topic_id) or _LiteTopicState() for _, lite in ending}
+        states = [(self._states[lite.topic_id], parent, lite) for parent, lite in ending]
         due = [
             (look, parent, lite)
-            for look, parent, lite in looks
-            if max(look.used_at_ms, lite.created_at_ms) + parent.lite_ttl_ms <= now_ms
+            for look, parent, lite in states
+            if max(look.last_message_ms, lite.created_at_ms) + parent.lite_ttl_ms <= now_ms
         ]
-        for look, parent, lite in sorted(due, key=lambda one: one[0].looked_at_s)[:LOOKS_MAX]:
-            look.looked_at_s = self.clock.monotonic_s()
+        for look, parent, lite in sorted(due, key=lambda one: one[0].checked_at_s)[:CHECKS_PER_SWEEP_MAX]:
+            look.checked_at_s = self.clock.monotonic_s()
             with contextlib.suppress(OrtooError):  # unreachable, or changed concurrently: the next sweep retries
-                await self._look(look, parent, lite)
+                await self._check_topic(look, parent, lite)
         missing = {
             (client_id, name)
             for client_id, known in self.subscriptions.items()
             for name in known.lite_topics
             if self.cluster.directory.find_topic(stored_topic(known.parent, name)) is None
         }
-        for client_id, name in sorted(missing - self._missing):
-            self.subscriptions.tell(client_id, name)
-        self._missing = missing
+        for client_id, name in sorted(missing - self._notified_missing):
+            self.subscriptions.notify_unsubscribed(client_id, name)
+        self._notified_missing = missing
 
-    def _ending(self) -> list[tuple[Topic, Topic]]:
+    def _expiring_topics(self) -> list[tuple[Topic, Topic]]:
         """All lite topics with a lifetime, each with its parent."""
         topics = self.cluster.directory.topics()
         parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
@@ -85,28 +85,28 @@ class LiteExpiry:
         named = ((one.name.removeprefix(LITE_PREFIX).rpartition("|")[0], one) for one in lite)
         return [(parents[parent], one) for parent, one in named if parent in parents]
 
-    async def _look(self, look: _Look, parent: Topic, lite: Topic) -> None:
+    async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
         """Errors: Unavailable, Conflict and NotFound if another process has changed or deleted it."""
-        look.used_at_ms = await self._used_at_ms(lite)
-        if look.used_at_ms + parent.lite_ttl_ms > self._now_ms():
+        state.last_message_ms = await self._last_message_ms(lite)
+        if state.last_message_ms + parent.lite_ttl_ms > self._now_ms():
             return
         if lite.writable:
             await self.cluster.name_server.set_permission(lite.name, Permission.READ_ONLY)
             return
         now_s = self.clock.monotonic_s()
-        if look.closed_version != lite.version:
-            look.closed_version, look.closed_since_s = lite.version, now_s
-        if now_s - look.closed_since_s >= SETTLE_S:
+        if state.closed_version != lite.version:
+            state.closed_version, state.closed_since_s = lite.version, now_s
+        if now_s - state.closed_since_s >= CLOSED_GRACE_S:
             await self.cluster.name_server.delete_topic(lite.name, version=lite.version)
             _log.emit(log_events.LITE_TOPIC_EXPIRED, topic=lite.name)
 
     def _now_ms(self) -> int:
         """The wall clock without its jumps forward since the first sweep, so that a wrong clock expires nothing."""
         now_ms, now_s = self.clock.now_ms(), self.clock.monotonic_s()
-        began_ms, began_s = self._began = self._began or (now_ms, now_s)
+        began_ms, began_s = self._started_at = self._started_at or (now_ms, now_s)
         return min(now_ms, began_ms + int((now_s - began_s) * 1000))
 
-    async def _used_at_ms(self, lite: Topic) -> int:
+    async def _last_message_ms(self, lite: Topic) -> int:
         """When it was last used; an operator may have given it several queues."""
         return max([lite.created_at_ms, *[await self._stored_at_ms(lite, queue) for queue in lite.read_queues()]])
 
@@ -115,5 +115,5 @@ class LiteExpiry:
         held = [one for one in await link.describe_queues(lite.topic_id) if one.queue_id == queue.queue_id]
         if not held or held[0].begin_offset == held[0].end_offset:
             return 0
-        last = await link.fetch(FetchWish(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1))
+        last = await link.fetch(FetchBatchesRequest(lite.topic_id, queue.queue_id, held[0].end_offset - 1, bytes_max=1))
         return max((one.stored_at_ms for one in last.batches), default=0)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, LockRequest
@@ -17,7 +17,7 @@ from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 LOCK_GROUP_PREFIX = "%LMQ%"
 """Prefix of a group's name in locks: messages of the group are popped, and popped groups cannot have locks."""
-OWNER = "lite"
+LOCK_OWNER = "lite"
 """The owner of every such lock; its session is the client, so that a newer one takes it over."""
 
 
@@ -25,62 +25,62 @@ OWNER = "lite"
 class LiteOwners:
     """Takes, checks and releases lite topics of exclusive groups."""
 
-    directory: Directory
+    directory: DirectoryCache
     links: EnodeLinks
     runtime: Runtime
 
-    def counts(self, group: str) -> bool:
+    def is_exclusive(self, group: str) -> bool:
         """Whether lite topics are exclusive in this group."""
-        known = self.directory.group(group)
-        return known is not None and known.lite_exclusive
+        settings = self.directory.group(group)
+        return settings is not None and settings.lite_exclusive
 
-    async def take(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
+    async def acquire(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
         """The client has subscribed: take the lite topics for it. Errors: Unavailable."""
         for enode in {queue.enode for queue in queues}:
-            await self._ask(group, client_id, _on(enode, queues), resume=False)
+            await self._take_locks(group, client_id, _queues_on(enode, queues), resume=False)
 
-    async def kept(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
+    async def still_owned(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
         """The queues that the client still owns, and the lite topics that another client has taken over.
 
         Queues of an enode that does not answer are in neither.
         """
-        if not self.counts(group):
+        if not self.is_exclusive(group):
             return list(queues), []
         own, lost = set[Queue](), list[str]()
         for enode in {queue.enode for queue in queues}:
             with contextlib.suppress(OrtooError):
-                asked = _on(enode, queues)
-                held = await self._ask(group, client_id, asked, resume=True)
+                requested = _queues_on(enode, queues)
+                held = await self._take_locks(group, client_id, requested, resume=True)
                 own |= held
-                lost += [lite_topic_of(queue.topic) for queue in asked if queue not in held]
+                lost += [lite_topic_of(queue.topic) for queue in requested if queue not in held]
         return [queue for queue in queues if queue in own], lost
 
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
         """The client has unsubscribed; locks that another one has taken stay."""
-        if self.counts(group) and (names := list(lite_topics)):
-            self.runtime.background.contained("lite owners", self._release(client_id, group, parent, names))
+        if self.is_exclusive(group) and (names := list(lite_topics)):
+            self.runtime.background.run_contained("lite owners", self._release(client_id, group, parent, names))
 
     async def _release(self, client_id: str, group: str, parent: str, lite_topics: Sequence[str]) -> None:
         topics = (self.directory.find_topic(stored_topic(parent, name)) for name in lite_topics)
         queues = [topic.read_queues()[0] for topic in topics if topic is not None]
         for enode in {queue.enode for queue in queues}:
-            wishes = [self._request(group, client_id, queue, resume=True) for queue in _on(enode, queues)]
+            requests = [self._lock_request(group, client_id, queue, resume=True) for queue in _queues_on(enode, queues)]
             with contextlib.suppress(OrtooError):  # the next subscriber takes the lock over
-                await self.links.to(enode).release_locks(wishes)
+                await self.links.to(enode).release_locks(requests)
 
-    async def _ask(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
+    async def _take_locks(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
         """The queues among these, all on one enode, that the client then owns. Errors: Unavailable."""
-        wishes = [self._request(group, client_id, queue, resume=resume) for queue in queues]
-        answers = await self.links.to(queues[0].enode).take_locks(self.runtime.incarnation, wishes)
-        for answer in answers:
+        requests = [self._lock_request(group, client_id, queue, resume=resume) for queue in queues]
+        results = await self.links.to(queues[0].enode).take_locks(self.runtime.incarnation, requests)
+        for answer in results:
             if answer.error is not None:
                 raise answer.error
-        return {queue for queue, answer in zip(queues, answers, strict=True) if answer.generation}
+        return {queue for queue, answer in zip(queues, results, strict=True) if answer.generation}
 
-    def _request(self, group: str, client_id: str, queue: Queue, *, resume: bool) -> LockRequest:
+    def _lock_request(self, group: str, client_id: str, queue: Queue, *, resume: bool) -> LockRequest:
         topic_id = self.directory.topic(queue.topic).topic_id
-        return LockRequest(LOCK_GROUP_PREFIX + group, topic_id, queue.queue_id, OWNER, client_id, resume)
+        return LockRequest(LOCK_GROUP_PREFIX + group, topic_id, queue.queue_id, LOCK_OWNER, client_id, resume)
 
 
-def _on(enode: str, queues: Iterable[Queue]) -> list[Queue]:
+def _queues_on(enode: str, queues: Iterable[Queue]) -> list[Queue]:
     return [queue for queue in queues if queue.enode == enode]

@@ -9,82 +9,82 @@ from ortoo.common.errors import OrtooError
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.processor import PopAnswer, PopCall, Popping, tried
+from ortoo.snode.pop.processor import PopResult, PopCall, PopProcessor, pop_or_error
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 
 
 @dataclass(slots=True, eq=False)
-class LitePopping:
+class LitePopProcessor:
     """Checks all of a client's lite topics in turn, then waits at all of them."""
 
-    popping: Popping
+    processor: PopProcessor
     lite_topics: LiteTopics
     subscriptions: LiteSubscriptions
     owners: LiteOwners
     watch: DirectoryWatch
     """The directory's watch: a subscribed lite topic may be created later."""
     runtime: Runtime
-    _turn: int = 0
+    _rotation: int = 0
 
-    async def pop(self, call: PopCall, parent: Topic) -> PopAnswer:
+    async def pop(self, call: PopCall, parent: Topic) -> PopResult:
         """Lease messages to a client, waiting for the first. Changes of its subscription count at once.
 
         Errors: as `Popping`, or Refused with ILLEGAL_TOPIC if the group has another parent.
         """
         self.subscriptions.check_parent(call.group, parent.name)
-        exclusive = self.owners.counts(call.group)
+        is_exclusive = self.owners.is_exclusive(call.group)
         deadline_s = self.runtime.clock.monotonic_s() + call.wait_ms / 1000
-        found: list[PopAnswer] = []
+        found: list[PopResult] = []
         try:
             while True:
                 subscription, topics_changed = self._subscription(call), self.watch.changed
                 changed = subscription.changed
                 queues = self._queues(parent, subscription)
-                if exclusive:
-                    queues = await self._owned(call, queues)
+                if is_exclusive:
+                    queues = await self._still_owned(call, queues)
                     if changed.is_set() and self.runtime.clock.monotonic_s() < deadline_s:
                         continue
-                await self._look(queues, call, found)
+                await self._pop_available(queues, call, found)
                 wait_s = deadline_s - self.runtime.clock.monotonic_s()
                 if not found and wait_s > 0:
                     events = [changed, *([topics_changed] if len(queues) < len(subscription.lite_topics) else [])]
-                    await self._wait(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
-                if found and (changed.is_set() or exclusive):
-                    wanted = self._queues(parent, self._subscription(call))
-                    found = await self._still_wanted(found, await self._owned(call, wanted) if exclusive else wanted)
+                    await self._wait_for_messages(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
+                if found and (changed.is_set() or is_exclusive):
+                    current_queues = self._queues(parent, self._subscription(call))
+                    found = await self._still_subscribed(found, await self._still_owned(call, current_queues) if is_exclusive else current_queues)
                 if found or self.runtime.clock.monotonic_s() >= deadline_s:
-                    return await self._cut(found, call)
+                    return await self._limit(found, call)
         except BaseException:
             for answer in found:
-                self.runtime.background.contained("give back", self.popping.release(answer))
+                self.runtime.background.run_contained("give back", self.processor.release(answer))
             raise
 
     def _subscription(self, call: PopCall) -> LiteSubscription:
-        return self.subscriptions.of(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
+        return self.subscriptions.get_or_create(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
 
-    async def _owned(self, call: PopCall, queues: list[Queue]) -> list[Queue]:
+    async def _still_owned(self, call: PopCall, queues: list[Queue]) -> list[Queue]:
         """For an exclusive group: the queues that the client still owns."""
-        own, lost = await self.owners.kept(call.group, call.consumer, queues)
-        self.subscriptions.lose(call.consumer, lost)
+        own, lost = await self.owners.still_owned(call.group, call.consumer, queues)
+        self.subscriptions.revoke(call.consumer, lost)
         return own
 
     def _queues(self, parent: Topic, subscription: LiteSubscription) -> list[Queue]:
         names = sorted(subscription.lite_topics)
         queues = [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
-        self._turn += 1
-        at = self._turn % len(queues) if queues else 0
+        self._rotation += 1
+        at = self._rotation % len(queues) if queues else 0
         return queues[at:] + queues[:at]
 
-    async def _look(self, queues: Sequence[Queue], call: PopCall, found: list[PopAnswer]) -> None:
+    async def _pop_available(self, queues: Sequence[Queue], call: PopCall, found: list[PopResult]) -> None:
         """Add the messages available now to `found`, which stays the caller's if this is cancelled."""
         failure: OrtooError | None = None
         for queue in queues:
             if len(found) >= call.messages_max:
                 break
             try:
-                answer = await self.popping.pop(_one_of(queue, call, wait_ms=0))
+                answer = await self.processor.pop(_queue_call(queue, call, wait_ms=0))
             except OrtooError as error:  # an unreachable enode blocks only its own queues
                 failure = error
                 continue
@@ -92,51 +92,51 @@ class LitePopping:
         if failure is not None and not found and not failure.retriable:
             raise failure
 
-    async def _wait(
-        self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopAnswer]
+    async def _wait_for_messages(
+        self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopResult]
     ) -> None:
         """Add the first messages that arrive to `found`; nothing after the timeout or when an event is set."""
-        calls = [_one_of(queue, call, wait_ms=call.wait_ms) for queue in queues]
+        calls = [_queue_call(queue, call, wait_ms=call.wait_ms) for queue in queues]
         # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        pops = [self.runtime.background.contained("lite pop", tried(self.popping.pop(one))) for one in calls]
-        changes = [self.runtime.background.asked("lite change", event.wait()) for event in events]
-        clock = self.runtime.background.asked("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
+        pops = [self.runtime.background.run_contained("lite pop", pop_or_error(self.processor.pop(one))) for one in calls]
+        changes = [self.runtime.background.start_future("lite change", event.wait()) for event in events]
+        clock = self.runtime.background.start_future("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
         try:
             others: list[asyncio.Future[Any]] = [*changes, clock]
             waiting: set[asyncio.Future[Any]] = {*others, *pops}
             while waiting:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                brought = [_result(pop) for pop in pops if pop in done]
-                if any(answer is not None and answer.batches for answer in brought) or not done.isdisjoint(others):
+                results = [_result_of(pop) for pop in pops if pop in done]
+                if any(answer is not None and answer.batches for answer in results) or not done.isdisjoint(others):
                     break
         finally:
-            found += [answer for pop in pops if (answer := _result(pop)) is not None and answer.batches]
+            found += [answer for pop in pops if (answer := _result_of(pop)) is not None and answer.batches]
             waiting_for: list[asyncio.Future[Any]] = [*changes, clock, *pops]
             for task in waiting_for:
                 task.cancel()
 
-    async def _still_wanted(self, found: Sequence[PopAnswer], queues: Sequence[Queue]) -> list[PopAnswer]:
+    async def _still_subscribed(self, found: Sequence[PopResult], queues: Sequence[Queue]) -> list[PopResult]:
         """The answers of these queues; others are of ended subscriptions and are released."""
-        kept: list[PopAnswer] = []
+        kept: list[PopResult] = []
         for answer in found:
             if all(batch.queue in queues for batch in answer.batches):
                 kept.append(answer)
             else:
-                await self.popping.release(answer)
+                await self.processor.release(answer)
         return kept
 
-    async def _cut(self, found: Sequence[PopAnswer], call: PopCall) -> PopAnswer:
+    async def _limit(self, found: Sequence[PopResult], call: PopCall) -> PopResult:
         """At most the requested number of messages; several may have arrived at once, and the rest is released."""
         batches = [batch for answer in found for batch in answer.batches]
         if len(batches) > call.messages_max:
-            await self.popping.release(PopAnswer(batches[call.messages_max :]))
-        return PopAnswer(batches[: call.messages_max])
+            await self.processor.release(PopResult(batches[call.messages_max :]))
+        return PopResult(batches[: call.messages_max])
 
 
-def _one_of(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
+def _queue_call(queue: Queue, call: PopCall, *, wait_ms: int) -> PopCall:
     return replace(call, topic=queue.topic, queue=queue, messages_max=1, wait_ms=wait_ms, attempt_id="")
 
 
-def _result(pop: "asyncio.Future[PopAnswer | OrtooError]") -> PopAnswer | None:
+def _result_of(pop: "asyncio.Future[PopResult | OrtooError]") -> PopResult | None:
     found = pop.result() if pop.done() and not pop.cancelled() else None
-    return found if isinstance(found, PopAnswer) else None
+    return found if isinstance(found, PopResult) else None

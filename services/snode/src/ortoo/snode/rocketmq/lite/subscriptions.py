@@ -14,11 +14,11 @@ from ortoo.snode.rocketmq.clients.settings_reply import LITE_TOPICS_MAX
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, stored_topic, topic_name
 
 TOTAL_MAX = 100_000
-SILENT_S = 180.0
+EXPIRY_S = 180.0
 """Timeout after which an unrepeated subscription is dropped; clients repeat it every 30 s."""
 
 
@@ -29,7 +29,7 @@ class LiteSubscription:
     group: str
     parent: str
     lite_topics: frozenset[str] = frozenset()
-    said_at_s: float = 0.0
+    updated_at_s: float = 0.0
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the lite topics have changed, and then replaced."""
 
@@ -39,97 +39,97 @@ class LiteSubscriptions:
 
     def __init__(
         self,
-        tell: Callable[[str, str], None] = lambda client_id, lite_topic: None,
+        notify_unsubscribed: Callable[[str, str], None] = lambda client_id, lite_topic: None,
         release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
     ) -> None:
         """`tell` notifies a client of an ended subscription; `release` frees lite topics that a client gives up."""
-        self.tell = tell
+        self.notify_unsubscribed = notify_unsubscribed
         self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
-        self._of_group: dict[str, dict[str, LiteSubscription]] = {}
+        self._by_group: dict[str, dict[str, LiteSubscription]] = {}
         self._total = 0
 
     def check_parent(self, group: str, parent: str) -> None:
         """Check that a group with members has this parent topic. Errors: Refused with ILLEGAL_TOPIC."""
-        known = next(iter(self._of_group.get(group, {}).values()), None)
-        if known is not None and known.parent != parent:
-            raise Refused(Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {known.parent}, not of {parent}")
+        subscription = next(iter(self._by_group.get(group, {}).values()), None)
+        if subscription is not None and subscription.parent != parent:
+            raise GrpcProxyError(Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {subscription.parent}, not of {parent}")
 
-    def of(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
+    def get_or_create(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
         """A client's subscription; a new, empty one if there is none."""
-        known = self._by_client.get(client_id)
-        if known is None or (known.group, known.parent) != (group, parent):
-            self.drop(client_id)
-            known = self._by_client[client_id] = LiteSubscription(group, parent, said_at_s=now_s)
-            self._of_group.setdefault(group, {})[client_id] = known
-        return known
+        subscription = self._by_client.get(client_id)
+        if subscription is None or (subscription.group, subscription.parent) != (group, parent):
+            self.remove(client_id)
+            subscription = self._by_client[client_id] = LiteSubscription(group, parent, updated_at_s=now_s)
+            self._by_group.setdefault(group, {})[client_id] = subscription
+        return subscription
 
-    def put(self, known: LiteSubscription, names: frozenset[str], now_s: float) -> None:
+    def set_lite_topics(self, subscription: LiteSubscription, names: frozenset[str], now_s: float) -> None:
         """Replace the lite topics.
 
         Errors: Refused if they are too many, Overloaded if those of all clients are.
         """
-        self._check(known, names)
-        known.said_at_s = now_s
-        if names != known.lite_topics:
-            self._total += len(names) - len(known.lite_topics)
-            known.lite_topics = names
-            known.changed.set()
-            known.changed = asyncio.Event()
+        self._check_quota(subscription, names)
+        subscription.updated_at_s = now_s
+        if names != subscription.lite_topics:
+            self._total += len(names) - len(subscription.lite_topics)
+            subscription.lite_topics = names
+            subscription.changed.set()
+            subscription.changed = asyncio.Event()
 
     def items(self) -> list[tuple[str, LiteSubscription]]:
         """Every client's subscription."""
         return list(self._by_client.items())
 
-    def lose(self, client_id: str, names: Collection[str]) -> None:
+    def revoke(self, client_id: str, names: Collection[str]) -> None:
         """Remove lite topics of a client without its request, and notify it."""
-        known = self._by_client.get(client_id)
-        if known is not None and names:
-            self.put(known, known.lite_topics.difference(names), known.said_at_s)
+        subscription = self._by_client.get(client_id)
+        if subscription is not None and names:
+            self.set_lite_topics(subscription, subscription.lite_topics.difference(names), subscription.updated_at_s)
         for name in names:
-            self.tell(client_id, name)
+            self.notify_unsubscribed(client_id, name)
 
-    def take_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
+    def revoke_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
         """In an exclusive group: this client has subscribed to lite topics, so the others lose them."""
-        for other, known in list(self._of_group.get(group, {}).items()):
+        for other, subscription in list(self._by_group.get(group, {}).items()):
             if other != client_id:
-                self.lose(other, known.lite_topics.intersection(names))
+                self.revoke(other, subscription.lite_topics.intersection(names))
 
-    def check_room(self, client_id: str, names: Collection[str]) -> None:
+    def check_quota(self, client_id: str, names: Collection[str]) -> None:
         """Refuse too many additional lite topics before any work for them. Errors: as `put`."""
-        known = self._by_client.get(client_id) or LiteSubscription("", "")
-        self._check(known, known.lite_topics.union(names))
+        subscription = self._by_client.get(client_id) or LiteSubscription("", "")
+        self._check_quota(subscription, subscription.lite_topics.union(names))
 
-    def drop(self, client_id: str) -> None:
+    def remove(self, client_id: str) -> None:
         """Remove all lite topics of a client."""
-        gone = self._by_client.pop(client_id, None)
-        if gone is None:
+        removed = self._by_client.pop(client_id, None)
+        if removed is None:
             return
-        members = self._of_group[gone.group]
+        members = self._by_group[removed.group]
         del members[client_id]
         if not members:
-            del self._of_group[gone.group]
-        self._total -= len(gone.lite_topics)
-        self._release(client_id, gone.group, gone.parent, gone.lite_topics)
-        gone.lite_topics = frozenset()
-        gone.changed.set()
+            del self._by_group[removed.group]
+        self._total -= len(removed.lite_topics)
+        self._release(client_id, removed.group, removed.parent, removed.lite_topics)
+        removed.lite_topics = frozenset()
+        removed.changed.set()
 
-    def drop_silent(self, now_s: float) -> None:
+    def remove_expired(self, now_s: float) -> None:
         """Remove subscriptions that were not repeated in time."""
         for client_id, one in list(self._by_client.items()):
-            if now_s - one.said_at_s > SILENT_S:
-                self.drop(client_id)
+            if now_s - one.updated_at_s > EXPIRY_S:
+                self.remove(client_id)
 
-    def _check(self, known: LiteSubscription, names: frozenset[str]) -> None:
+    def _check_quota(self, subscription: LiteSubscription, names: frozenset[str]) -> None:
         if len(names) > LITE_TOPICS_MAX:
-            what = f"{len(names)} lite topics for one client; give at most {LITE_TOPICS_MAX}"
-            raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
-        if self._total + len(names) - len(known.lite_topics) > max(TOTAL_MAX, self._total):
+            message = f"{len(names)} lite topics for one client; give at most {LITE_TOPICS_MAX}"
+            raise GrpcProxyError(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, message)
+        if self._total + len(names) - len(subscription.lite_topics) > max(TOTAL_MAX, self._total):
             raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
 
 
 @dataclass(frozen=True, slots=True)
-class LiteSync:
+class LiteSubscriptionActivity:
     """Applies clients' subscriptions, and creates missing lite topics."""
 
     watch: DirectoryWatch
@@ -143,36 +143,36 @@ class LiteSync:
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
         if len(names) > LITE_TOPICS_MAX:
-            what = f"{len(names)} lite topics at once; give at most {LITE_TOPICS_MAX} for one client"
-            raise Refused(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, what)
+            message = f"{len(names)} lite topics at once; give at most {LITE_TOPICS_MAX} for one client"
+            raise GrpcProxyError(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, message)
         if request.HasField("offset_option") and not _is_last(request.offset_option):
-            what = "only OffsetOption LAST is supported: a group continues at its offset, or at the first message"
-            raise Refused(Code.NOT_IMPLEMENTED, what)
+            message = "only OffsetOption LAST is supported: a group continues at its offset, or at the first message"
+            raise GrpcProxyError(Code.NOT_IMPLEMENTED, message)
         parent = await self.watch.topic(parent_name)
         if parent.message_type is not MessageType.LITE:
-            raise Refused(Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`")
+            raise GrpcProxyError(Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`")
         self.subscriptions.check_parent(group, parent.name)
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
         for name in sorted(names) if adds else ():
             stored_topic(parent.name, name)
         queues = await self._queues(parent, sorted(names), request.action) if adds else []
-        if self.owners.counts(group) and adds:
-            names -= await self._owned(caller.client_id, group, queues, request.action)
+        if self.owners.is_exclusive(group) and adds:
+            names -= await self._update_owners(caller.client_id, group, queues, request.action)
         now_s = self.clock.monotonic_s()
-        known = self.subscriptions.of(caller.client_id, group, parent.name, now_s)
+        subscription = self.subscriptions.get_or_create(caller.client_id, group, parent.name, now_s)
         match request.action:
             case LiteSubscriptionAction.PARTIAL_ADD:
-                self.subscriptions.put(known, known.lite_topics | names, now_s)
+                self.subscriptions.set_lite_topics(subscription, subscription.lite_topics | names, now_s)
             case LiteSubscriptionAction.PARTIAL_REMOVE:
-                self.subscriptions.put(known, known.lite_topics - names, now_s)
+                self.subscriptions.set_lite_topics(subscription, subscription.lite_topics - names, now_s)
                 self.owners.release(caller.client_id, group, parent.name, names)
             case LiteSubscriptionAction.COMPLETE_ADD:
-                self.subscriptions.put(known, frozenset(names), now_s)
+                self.subscriptions.set_lite_topics(subscription, frozenset(names), now_s)
             case LiteSubscriptionAction.COMPLETE_REMOVE:
-                self.subscriptions.drop(caller.client_id)
+                self.subscriptions.remove(caller.client_id)
             case _:
-                raise Refused(Code.BAD_REQUEST, f"{request.action} is not an action of a lite subscription")
-        return SyncLiteSubscriptionResponse(status=ok())
+                raise GrpcProxyError(Code.BAD_REQUEST, f"{request.action} is not an action of a lite subscription")
+        return SyncLiteSubscriptionResponse(status=ok_status())
 
     async def _queues(
         self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
@@ -182,19 +182,19 @@ class LiteSync:
             return [await self.lite_topics.ensure(parent, name) for name in names]
         return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
 
-    async def _owned(
+    async def _update_owners(
         self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType
     ) -> set[str]:
         """Make this client the owner of lite topics, or find those that it lost. Errors: as `sync`."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             names = [lite_topic_of(queue.topic) for queue in queues]
-            self.subscriptions.check_room(client_id, names)
-            await self.owners.take(group, client_id, queues)
-            self.subscriptions.take_from_others(client_id, group, names)
+            self.subscriptions.check_quota(client_id, names)
+            await self.owners.acquire(group, client_id, queues)
+            self.subscriptions.revoke_from_others(client_id, group, names)
             return set()
         # The client repeats its subscription; it may not have been notified yet that another client took a topic over.
-        _, lost = await self.owners.kept(group, client_id, queues)
-        self.subscriptions.lose(client_id, lost)
+        _, lost = await self.owners.still_owned(group, client_id, queues)
+        self.subscriptions.revoke(client_id, lost)
         return set(lost)
 
 

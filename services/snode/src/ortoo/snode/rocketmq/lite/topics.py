@@ -5,11 +5,11 @@ import asyncio
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import AlreadyExists, NotFound
 from ortoo.common.groups.queue_choice import queue_of_group
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
-from ortoo.snode.topics.creation import TopicArrival
+from ortoo.snode.topics.creation import TopicPropagation
 
 PER_PARENT_MAX = 10_000
 
@@ -17,51 +17,51 @@ PER_PARENT_MAX = 10_000
 class LiteTopics:
     """Finds and creates them."""
 
-    def __init__(self, cluster: Cluster, arrival: TopicArrival) -> None:
+    def __init__(self, cluster: ClusterView, propagation: TopicPropagation) -> None:
         self._directory = cluster.directory
         self._name_server = cluster.name_server
         self._watch = cluster.watch
-        self._arrival = arrival
-        self._making: dict[str, asyncio.Event] = {}
+        self._propagation = propagation
+        self._creating: dict[str, asyncio.Event] = {}
 
     def queue(self, parent: Topic, lite_topic: str) -> Queue | None:
         """The queue of a lite topic; None if it does not exist yet."""
         topic = self._directory.find_topic(stored_topic(parent.name, lite_topic))
         return topic.read_queues()[0] if topic is not None else None
 
-    async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool = False) -> Queue:
+    async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
         """The queue of a lite topic, created if missing; with `to_send` an expired one is reopened.
 
         Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
-        while (topic := self._directory.find_topic(name)) is None or (to_send and _is_closed(parent, topic)):
-            making = self._making.get(name)
-            if making is not None:
-                await making.wait()
+        while (topic := self._directory.find_topic(name)) is None or (for_write and _is_closed(parent, topic)):
+            creating = self._creating.get(name)
+            if creating is not None:
+                await creating.wait()
                 continue
-            making = self._making[name] = asyncio.Event()
+            creating = self._creating[name] = asyncio.Event()
             try:
                 if topic is None:
-                    await self._arrival.of(await self._make(parent, name))
+                    await self._propagation.wait_for(await self._create(parent, name))
                 else:
-                    await self._open(name)
+                    await self._reopen(name)
             finally:
-                del self._making[name]
-                making.set()
+                del self._creating[name]
+                creating.set()
         return topic.read_queues()[0]
 
-    async def _open(self, name: str) -> None:
+    async def _reopen(self, name: str) -> None:
         """Reopen a closed one for senders; if it was deleted meanwhile, wait until that is visible here."""
         try:
-            await self._arrival.of(await self._name_server.set_permission(name, Permission.READ_WRITE))
+            await self._propagation.wait_for(await self._name_server.set_permission(name, Permission.READ_WRITE))
         except NotFound:
-            await self._watch.gone(name)
+            await self._watch.wait_until_deleted(name)
 
-    async def _make(self, parent: Topic, name: str) -> Topic:
-        self._check_room(parent)
+    async def _create(self, parent: Topic, name: str) -> Topic:
+        self._check_quota(parent)
         places = parent.write_queues() or parent.read_queues()
-        chosen = queue_of_group(name, self._directory.to_send(places) or places)
+        chosen = queue_of_group(name, self._directory.available_queues(places) or places)
         try:
             return await self._name_server.create_topic(
                 name, queue_count=1, enodes=(chosen.enode,), message_type=MessageType.FIFO
@@ -69,11 +69,11 @@ class LiteTopics:
         except AlreadyExists:  # another snode created it with other settings
             return await self._name_server.get_topic(name)
 
-    def _check_room(self, parent: Topic) -> None:
+    def _check_quota(self, parent: Topic) -> None:
         beginning = f"{LITE_PREFIX}{parent.name}|"
         count = sum(topic.name.startswith(beginning) for topic in self._directory.topics())
         if count >= PER_PARENT_MAX:
-            raise Refused(
+            raise GrpcProxyError(
                 Code.LITE_TOPIC_QUOTA_EXCEEDED,
                 f"topic {parent.name} has {count} lite topics, the maximum; delete unused ones",
             )

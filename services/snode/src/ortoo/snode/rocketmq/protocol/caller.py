@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 import grpc
 
 from apache.rocketmq.v2.definition_pb2 import Code
-from ortoo.common.grpc.completion_queue.context import FrontContext
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.common.grpc.completion_queue.context import QueueCallContext
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 CLIENT_ID_BYTES_MAX = 512
 WAIT_MS_MAX = 20_000
@@ -40,7 +40,7 @@ class Caller(NamedTuple):
 
         Errors: CancelledError if the client disconnected before it had them.
         """
-        if type(self.context) is FrontContext:
+        if type(self.context) is QueueCallContext:
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
@@ -57,17 +57,17 @@ class Caller(NamedTuple):
         return max(0, min(wanted_ms or WAIT_MS_MAX, remaining_ms - margin_ms, WAIT_MS_MAX))
 
 
-def caller_of(context: Context, said: Mapping[str, str]) -> Caller:
+def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
     """The caller, from the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
-    client_id = said.get("x-mq-client-id", "").strip()
+    client_id = headers.get("x-mq-client-id", "").strip()
     if not client_id:
-        raise Refused(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
+        raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
     if len(client_id) > CLIENT_ID_BYTES_MAX:
-        raise Refused(Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit")
+        raise GrpcProxyError(Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit")
     return Caller(
         client_id,
-        said.get("x-mq-language", ""),
-        said.get("x-mq-client-version", ""),
+        headers.get("x-mq-language", ""),
+        headers.get("x-mq-client-version", ""),
         context.time_remaining(),
         context,
     )

@@ -4,7 +4,7 @@ from functools import cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common import errors
-from ortoo.common.errors.status import count_told, kind_of, told
+from ortoo.common.errors.status import count_failure, kind_of, told
 
 BY_FIELD: tuple[tuple[type[errors.OrtooError], str, Code.ValueType], ...] = (
     (errors.Invalid, "topic", Code.ILLEGAL_TOPIC),
@@ -52,7 +52,7 @@ _BY_FIELD = {(kind, field): code for kind, field, code in BY_FIELD}
 _BY_KIND = dict(BY_KIND)
 
 
-class Refused(Exception):
+class GrpcProxyError(Exception):
     """An error with a code of the protocol."""
 
     def __init__(self, code: Code.ValueType, message: str) -> None:
@@ -62,7 +62,7 @@ class Refused(Exception):
 
 
 @cache
-def ok() -> Status:
+def ok_status() -> Status:
     """The status of success, always the same; clients treat a missing one as a failure."""
     return Status(code=Code.OK, message="ok")
 
@@ -77,11 +77,11 @@ def code_of(error: errors.OrtooError) -> Code.ValueType:
     return _BY_KIND[kind]
 
 
-def status_of(error: errors.OrtooError | Refused) -> Status:
+def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
     """The status of a failed call."""
-    if isinstance(error, Refused):
+    if isinstance(error, GrpcProxyError):
         return Status(code=error.code, message=told(str(error)))
-    count_told(error)
+    count_failure(error)
     return Status(code=code_of(error), message=told(str(error)))
 
 

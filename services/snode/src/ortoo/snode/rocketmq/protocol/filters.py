@@ -3,7 +3,7 @@
 from apache.rocketmq.v2.definition_pb2 import Code, FilterExpression, FilterType
 from ortoo.common.filters import message_filter
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 
 def compile_filter(expression: FilterExpression) -> MessageFilter | None:
@@ -13,7 +13,7 @@ def compile_filter(expression: FilterExpression) -> MessageFilter | None:
             return message_filter.compile_filter(expression.expression, "")
         case FilterType.SQL:
             if not expression.expression.strip():
-                raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; use TAG with '*' for all")
+                raise GrpcProxyError(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; use TAG with '*' for all")
             return message_filter.compile_filter("", expression.expression)
         case unknown:
-            raise Refused(Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {unknown} is unknown; use TAG or SQL")
+            raise GrpcProxyError(Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {unknown} is unknown; use TAG or SQL")

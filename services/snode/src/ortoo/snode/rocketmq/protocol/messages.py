@@ -13,7 +13,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, Messag
 from ortoo.common.errors import Invalid
 from ortoo.common.records.message import BODY_AS_IS, BODY_BYTES_MAX, BODY_GZIP, Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.names import RESERVED_PROPERTIES, check_lite_topic
 
 DELAY_MS_MAX = 366 * 86_400_000
@@ -31,7 +31,7 @@ _BODY_ENCODINGS = {Encoding.ENCODING_UNSPECIFIED: BODY_AS_IS, Encoding.IDENTITY:
 T = TypeVar("T", Duration, Timestamp)
 
 
-class Sent(NamedTuple):
+class SentMessage(NamedTuple):
     """One sent message, and the protocol's options for it."""
 
     message: Message
@@ -42,7 +42,7 @@ class Sent(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class DeliveryInfo:
     """The location of a delivered message, and the data of this delivery."""
 
     topic: str
@@ -58,21 +58,21 @@ class Delivery:
     lite_topic: str = ""
 
 
-def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[], str]) -> Sent:
+def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
     """Read and check the `at`-th message of a request. Errors: Refused, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
-    _check_sizes(sent, properties, at)
-    kind = _type_of(sent, at)
-    deliver_at_ms = in_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
+    _check_sizes(sent, properties, index)
+    kind = _type_of(sent, index)
+    deliver_at_ms = to_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
-        raise Refused(Code.ILLEGAL_DELIVERY_TIME, f"messages[{at}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
+        raise GrpcProxyError(Code.ILLEGAL_DELIVERY_TIME, f"messages[{index}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
     if not system.message_id.strip():
-        raise Refused(Code.ILLEGAL_MESSAGE_ID, f"messages[{at}] has no message id; the producer must set one")
+        raise GrpcProxyError(Code.ILLEGAL_MESSAGE_ID, f"messages[{index}] has no message id; the producer must set one")
     if system.body_encoding not in _BODY_ENCODINGS:
-        raise Refused(Code.MESSAGE_CORRUPTED, f"messages[{at}]: body encoding {system.body_encoding} is unknown")
+        raise GrpcProxyError(Code.MESSAGE_CORRUPTED, f"messages[{index}]: body encoding {system.body_encoding} is unknown")
     message = Message(
         sent.body,
         system.tag if system.HasField("tag") else None,
@@ -80,58 +80,58 @@ def sent_of(sent: definition_pb2.Message, at: int, now_ms: int, peer: Callable[[
         message_group=_message_group(system, kind),
         properties=properties,
         message_id=system.message_id,
-        born_at_ms=in_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
+        born_at_ms=to_ms(system.born_timestamp) if system.HasField("born_timestamp") else now_ms,
         deliver_at_ms=deliver_at_ms if kind == DELAY else None,
         priority=system.priority if kind == PRIORITY else None,
         body_encoding=_BODY_ENCODINGS[system.body_encoding],
         born_host=system.born_host or peer(),
         trace_context=system.trace_context if system.HasField("trace_context") else None,
     )
-    message.check(f"messages[{at}]")
+    message.check(f"messages[{index}]")
     recovery_s = None
     if system.HasField("orphaned_transaction_recovery_duration"):
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
-            raise Refused(Code.BAD_REQUEST, f"messages[{at}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}")
-    return Sent(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
+            raise GrpcProxyError(Code.BAD_REQUEST, f"messages[{index}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}")
+    return SentMessage(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 
 
-def delivered(message: Message, to: Delivery, namespace: str = "") -> definition_pb2.Message:
+def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> definition_pb2.Message:
     """Write a message for a consumer, with every field that some client requires.
 
     Fields are set in place: assembling it from separate parts would take twice as long.
     """
-    made = definition_pb2.Message(body=message.body)
-    made.topic.name, made.topic.resource_namespace = to.topic, namespace
-    made.user_properties.update(message.properties)
-    system = made.system_properties
+    written = definition_pb2.Message(body=message.body)
+    written.topic.name, written.topic.resource_namespace = info.topic, namespace
+    written.user_properties.update(message.properties)
+    system = written.system_properties
     if message.tag is not None:
         system.tag = message.tag
     system.keys.extend(message.keys)
-    system.message_id = message.message_id or to.message_id
+    system.message_id = message.message_id or info.message_id
     system.body_digest.type, system.body_digest.checksum = MD5, md5_text(message.body)
     system.body_encoding = GZIP if message.body_encoding == BODY_GZIP else IDENTITY
-    system.message_type = _delivered_type(message, to)
-    _set_ms(system.born_timestamp, message.born_at_ms or to.stored_at_ms)
+    system.message_type = _delivered_type(message, info)
+    _set_ms(system.born_timestamp, message.born_at_ms or info.stored_at_ms)
     system.born_host = message.born_host or ""
-    _set_ms(system.store_timestamp, to.stored_at_ms)
+    _set_ms(system.store_timestamp, info.stored_at_ms)
     if message.deliver_at_ms is not None:
         _set_ms(system.delivery_timestamp, message.deliver_at_ms)
-    system.store_host, system.queue_id, system.queue_offset = to.enode, to.queue_id, to.offset
-    system.delivery_attempt = max(1, to.attempt)
-    if to.lite_topic:
-        system.lite_topic = to.lite_topic
+    system.store_host, system.queue_id, system.queue_offset = info.enode, info.queue_id, info.offset
+    system.delivery_attempt = max(1, info.attempt)
+    if info.lite_topic:
+        system.lite_topic = info.lite_topic
     elif message.message_group is not None:
         system.message_group = message.message_group
     if message.priority is not None:
         system.priority = message.priority
     if message.trace_context is not None:
         system.trace_context = message.trace_context
-    if to.receipt_handle:
-        system.receipt_handle = to.receipt_handle
-    if to.invisible_ms:
-        _set_ms(system.invisible_duration, to.invisible_ms)
-    return made
+    if info.receipt_handle:
+        system.receipt_handle = info.receipt_handle
+    if info.invisible_ms:
+        _set_ms(system.invisible_duration, info.invisible_ms)
+    return written
 
 
 def md5_text(body: bytes) -> str:
@@ -154,27 +154,27 @@ def _set_ms(time: T, ms: int) -> T:
     return time
 
 
-def in_ms(time: Duration | Timestamp) -> int:
+def to_ms(time: Duration | Timestamp) -> int:
     """A time or a span of time in whole milliseconds."""
     return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
 
 
-def _type_of(sent: definition_pb2.Message, at: int) -> MessageType.ValueType:
+def _type_of(sent: definition_pb2.Message, index: int) -> MessageType.ValueType:
     """The type of a message by its properties; only transactions are recognised by their type."""
     system = sent.system_properties
     if system.message_type == TRANSACTION:
         return TRANSACTION
-    asked = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
-    if LITE in asked and len(asked) > 1:
-        words = f"messages[{at}] is for a lite topic and has another type as well"
-        raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, words)
-    return asked[0] if asked else NORMAL
+    requested = [kind for field, kind in _TYPE_OF_FIELD.items() if system.HasField(field)]  # type: ignore[arg-type]
+    if LITE in requested and len(requested) > 1:
+        message = f"messages[{index}] is for a lite topic and has another type as well"
+        raise GrpcProxyError(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, message)
+    return requested[0] if requested else NORMAL
 
 
-def _delivered_type(message: Message, to: Delivery) -> MessageType.ValueType:
-    if to.is_transaction:
+def _delivered_type(message: Message, info: DeliveryInfo) -> MessageType.ValueType:
+    if info.is_transaction:
         return TRANSACTION
-    if to.lite_topic:
+    if info.lite_topic:
         return LITE
     if message.deliver_at_ms is not None:
         return DELAY
@@ -191,21 +191,21 @@ def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.Va
     return system.message_group if system.HasField("message_group") else None
 
 
-def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], at: int) -> None:
+def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], index: int) -> None:
     """Errors: Refused if something is missing or too large, Invalid for a property with a reserved name."""
     system, body_bytes = sent.system_properties, len(sent.body)
     if not body_bytes:
-        raise Refused(Code.MESSAGE_BODY_EMPTY, f"messages[{at}] has no body; a message needs at least 1 byte")
+        raise GrpcProxyError(Code.MESSAGE_BODY_EMPTY, f"messages[{index}] has no body; a message needs at least 1 byte")
     if body_bytes > BODY_BYTES_MAX:
-        words = f"messages[{at}] has a body of {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
-        raise Refused(Code.MESSAGE_BODY_TOO_LARGE, words)
+        message = f"messages[{index}] has a body of {body_bytes} bytes; at most {BODY_BYTES_MAX} fit"
+        raise GrpcProxyError(Code.MESSAGE_BODY_TOO_LARGE, message)
     if len(properties) > PROPERTIES_MAX:
-        words = f"messages[{at}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
-        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+        message = f"messages[{index}] has {len(properties)} properties; at most {PROPERTIES_MAX} fit"
+        raise GrpcProxyError(Code.MESSAGE_PROPERTIES_TOO_LARGE, message)
     size = len("".join((system.tag, *system.keys, *properties, *properties.values())).encode())
     if size > TEXT_BYTES_MAX:
-        words = f"messages[{at}] has {size} bytes of tag, keys and properties; at most {TEXT_BYTES_MAX} fit"
-        raise Refused(Code.MESSAGE_PROPERTIES_TOO_LARGE, words)
+        message = f"messages[{index}] has {size} bytes of tag, keys and properties; at most {TEXT_BYTES_MAX} fit"
+        raise GrpcProxyError(Code.MESSAGE_PROPERTIES_TOO_LARGE, message)
     if not RESERVED_PROPERTIES.isdisjoint(properties):
         name = next(name for name in properties if name in RESERVED_PROPERTIES)
-        raise Invalid(f"{name!r} is reserved by RocketMQ; choose another name", field=f"messages[{at}].properties")
+        raise Invalid(f"{name!r} is reserved by RocketMQ; choose another name", field=f"messages[{index}].properties")

@@ -6,7 +6,7 @@ from functools import lru_cache
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
 from ortoo.snode.cluster.routes import RETRY_PREFIX
-from ortoo.snode.rocketmq.protocol.codes import Refused
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 SYSTEM_TOPICS = frozenset({
     "TBW102", "SCHEDULE_TOPIC_XXXX", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
@@ -30,7 +30,7 @@ SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 LITE_PREFIX = "%LMQ%|"
 """Prefix of the topics that store lite topics' messages."""
 LITE_LENGTH_MAX = 64
-NAMES_KNOWN = 4_096
+NAME_CACHE_SIZE = 4_096
 """Maximum of cached valid names: each call has one or two."""
 _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
@@ -45,26 +45,26 @@ def group_name(group: Resource) -> str:
     return _group_name(group.name)
 
 
-@lru_cache(maxsize=NAMES_KNOWN)
+@lru_cache(maxsize=NAME_CACHE_SIZE)
 def _topic_name(name: str) -> str:
     check_topic_name(name)
     if name in SYSTEM_TOPICS or name.startswith(SYSTEM_TOPIC_PREFIX):
-        raise Refused(Code.ILLEGAL_TOPIC, f"topic {name!r} is a system topic; choose another name")
+        raise GrpcProxyError(Code.ILLEGAL_TOPIC, f"topic {name!r} is a system topic; choose another name")
     return name
 
 
-@lru_cache(maxsize=NAMES_KNOWN)
+@lru_cache(maxsize=NAME_CACHE_SIZE)
 def _group_name(name: str) -> str:
     check_group_name(name)
     if name.startswith(SYSTEM_GROUP_PREFIX):
-        raise Refused(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
+        raise GrpcProxyError(Code.ILLEGAL_CONSUMER_GROUP, f"group {name!r} is a system group; choose another name")
     return name
 
 
 def check_lite_topic(name: str) -> str:
     """A valid name of a lite topic. Errors: Refused with ILLEGAL_LITE_TOPIC."""
     if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
-        raise Refused(
+        raise GrpcProxyError(
             Code.ILLEGAL_LITE_TOPIC,
             f"{name[:80]!r} cannot be a lite topic; expected 1 to {LITE_LENGTH_MAX} letters, digits, _ and -",
         )
@@ -76,22 +76,22 @@ def stored_topic(parent: str, lite_topic: str) -> str:
     name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
-        raise Refused(
+        raise GrpcProxyError(
             Code.ILLEGAL_LITE_TOPIC,
             f"lite topic {lite_topic!r} has {len(lite_topic)} characters; below topic {parent} at most {room} fit",
         )
     return name
 
 
-def check_same_topic(asked: str, handled: str, group: str = "") -> None:
+def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None:
     """Check that a request names the topic of its handle, which may be a retry topic or a lite topic of it.
 
     `handled` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
     """
-    belonging = handled in ("", asked, f"{RETRY_PREFIX}{group}") or handled.startswith(f"{LITE_PREFIX}{asked}|")
-    if not belonging:
-        what = f"the handle is not of topic {asked}; give both as they were received"
-        raise Refused(Code.INVALID_RECEIPT_HANDLE, what)
+    is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or handle_topic.startswith(f"{LITE_PREFIX}{requested}|")
+    if not is_same:
+        message = f"the handle is not of topic {requested}; give both as they were received"
+        raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, message)
 
 
 def lite_topic_of(stored: str) -> str:

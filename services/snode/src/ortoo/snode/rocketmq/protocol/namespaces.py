@@ -20,25 +20,25 @@ SEPARATOR = "%"
 _RESOURCE = Resource.DESCRIPTOR.full_name
 
 
-def taken_in(request: Message, default: str) -> str:
+def add_namespace(request: Message, default: str) -> str:
     """Add the namespace to every topic and group of a request; `default` is for those without one.
 
     Returns one of the namespaces; empty if nothing has changed.
     """
-    met = ""
+    found_namespace = ""
     for one in resources_in(request):
         namespace = one.resource_namespace or default
         if namespace and one.name:
-            met = namespace
+            found_namespace = namespace
             prefix, bare = _parts(one.name)
             if not bare.startswith(namespace + SEPARATOR):
                 one.name = f"{prefix}{namespace}{SEPARATOR}{bare}"
-    return met
+    return found_namespace
 
 
-def let_out(answer: Message, namespace: str) -> None:
+def remove_namespace(response: Message, namespace: str) -> None:
     """Remove this namespace from the topics and groups of an answer."""
-    for one in resources_in(answer):
+    for one in resources_in(response):
         prefix, bare = _parts(one.name)
         if bare.startswith(namespace + SEPARATOR):
             one.name = prefix + bare.removeprefix(namespace + SEPARATOR)

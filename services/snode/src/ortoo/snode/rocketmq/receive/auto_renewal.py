@@ -8,25 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import NotFound
-from ortoo.common.groups.pop import GiveBack, Renew
+from ortoo.common.groups.pop import Redeliver, Renew
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.containment import contain
-from ortoo.snode.pop.processor import Popping
+from ortoo.common.process.containment import record_contained
+from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 
-SLICE_MS = 60_000
+LEASE_MS = 60_000
 """Duration of one lease of a message."""
 RENEW_BEFORE_S = 20.0
 """Time before its end at which a lease is renewed."""
-TOTAL_S = 3 * 3600.0
+HOLD_MAX_S = 3 * 3600.0
 """Time after which a message is nacked, even if its client is still alive."""
-GONE_DELAY_MS = 1_000
+REDELIVERY_DELAY_MS = 1_000
 """Delay before messages of a client that left are delivered again."""
-AT_ONCE_MAX = 1_024
+LEASES_PER_REQUEST_MAX = 1_024
 
 
 @dataclass(slots=True)
-class Lease:
+class AutoRenewedLease:
     """One message leased to a push consumer."""
 
     client_id: str
@@ -35,81 +35,81 @@ class Lease:
     until_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.until_s = self.taken_at_s + SLICE_MS / 1000
+        self.until_s = self.taken_at_s + LEASE_MS / 1000
 
 
-class Leases:
+class AutoRenewedLeases:
     """All messages leased to push consumers of this snode."""
 
-    def __init__(self, popping: Popping, clock: Clock) -> None:
-        self._popping = popping
+    def __init__(self, pop_processor: PopProcessor, clock: Clock) -> None:
+        self._pop_processor = pop_processor
         self._clock = clock
-        self._held: dict[ReceiptHandle, Lease] = {}
+        self._leases: dict[ReceiptHandle, AutoRenewedLease] = {}
 
-    def keep(self, lease: Lease) -> None:
+    def add(self, lease: AutoRenewedLease) -> None:
         """Renew this lease from now on."""
-        self._held[lease.handle] = lease
+        self._leases[lease.handle] = lease
 
-    def drop(self, handle: ReceiptHandle) -> bool:
+    def remove(self, handle: ReceiptHandle) -> bool:
         """Stop renewing a settled message; returns whether it was renewed here."""
-        return self._held.pop(handle, None) is not None
+        return self._leases.pop(handle, None) is not None
 
     def holders(self) -> set[tuple[str, str]]:
         """The clients with messages, as client id and group."""
-        return {(lease.client_id, lease.handle.group) for lease in self._held.values()}
+        return {(lease.client_id, lease.handle.group) for lease in self._leases.values()}
 
     async def renew(self) -> None:
         """Renew leases that end soon; nack messages that were held for too long."""
         now_s = self._clock.monotonic_s()
-        ending = [lease for lease in self._held.values() if lease.until_s - now_s <= RENEW_BEFORE_S]
-        too_long = [lease for lease in ending if now_s - lease.taken_at_s > TOTAL_S]
+        ending = [lease for lease in self._leases.values() if lease.until_s - now_s <= RENEW_BEFORE_S]
+        too_long = [lease for lease in ending if now_s - lease.taken_at_s > HOLD_MAX_S]
         for lease in too_long:
-            self.drop(lease.handle)
-        await self._settle(too_long, GiveBack((GONE_DELAY_MS,), error="the consumer held the message for 3 hours"))
-        renewed = [lease for lease in ending if now_s - lease.taken_at_s <= TOTAL_S]
-        done, gone = await self._settle(renewed, Renew(SLICE_MS))
-        for lease in gone:
-            self.drop(lease.handle)
+            self.remove(lease.handle)
+        await self._settle(too_long, Redeliver((REDELIVERY_DELAY_MS,), error="the consumer held the message for 3 hours"))
+        renewed = [lease for lease in ending if now_s - lease.taken_at_s <= HOLD_MAX_S]
+        done, ended = await self._settle(renewed, Renew(LEASE_MS))
+        for lease in ended:
+            self.remove(lease.handle)
         for lease in done:
-            lease.until_s = now_s + SLICE_MS / 1000
+            lease.until_s = now_s + LEASE_MS / 1000
 
-    async def client_left(self, client_id: str, *, counts: bool) -> None:
+    async def release_client(self, client_id: str, *, counts: bool) -> None:
         """Nack the messages of a client; with `counts` these deliveries count as attempts."""
-        left = [lease for lease in self._held.values() if lease.client_id == client_id]
-        for lease in left:
-            self.drop(lease.handle)
-        await self._settle(left, GiveBack((GONE_DELAY_MS,), counts=counts, error="the consumer left"))
+        leases = [lease for lease in self._leases.values() if lease.client_id == client_id]
+        for lease in leases:
+            self.remove(lease.handle)
+        await self._settle(leases, Redeliver((REDELIVERY_DELAY_MS,), counts=counts, error="the consumer left"))
 
-    async def _settle(self, leases: list[Lease], verdict: GiveBack | Renew) -> tuple[list[Lease], list[Lease]]:
+    async def _settle(self, leases: list[AutoRenewedLease], verdict: Redeliver | Renew) -> tuple[list[AutoRenewedLease], list[AutoRenewedLease]]:
         """Settle the messages of each group on each enode separately.
 
         Returns the settled leases, and those that no longer exist. Leases that fail now are in neither; they are
         retried at the next sweep, or expire.
         """
-        by_place: dict[tuple[str, int, str], list[Lease]] = {}
+        by_place: dict[tuple[str, int, str], list[AutoRenewedLease]] = {}
         for lease in leases:
             by_place.setdefault((lease.handle.enode, lease.handle.topic_id, lease.handle.group), []).append(lease)
         parts = [
-            held[start : start + AT_ONCE_MAX]
+            held[start : start + LEASES_PER_REQUEST_MAX]
             for held in by_place.values()
-            for start in range(0, len(held), AT_ONCE_MAX)
+            for start in range(0, len(held), LEASES_PER_REQUEST_MAX)
         ]
-        done, gone = list[Lease](), list[Lease]()
+        done, ended = list[AutoRenewedLease](), list[AutoRenewedLease]()
         for settled, over in await asyncio.gather(*(self._settle_part(part, verdict) for part in parts)):
             done += settled
-            gone += over
-        return done, gone
+            ended += over
+        return done, ended
 
     async def _settle_part(
-        self, leases: Sequence[Lease], verdict: GiveBack | Renew
-    ) -> tuple[Sequence[Lease], Sequence[Lease]]:
+        self, leases: Sequence[AutoRenewedLease], verdict: Redeliver | Renew
+    ) -> tuple[Sequence[AutoRenewedLease], Sequence[AutoRenewedLease]]:
         try:
             receipts = [(lease.handle, (lease.handle.first_offset,)) for lease in leases]
-            stale = await self._popping.settle(receipts, verdict)
+            stale = await self._pop_processor.settle(receipts, verdict)
         except NotFound:
             return (), leases  # their topic or queue was deleted
         except Exception as error:
-            contain("leases", error, leases=len(leases))
+            record_contained("leases", error, leases=len(leases))
             return (), ()
         held = list(zip(leases, stale, strict=True))
         return [lease for lease, offsets in held if not offsets], [lease for lease, offsets in held if offsets]

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, MessageQueue, QueryOffsetPolicy
 from ortoo.common.errors import OutOfRange
-from ortoo.common.filters.selection import selected
+from ortoo.common.filters.selection import select_rows
 from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchWish, QueueRange
-from ortoo.snode.pull.queue_reader import check_within, messages_of
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, QueueRange
+from ortoo.snode.pull.queue_reader import check_in_range, messages_of
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, ok, status_of
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import Delivery, delivered, in_ms
+from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, write_message, to_ms
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 
 @dataclass(frozen=True, slots=True)
-class QueueOffsets:
+class PullMessageActivity:
     """PullMessage, UpdateOffset, GetOffset and QueryOffset; they use the broker and id of a queue literally."""
 
     watch: DirectoryWatch
@@ -35,13 +35,13 @@ class QueueOffsets:
         """Messages of one queue from an offset on, then the next offset. Errors: Refused, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        wanted = compile_filter(request.filter_expression)
+        message_filter = compile_filter(request.filter_expression)
         count_max = min(max(request.batch_size, 1), RECEIVE_BATCH_MAX)
-        wait_ms = caller.wait_ms(in_ms(request.long_polling_timeout))
+        wait_ms = caller.wait_ms(to_ms(request.long_polling_timeout))
         link = self.links.to(queue.enode)
         try:
-            wish = FetchWish(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
-            fetched = await link.fetch(wish)
+            fetch_request = FetchBatchesRequest(topic.topic_id, queue.queue_id, request.offset, wait_ms=wait_ms)
+            fetched = await link.fetch(fetch_request)
         except OutOfRange as error:
             yield pb.PullMessageResponse(status=status_of(error))
             yield pb.PullMessageResponse(next_offset=min(max(request.offset, error.begin_offset), error.end_offset))
@@ -49,7 +49,7 @@ class QueueOffsets:
         namespace, next_offset = request.message_queue.topic.resource_namespace, request.offset
         frames: list[pb.PullMessageResponse] = []
         for stored in fetched.batches:
-            part = selected(stored, next_offset, None, wanted)
+            part = select_rows(stored, next_offset, None, message_filter)
             next_offset, room = part.next_offset, count_max - len(frames)
             found = list(itertools.islice(messages_of(part), room + 1))
             if len(found) > room:
@@ -57,12 +57,12 @@ class QueueOffsets:
                 next_offset = found[-1][0] + 1
             for offset, message in found:
                 made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-                place = Delivery(*queue, offset, part.stored_at_ms, made)
-                frames.append(pb.PullMessageResponse(message=delivered(message, place, namespace)))
+                place = DeliveryInfo(*queue, offset, part.stored_at_ms, made)
+                frames.append(pb.PullMessageResponse(message=write_message(message, place, namespace)))
             if len(frames) >= count_max:
                 break
-        refused = Refused(Code.MESSAGE_NOT_FOUND, "no new message")
-        yield pb.PullMessageResponse(status=ok() if frames else status_of(refused))
+        refused = GrpcProxyError(Code.MESSAGE_NOT_FOUND, "no new message")
+        yield pb.PullMessageResponse(status=ok_status() if frames else status_of(refused))
         for frame in frames:
             yield frame
         yield pb.PullMessageResponse(next_offset=next_offset)
@@ -71,9 +71,9 @@ class QueueOffsets:
         """Commit a group's offset; durable when answered."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
-        check_within(await self._range(topic, queue), queue, request.offset, "offset")
-        await self.links.to(queue.enode).commit_rows(topic.topic_id, group, [(queue.queue_id, request.offset, 0)])
-        return pb.UpdateOffsetResponse(status=ok())
+        check_in_range(await self._range(topic, queue), queue, request.offset, "offset")
+        await self.links.to(queue.enode).commit_offsets(topic.topic_id, group, [(queue.queue_id, request.offset, 0)])
+        return pb.UpdateOffsetResponse(status=ok_status())
 
     async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
         """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
@@ -81,8 +81,8 @@ class QueueOffsets:
         topic, queue = await self._queue(request.message_queue)
         offsets = await self.links.to(queue.enode).query_offsets(topic.topic_id, group, (queue.queue_id,))
         if (offset := offsets.get(queue.queue_id)) is None:
-            raise Refused(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
-        return pb.GetOffsetResponse(status=ok(), offset=offset)
+            raise GrpcProxyError(Code.OFFSET_NOT_FOUND, f"group {group} has no offset in {queue}")
+        return pb.GetOffsetResponse(status=ok_status(), offset=offset)
 
     async def query(self, caller: Caller, request: pb.QueryOffsetRequest) -> pb.QueryOffsetResponse:
         """An offset of a queue, at one of its ends or by time. Errors: Refused with BAD_REQUEST."""
@@ -93,18 +93,18 @@ class QueueOffsets:
             case QueryOffsetPolicy.END:
                 offset = (await self._range(topic, queue)).end_offset
             case QueryOffsetPolicy.TIMESTAMP if request.HasField("timestamp"):
-                stored_at_ms = in_ms(request.timestamp)
+                stored_at_ms = to_ms(request.timestamp)
                 offset = await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
             case QueryOffsetPolicy.TIMESTAMP:
-                raise Refused(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
+                raise GrpcProxyError(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
             case unknown:
-                raise Refused(Code.BAD_REQUEST, f"policy {unknown} is unknown; use BEGINNING, END or TIMESTAMP")
-        return pb.QueryOffsetResponse(status=ok(), offset=offset)
+                raise GrpcProxyError(Code.BAD_REQUEST, f"policy {unknown} is unknown; use BEGINNING, END or TIMESTAMP")
+        return pb.QueryOffsetResponse(status=ok_status(), offset=offset)
 
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
         topic = await self.watch.topic(topic_name(queue.topic))
         if queue.id < 0:
-            raise Refused(Code.BAD_REQUEST, f"queue id {queue.id}; expected one of the route, at least 0")
+            raise GrpcProxyError(Code.BAD_REQUEST, f"queue id {queue.id}; expected one of the route, at least 0")
         found = Queue(topic.name, queue.broker.name, queue.id)
         check_readable(topic, found)
         return topic, found

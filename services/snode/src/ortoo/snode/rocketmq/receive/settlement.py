@@ -6,51 +6,51 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
-from ortoo.common.groups.pop import Finish, GiveBack, Renew, Verdict
-from ortoo.common.process.containment import told_as
-from ortoo.snode.cluster.directory import Directory
-from ortoo.snode.pop.processor import Popping
+from ortoo.common.groups.pop import Finish, Redeliver, Renew, LeaseVerdict
+from ortoo.common.process.containment import as_ortoo_error
+from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-from ortoo.snode.rocketmq.clients.registration import Registration
+from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.settings_reply import pop_rules
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, common_status, ok, status_of
-from ortoo.snode.rocketmq.protocol.messages import in_ms
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, common_status, ok_status, status_of
+from ortoo.snode.rocketmq.protocol.messages import to_ms
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, group_name, topic_name
-from ortoo.snode.rocketmq.receive.auto_renewal import Leases
-from ortoo.snode.rocketmq.receive.receive_message import check_invisible
+from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.receive_message import check_invisible_duration
 
 ENTRIES_MAX = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class Settling:
+class SettlementActivity:
     """AckMessage, ChangeInvisibleDuration and ForwardMessageToDeadLetterQueue."""
 
-    directory: Directory
-    popping: Popping
-    leases: Leases
-    registration: Registration
+    directory: DirectoryCache
+    pop_processor: PopProcessor
+    leases: AutoRenewedLeases
+    registration: ClientRegistration
 
     async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
         """Ack messages; each entry has its own result. Errors: Refused."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
-            raise Refused(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
+            raise GrpcProxyError(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
         if len(request.entries) == 1:  # the usual case; a separate task would cost a turn of the loop
-            entries = [await self._acked(request.entries[0], group, topic)]
+            entries = [await self._ack_entry(request.entries[0], group, topic)]
         else:
-            entries = await asyncio.gather(*[self._acked(entry, group, topic) for entry in request.entries])
+            entries = await asyncio.gather(*[self._ack_entry(entry, group, topic) for entry in request.entries])
         return pb.AckMessageResponse(status=common_status([entry.status.code for entry in entries]), entries=entries)
 
-    async def _acked(self, entry: pb.AckMessageEntry, group: str, topic: str) -> pb.AckMessageResultEntry:
+    async def _ack_entry(self, entry: pb.AckMessageEntry, group: str, topic: str) -> pb.AckMessageResultEntry:
         try:
-            handle = self._handle(entry.receipt_handle, group, topic)
+            handle = self._read_handle(entry.receipt_handle, group, topic)
             await self._settle(handle, Finish())
-            self.leases.drop(handle)
-            status = ok()
+            self.leases.remove(handle)
+            status = ok_status()
         except Exception as error:
-            status = status_of(error if isinstance(error, Refused) else told_as(error, "AckMessage"))
+            status = status_of(error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "AckMessage"))
         return pb.AckMessageResultEntry(message_id=entry.message_id, receipt_handle=entry.receipt_handle, status=status)
 
     async def change_invisible(
@@ -62,20 +62,20 @@ class Settling:
         is parked. A simple consumer may still work on the message: its lease is extended.
         """
         group, topic = group_name(request.group), topic_name(request.topic)
-        invisible_ms = in_ms(request.invisible_duration)
-        check_invisible(invisible_ms, 0)
-        handle = self._handle(request.receipt_handle, group, topic)
-        member = self.registration.member(group, caller.client_id)
+        invisible_ms = to_ms(request.invisible_duration)
+        check_invisible_duration(invisible_ms, 0)
+        handle = self._read_handle(request.receipt_handle, group, topic)
+        member = self.registration.find_member(group, caller.client_id)
         # Another snode may renew the lease; its next renewal finds that the lease has ended.
-        is_failure = self.leases.drop(handle) or (member is not None and member.pushed)
-        verdict: Verdict = Renew(invisible_ms)
+        is_failure = self.leases.remove(handle) or (member is not None and member.pushed)
+        verdict: LeaseVerdict = Renew(invisible_ms)
         if is_failure or request.suspend or not invisible_ms:
             # A push consumer computes the delay from the group's back-off, which some clients misread.
             delays_ms = () if is_failure and not request.suspend else (invisible_ms,)
             rules = pop_rules(self.directory.group(group))
-            verdict = GiveBack(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
+            verdict = Redeliver(delays_ms, not request.suspend, caller.client_id, "the consumer failed", rules=rules)
         await self._settle(handle, verdict)
-        return pb.ChangeInvisibleDurationResponse(status=ok(), receipt_handle=request.receipt_handle)
+        return pb.ChangeInvisibleDurationResponse(status=ok_status(), receipt_handle=request.receipt_handle)
 
     async def park(
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
@@ -85,26 +85,26 @@ class Settling:
         if not request.receipt_handle:
             # The C++ client leaves it out and would retry for ever; its message is delivered again when its lease
             # expires.
-            return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
-        handle = self._handle(request.receipt_handle, group, topic)
-        await self.popping.ensure_dead_letters([handle])
+            return pb.ForwardMessageToDeadLetterQueueResponse(status=ok_status())
+        handle = self._read_handle(request.receipt_handle, group, topic)
+        await self.pop_processor.ensure_dead_letter_topics([handle])
         rules = pop_rules(self.directory.group(group))
-        tried = min(max(request.delivery_attempt, 0), ATTEMPTS_LIMIT)
-        words = f"given up after {tried} of {request.max_delivery_attempts} attempts"
-        is_last = FailureRule(rules.attempts_max).is_last(tried)
-        await self._settle(handle, GiveBack((0,), True, caller.client_id, words, not is_last, rules, tried))
-        self.leases.drop(handle)
-        return pb.ForwardMessageToDeadLetterQueueResponse(status=ok())
+        attempts = min(max(request.delivery_attempt, 0), ATTEMPTS_LIMIT)
+        reason = f"given up after {attempts} of {request.max_delivery_attempts} attempts"
+        is_last = FailureRule(rules.attempts_max).is_last(attempts)
+        await self._settle(handle, Redeliver((0,), True, caller.client_id, reason, not is_last, rules, attempts))
+        self.leases.remove(handle)
+        return pb.ForwardMessageToDeadLetterQueueResponse(status=ok_status())
 
-    async def _settle(self, handle: ReceiptHandle, verdict: Verdict) -> None:
-        [stale] = await self.popping.settle([(handle, (handle.first_offset,))], verdict, in_time=True)
+    async def _settle(self, handle: ReceiptHandle, verdict: LeaseVerdict) -> None:
+        [stale] = await self.pop_processor.settle([(handle, (handle.first_offset,))], verdict, unexpired_only=True)
         if stale:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
+            raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
 
-    def _handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
+    def _read_handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
         """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""
         handle = read_receipt(text, self.directory.seals)
         if handle.group != group:
-            raise Refused(Code.INVALID_RECEIPT_HANDLE, f"the handle is not of group {group}")
+            raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, f"the handle is not of group {group}")
         check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)
         return handle

@@ -10,83 +10,83 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.pop.processor import PopAnswer
+from ortoo.snode.pop.processor import PopResult
 
-KNOWN_MAX = 10_000
+RECEIVERS_MAX = 10_000
 ATTEMPTS_MAX = 4
 """Answers to one client that are remembered by their attempts, because it polls several enodes separately."""
-NOTHING = SealedBatch(b"", 0, 0, 0)
+EMPTY_BATCH = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
 
 
 @dataclass(slots=True, eq=False)
-class Given:
+class UnconfirmedResponse:
     """An answer that was presumably received by a client."""
 
     attempt_id: str
-    answer: PopAnswer
+    result: PopResult
     """Without the messages."""
-    is_seen_to: bool = False
+    is_handled: bool = False
     """Whether it was already found that the client has not received it."""
 
 
 @dataclass(slots=True)
-class Doubts:
+class UnconfirmedResponses:
     """Limits of messages in an answer, for clients that broke one off."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
-    _given: OrderedDict[Receiver, OrderedDict[str, Given]] = field(default_factory=OrderedDict)
+    _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
     """By attempt."""
 
-    def limit(self, receiver: Receiver, wanted: int) -> int:
+    def limit_messages(self, receiver: Receiver, requested: int) -> int:
         """The number of messages to return at once, at most `wanted`."""
-        return min(wanted, self._limits.get(receiver, wanted))
+        return min(requested, self._limits.get(receiver, requested))
 
-    def broken(self, receiver: Receiver, messages: int) -> bool:
+    def on_undelivered(self, receiver: Receiver, messages: int) -> bool:
         """Record that an answer of `messages` messages was not received; returns whether one message is at fault."""
         self._limits[receiver] = max(1, messages // 2)
         self._limits.move_to_end(receiver)
-        while len(self._limits) > KNOWN_MAX:
+        while len(self._limits) > RECEIVERS_MAX:
             self._limits.popitem(last=False)
         return messages == 1
 
-    def given(self, receiver: Receiver, attempt_id: str, answer: PopAnswer) -> Given:
+    def add(self, receiver: Receiver, attempt_id: str, result: PopResult) -> UnconfirmedResponse:
         """Record that the client gets an answer."""
         batches = []
         if attempt_id:
-            batches = [replace(one, popped=replace(one.popped, batch=NOTHING)) for one in answer.batches]
-        given = Given(attempt_id, PopAnswer(batches))
+            batches = [replace(one, popped=replace(one.popped, batch=EMPTY_BATCH)) for one in result.batches]
+        response = UnconfirmedResponse(attempt_id, PopResult(batches))
         if attempt_id and batches:
-            attempts = self._given.setdefault(receiver, OrderedDict())
-            attempts[attempt_id] = given
+            attempts = self._unconfirmed.setdefault(receiver, OrderedDict())
+            attempts[attempt_id] = response
             if len(attempts) > ATTEMPTS_MAX:
                 attempts.popitem(last=False)
-            self._given.move_to_end(receiver)
-            while len(self._given) > KNOWN_MAX:
-                self._given.popitem(last=False)
-        return given
+            self._unconfirmed.move_to_end(receiver)
+            while len(self._unconfirmed) > RECEIVERS_MAX:
+                self._unconfirmed.popitem(last=False)
+        return response
 
-    def untaken(self, receiver: Receiver, attempt_id: str) -> PopAnswer | None:
+    def find_undelivered(self, receiver: Receiver, attempt_id: str) -> PopResult | None:
         """The earlier answer for an attempt id that the client repeats, because it has not received it."""
-        given = self._attempts(receiver).get(attempt_id)
-        return given.answer if given is not None and self.is_still(receiver, given) else None
+        response = self._attempts(receiver).get(attempt_id)
+        return response.result if response is not None and self.claim(receiver, response) else None
 
-    def is_still(self, receiver: Receiver, given: Given) -> bool:
+    def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
         """Whether the answer was not yet found unreceived; True at most once."""
         attempts = self._attempts(receiver)
-        if attempts.get(given.attempt_id) is given:
-            del attempts[given.attempt_id]
-        is_first, given.is_seen_to = not given.is_seen_to, True
+        if attempts.get(response.attempt_id) is response:
+            del attempts[response.attempt_id]
+        is_first, response.is_handled = not response.is_handled, True
         return is_first
 
-    def _attempts(self, receiver: Receiver) -> OrderedDict[str, Given]:
-        return self._given.get(receiver) or OrderedDict()
+    def _attempts(self, receiver: Receiver) -> OrderedDict[str, UnconfirmedResponse]:
+        return self._unconfirmed.get(receiver) or OrderedDict()
 
-    def taken(self, receiver: Receiver, wanted: int) -> None:
+    def on_delivered(self, receiver: Receiver, requested: int) -> None:
         """Record that an answer was written whole; for a client with attempt ids, that it sent a new one."""
         limit = self._limits.get(receiver)
-        if limit is not None and 2 * limit >= wanted:
+        if limit is not None and 2 * limit >= requested:
             del self._limits[receiver]
         elif limit is not None:
             self._limits[receiver] = 2 * limit

@@ -2,71 +2,71 @@
 
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.snode import send
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.snode.pop.processor import Popping
-from ortoo.snode.pull import Pull
-from ortoo.snode.rocketmq.clients.registration import Registration
-from ortoo.snode.rocketmq.clients.routes import Routing
-from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.pop.processor import PopProcessor
+from ortoo.snode.pull import PullComponents
+from ortoo.snode.rocketmq.clients.registration import ClientRegistration
+from ortoo.snode.rocketmq.clients.routes import RouteActivity
+from ortoo.snode.rocketmq.clients.table import ClientTable
 from ortoo.snode.rocketmq.lite.expiry import LiteExpiry
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
-from ortoo.snode.rocketmq.lite.pop_processor import LitePopping
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSync
+from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSubscriptionActivity
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
-from ortoo.snode.rocketmq.presence.heartbeats import Presence
-from ortoo.snode.rocketmq.presence.telemetry import Telemetry
+from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
+from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of
-from ortoo.snode.rocketmq.receive.auto_renewal import Leases
-from ortoo.snode.rocketmq.receive.pull_message import QueueOffsets
-from ortoo.snode.rocketmq.receive.receive_message import Receiving, Starting
-from ortoo.snode.rocketmq.receive.settlement import Settling
+from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.pull_message import PullMessageActivity
+from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity, InitialPosition
+from ortoo.snode.rocketmq.receive.settlement import SettlementActivity
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
-from ortoo.snode.rocketmq.send.recall_message import Recalling
-from ortoo.snode.rocketmq.send.send_message import Sending
-from ortoo.snode.rocketmq.send.transactions import Transacting
-from ortoo.snode.topics import Topics
+from ortoo.snode.rocketmq.send.recall_message import RecallMessageActivity
+from ortoo.snode.rocketmq.send.send_message import SendMessageActivity
+from ortoo.snode.rocketmq.send.transactions import TransactionActivity
+from ortoo.snode.topics import TopicComponents
 
 
-class Gateway:
+class MessagingActivities:
     """One part for each area of the protocol."""
 
     def __init__(
         self,
         runtime: Runtime,
-        cluster: Cluster,
+        cluster: ClusterView,
         enodes: EnodeLinks,
-        topics: Topics,
+        topics: TopicComponents,
         membership: Membership,
-        sending: send.Sending,
-        pull: Pull,
-        popping: Popping,
+        send_components: send.SendComponents,
+        pull: PullComponents,
+        pop_processor: PopProcessor,
     ) -> None:
         """Make a translator for each package; nothing runs yet."""
         settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
-        self.clients = clients = Clients(runtime.memory.share("client settings"))
-        self.leases = leases = Leases(popping, clock)
-        registration = Registration(membership, runtime)
-        owners, lite_topics = LiteOwners(directory, enodes, runtime), LiteTopics(cluster, topics.arrival)
-        subscriptions = LiteSubscriptions(clients.unsubscribed, owners.release)
-        lite_popping = LitePopping(popping, lite_topics, subscriptions, owners, watch, runtime)
-        starting = Starting(watch, pull.reading)
-        self.routing = Routing(watch, topics.sendable, settings.rocketmq_advertised_address)
-        self.transacting = Transacting(sending.transactions, directory)
-        self.presence = Presence(clients, leases, self.transacting, registration, subscriptions, clock)
-        self.sending = Sending(topics.sendable, sending.publisher, self.transacting, lite_topics, clients, clock)
-        self.receiving = Receiving(directory, popping, clients, leases, starting, lite_popping, clock)
-        self.settling = Settling(directory, popping, leases, registration)
-        self.recalling = Recalling(cluster, sending.delayed)
-        self.offsets = QueueOffsets(watch, enodes)
-        self.telemetry = Telemetry(clients, directory, self.transacting, registration, runtime)
+        self.clients = clients = ClientTable(runtime.memory.share("client settings"))
+        self.leases = leases = AutoRenewedLeases(pop_processor, clock)
+        registration = ClientRegistration(membership, runtime)
+        owners, lite_topics = LiteOwners(directory, enodes, runtime), LiteTopics(cluster, topics.propagation)
+        subscriptions = LiteSubscriptions(clients.notify_unsubscribed, owners.release)
+        lite_pop_processor = LitePopProcessor(pop_processor, lite_topics, subscriptions, owners, watch, runtime)
+        initial_position = InitialPosition(watch, pull.reader)
+        self.route = RouteActivity(watch, topics.producer_topics, settings.rocketmq_advertised_address)
+        self.transactions = TransactionActivity(send_components.transactions, directory)
+        self.client_activity = ClientActivity(clients, leases, self.transactions, registration, subscriptions, clock)
+        self.send_message = SendMessageActivity(topics.producer_topics, send_components.publisher, self.transactions, lite_topics, clients, clock)
+        self.receive_message = ReceiveMessageActivity(directory, pop_processor, clients, leases, initial_position, lite_pop_processor, clock)
+        self.settlement = SettlementActivity(directory, pop_processor, leases, registration)
+        self.recall_message = RecallMessageActivity(cluster, send_components.delayed)
+        self.offsets = PullMessageActivity(watch, enodes)
+        self.telemetry = TelemetryActivity(clients, directory, self.transactions, registration, runtime)
         self.commands = RocketmqCommands(self.telemetry, pull.search, clock)
-        self.lite = LiteSync(watch, subscriptions, lite_topics, owners, clock)
+        self.lite_subscription = LiteSubscriptionActivity(watch, subscriptions, lite_topics, owners, clock)
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
-    def admit(self, context: Context) -> Caller:
+    def authenticate(self, context: Context) -> Caller:
         """The caller, from the headers; the signature is already checked. Errors: Refused, Forbidden."""
         caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)

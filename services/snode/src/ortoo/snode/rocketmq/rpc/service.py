@@ -11,10 +11,10 @@ from apache.rocketmq.v2.definition_pb2 import Status
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceServicer
 from ortoo.common.errors import Forbidden, Invalid
 from ortoo.common.logs import logger as logs
-from ortoo.common.process.containment import told_as
+from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context
-from ortoo.snode.rocketmq.protocol.codes import Refused, status_of
-from ortoo.snode.rocketmq.rpc.activities import Gateway
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, status_of
+from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
 
 NAME = pb.DESCRIPTOR.services_by_name["MessagingService"].full_name
 ADMIN_NAME = admin_pb2.DESCRIPTOR.services_by_name["Admin"].full_name
@@ -32,33 +32,33 @@ A = TypeVar("A")
 """An answer; all of the protocol have a status."""
 
 
-def _answered(
-    answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], Awaitable[A]]]
+def _unary(
+    response_type: Callable[..., A], activity: Callable[[MessagingActivities], Callable[[Caller, Q], Awaitable[A]]]
 ) -> Any:  # a callable type lacks the argument names of the servicer's methods
     """A handler that returns the answer of `part`, or one with the error as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> A:
         try:
-            return await part(service.gateway)(service.gateway.admit(context), request)
+            return await activity(service.activities)(service.activities.authenticate(context), request)
         except Exception as error:
-            return answer(status=_status(error))
+            return response_type(status=_status(error))
 
     return handler
 
 
-def _streamed(
-    answer: Callable[..., A], part: Callable[[Gateway], Callable[[Caller, Q], AsyncGenerator[A, None]]]
+def _stream(
+    response_type: Callable[..., A], activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]]
 ) -> Any:
     """A handler that yields the answers of `part`; after an error a last one has it as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
-            frames = part(service.gateway)(service.gateway.admit(context), request)
+            frames = activity(service.activities)(service.activities.authenticate(context), request)
             async with aclosing(frames):  # a cancellation waits for the clean-up of the part
                 async for frame in frames:
                     yield frame
         except Exception as error:
-            yield answer(status=_status(error))
+            yield response_type(status=_status(error))
 
     return handler
 
@@ -66,44 +66,44 @@ def _streamed(
 class MessagingService(MessagingServiceServicer):
     """The service for RocketMQ's official clients. Errors are a status in the answer, never of gRPC."""
 
-    def __init__(self, gateway: Gateway) -> None:
-        self.gateway = gateway
+    def __init__(self, activities: MessagingActivities) -> None:
+        self.activities = activities
 
-    QueryRoute = _answered(pb.QueryRouteResponse, lambda gateway: gateway.routing.route)
+    QueryRoute = _unary(pb.QueryRouteResponse, lambda gateway: gateway.route.query_route)
     """The queues of a topic."""
-    Heartbeat = _answered(pb.HeartbeatResponse, lambda gateway: gateway.presence.heartbeat)
+    Heartbeat = _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat)
     """Keep a client registered."""
-    SendMessage = _answered(pb.SendMessageResponse, lambda gateway: gateway.sending.send)
+    SendMessage = _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send)
     """Send; durable when it answers OK."""
-    QueryAssignment = _answered(pb.QueryAssignmentResponse, lambda gateway: gateway.routing.assign)
+    QueryAssignment = _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment)
     """The queues for a push consumer."""
-    ReceiveMessage = _streamed(pb.ReceiveMessageResponse, lambda gateway: gateway.receiving.receive)
+    ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)
     """Wait for messages and lease them."""
-    AckMessage = _answered(pb.AckMessageResponse, lambda gateway: gateway.settling.ack)
+    AckMessage = _unary(pb.AckMessageResponse, lambda gateway: gateway.settlement.ack)
     """Ack messages."""
-    ChangeInvisibleDuration = _answered(
-        pb.ChangeInvisibleDurationResponse, lambda gateway: gateway.settling.change_invisible
+    ChangeInvisibleDuration = _unary(
+        pb.ChangeInvisibleDurationResponse, lambda gateway: gateway.settlement.change_invisible
     )
     """Change when a message is delivered again."""
-    ForwardMessageToDeadLetterQueue = _answered(
-        pb.ForwardMessageToDeadLetterQueueResponse, lambda gateway: gateway.settling.park
+    ForwardMessageToDeadLetterQueue = _unary(
+        pb.ForwardMessageToDeadLetterQueueResponse, lambda gateway: gateway.settlement.park
     )
     """Move a message to the dead letters."""
-    RecallMessage = _answered(pb.RecallMessageResponse, lambda gateway: gateway.recalling.recall)
+    RecallMessage = _unary(pb.RecallMessageResponse, lambda gateway: gateway.recall_message.recall)
     """Recall a delayed message."""
-    PullMessage = _streamed(pb.PullMessageResponse, lambda gateway: gateway.offsets.pull)
+    PullMessage = _stream(pb.PullMessageResponse, lambda gateway: gateway.offsets.pull)
     """Read from an offset."""
-    UpdateOffset = _answered(pb.UpdateOffsetResponse, lambda gateway: gateway.offsets.update)
+    UpdateOffset = _unary(pb.UpdateOffsetResponse, lambda gateway: gateway.offsets.update)
     """Commit an offset."""
-    GetOffset = _answered(pb.GetOffsetResponse, lambda gateway: gateway.offsets.get)
+    GetOffset = _unary(pb.GetOffsetResponse, lambda gateway: gateway.offsets.get)
     """The group's committed offset."""
-    QueryOffset = _answered(pb.QueryOffsetResponse, lambda gateway: gateway.offsets.query)
+    QueryOffset = _unary(pb.QueryOffsetResponse, lambda gateway: gateway.offsets.query)
     """An offset of a queue."""
-    EndTransaction = _answered(pb.EndTransactionResponse, lambda gateway: gateway.transacting.end)
+    EndTransaction = _unary(pb.EndTransactionResponse, lambda gateway: gateway.transactions.end)
     """Commit or roll back."""
-    SyncLiteSubscription = _answered(pb.SyncLiteSubscriptionResponse, lambda gateway: gateway.lite.sync)
+    SyncLiteSubscription = _unary(pb.SyncLiteSubscriptionResponse, lambda gateway: gateway.lite_subscription.sync)
     """Subscribe to lite topics."""
-    NotifyClientTermination = _answered(pb.NotifyClientTerminationResponse, lambda gateway: gateway.presence.leave)
+    NotifyClientTermination = _unary(pb.NotifyClientTerminationResponse, lambda gateway: gateway.client_activity.terminate)
     """Leave gracefully."""
 
     async def Telemetry(
@@ -112,11 +112,11 @@ class MessagingService(MessagingServiceServicer):
         """Settings and commands, while the client is connected."""
         await context.send_initial_metadata(())  # the Rust client waits for it before it sends anything
         try:
-            caller = self.gateway.admit(context)
-        except (Refused, Forbidden) as refused:
+            caller = self.activities.authenticate(context)
+        except (GrpcProxyError, Forbidden) as refused:
             yield pb.TelemetryCommand(status=status_of(refused))
             raise Invalid(refused.message, field="x-mq-client-id") from None
-        async for command in self.gateway.telemetry.converse(caller, request_iterator):
+        async for command in self.activities.telemetry.run_stream(caller, request_iterator):
             yield command
 
 
@@ -131,9 +131,9 @@ class RocketmqAdmin(AdminServicer):
         if level is None:
             raise Invalid(f"{request.level} is not a level; give TRACE, DEBUG, INFO, WARN or ERROR", field="level")
         logs.configure(level=level)
-        words = f"this snode logs {level} and above until it is restarted"
-        return admin_pb2.ChangeLogLevelResponse(remark=words)
+        remark = f"this snode logs {level} and above until it is restarted"
+        return admin_pb2.ChangeLogLevelResponse(remark=remark)
 
 
 def _status(error: Exception) -> Status:
-    return status_of(error if isinstance(error, Refused) else told_as(error, "a call of the protocol"))
+    return status_of(error if isinstance(error, GrpcProxyError) else as_ortoo_error(error, "a call of the protocol"))

@@ -8,40 +8,40 @@ from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2 import RecallMessageRequest, RecallMessageResponse
 from ortoo.common.errors import Conflict, NotFound
 from ortoo.common.groups.handle import HandleKind, read_handle
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, ok
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
-from ortoo.snode.send.delayed import Delayed
+from ortoo.snode.send.delayed import DelayedMessages
 
 SEPARATOR = "."
 
 
 @dataclass(frozen=True, slots=True)
-class Recalling:
+class RecallMessageActivity:
     """RecallMessage."""
 
-    cluster: Cluster
-    delayed: Delayed
+    cluster: ClusterView
+    delayed: DelayedMessages
 
     async def recall(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
         """Recall a delayed message. Errors: Refused, Invalid for a wrong handle."""
         topic = await self.cluster.watch.topic(topic_name(request.topic))
         if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
-            what = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
-            raise Refused(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, what)
+            message = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
+            raise GrpcProxyError(Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE, message)
         handle, message_id = split_handle(request.recall_handle)
-        known = read_handle(handle, HandleKind.DELAYED, "recall_handle", self.cluster.directory.seals)
-        check_same_topic(topic.name, self.cluster.directory.topic_name(known.topic_id))
+        read = read_handle(handle, HandleKind.DELAYED, "recall_handle", self.cluster.directory.seals)
+        check_same_topic(topic.name, self.cluster.directory.topic_name(read.topic_id))
         try:
             await self.delayed.recall(handle)
         except (NotFound, Conflict) as gone:
-            raise Refused(Code.PRECONDITION_FAILED, str(gone)) from None
-        return RecallMessageResponse(status=ok(), message_id=message_id)
+            raise GrpcProxyError(Code.PRECONDITION_FAILED, str(gone)) from None
+        return RecallMessageResponse(status=ok_status(), message_id=message_id)
 
 
-def joined_handle(recall_handle: str, message_id: str) -> str:
+def join_handle(recall_handle: str, message_id: str) -> str:
     """The recall handle for a producer: the enode's handle, and the message's id for the answer."""
     return recall_handle + SEPARATOR + base64.urlsafe_b64encode(message_id.encode()).decode()
 
@@ -54,4 +54,4 @@ def split_handle(text: str) -> tuple[str, str]:
             raise ValueError("two parts")
         return handle, base64.urlsafe_b64decode(encoded).decode()
     except (binascii.Error, ValueError):
-        raise Refused(Code.BAD_REQUEST, "this is not a recall handle; give it as the send returned it") from None
+        raise GrpcProxyError(Code.BAD_REQUEST, "this is not a recall handle; give it as the send returned it") from None

@@ -12,107 +12,107 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
 from ortoo.snode.cluster.routes import Topic
-from ortoo.snode.rocketmq.clients.routes import ACCEPTED
-from ortoo.snode.rocketmq.clients.table import Clients
+from ortoo.snode.rocketmq.clients.routes import ACCEPTED_TYPES
+from ortoo.snode.rocketmq.clients.table import ClientTable
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import Refused, ok
-from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, Sent, sent_of
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status
+from ortoo.snode.rocketmq.protocol.messages import TRANSACTION, SentMessage, read_message
 from ortoo.snode.rocketmq.protocol.names import topic_name
-from ortoo.snode.rocketmq.send.recall_message import joined_handle
-from ortoo.snode.rocketmq.send.transactions import Transacting
-from ortoo.snode.send.ambiguous_outcome import Doubt
+from ortoo.snode.rocketmq.send.recall_message import join_handle
+from ortoo.snode.rocketmq.send.transactions import TransactionActivity
+from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
 from ortoo.snode.send.publisher import Publisher, Receipt
-from ortoo.snode.topics.creation import SendableTopics
+from ortoo.snode.topics.creation import ProducerTopics
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
+class SendMessageActivity:
     """SendMessage."""
 
-    topics: SendableTopics
+    topics: ProducerTopics
     publisher: Publisher
-    transacting: Transacting
+    transactions: TransactionActivity
     lite_topics: LiteTopics
-    clients: Clients
+    clients: ClientTable
     clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
         """Store all messages; a refused request stores none. Errors: Refused, and those of the publisher."""
-        topic = await self.topics.topic(_one_topic(request.messages))
+        topic = await self.topics.topic(_single_topic(request.messages))
         now_ms = self.clock.now_ms()
-        sent = [sent_of(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
+        sent = [read_message(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
         _check_types(topic, sent)
-        client = self.clients.seen(caller, self.clock.monotonic_s())
-        if topic.name not in client.publishes:
+        client = self.clients.touch(caller, self.clock.monotonic_s())
+        if topic.name not in client.published_topics:
             with contextlib.suppress(Overloaded):  # it may send; a later message may register it
-                self.clients.publishes(client, {topic.name})
+                self.clients.add_published_topics(client, {topic.name})
         if any(one.message_type == TRANSACTION for one in sent):
-            self.transacting.listens(client)
+            self.transactions.watch_transactions(client)
             return await self._begin(topic.name, sent)
         receipts = await self._publish(topic, sent)
         entries = [
             SendResultEntry(
-                status=ok(),
+                status=ok_status(),
                 message_id=receipt.message_id,
                 offset=receipt.offset,
-                recall_handle=joined_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
+                recall_handle=join_handle(receipt.recall_handle, receipt.message_id) if receipt.recall_handle else "",
             )
             for receipt in receipts
         ]
-        return SendMessageResponse(status=ok(), entries=entries)
+        return SendMessageResponse(status=ok_status(), entries=entries)
 
-    async def _publish(self, topic: Topic, sent: Sequence[Sent]) -> list[Receipt]:
+    async def _publish(self, topic: Topic, sent: Sequence[SentMessage]) -> list[Receipt]:
         if topic.message_type is not MessageKind.LITE:
             return await self.publisher.store(topic, [one.message for one in sent], None)
         names = sorted({one.lite_topic for one in sent})
-        queues = {name: await self.lite_topics.ensure(topic, name, to_send=True) for name in names}
+        queues = {name: await self.lite_topics.ensure(topic, name, for_write=True) for name in names}
         receipts: dict[int, Receipt] = {}
-        doubt = Doubt()
+        outcome = AmbiguousOutcome()
         for name, queue in queues.items():
             rows = [row for row, one in enumerate(sent) if one.lite_topic == name]
             try:
                 stored = await self.publisher.publish(queue.topic, [sent[row].message for row in rows], queue)
             except OrtooError as error:
-                raise doubt.told(error) from None
-            doubt.tried(None)
+                raise outcome.error_for_sender(error) from None
+            outcome.add_attempt(None)
             receipts.update(zip(rows, stored, strict=True))
         return [receipts[row] for row in range(len(sent))]
 
-    async def _begin(self, topic: str, sent: Sequence[Sent]) -> SendMessageResponse:
+    async def _begin(self, topic: str, sent: Sequence[SentMessage]) -> SendMessageResponse:
         """One transaction for each message. Errors: Refused if only some are of transactions."""
         if any(one.message_type != TRANSACTION for one in sent):
-            raise Refused(Code.MESSAGE_CORRUPTED, "only some messages are of transactions; send them separately")
-        entries, doubt = [], Doubt()
+            raise GrpcProxyError(Code.MESSAGE_CORRUPTED, "only some messages are of transactions; send them separately")
+        entries, outcome = [], AmbiguousOutcome()
         for one in sent:
             try:
-                begun = await self.transacting.begin(topic, one)
+                transaction = await self.transactions.begin(topic, one)
             except OrtooError as error:
-                raise doubt.told(error) from None
-            doubt.tried(None)
-            [message_id] = begun.message_ids
-            entries.append(SendResultEntry(status=ok(), message_id=message_id, transaction_id=begun.transaction_id))
-        return SendMessageResponse(status=ok(), entries=entries)
+                raise outcome.error_for_sender(error) from None
+            outcome.add_attempt(None)
+            [message_id] = transaction.message_ids
+            entries.append(SendResultEntry(status=ok_status(), message_id=message_id, transaction_id=transaction.transaction_id))
+        return SendMessageResponse(status=ok_status(), entries=entries)
 
 
-def _one_topic(messages: Sequence[definition_pb2.Message]) -> str:
+def _single_topic(messages: Sequence[definition_pb2.Message]) -> str:
     if not 1 <= len(messages) <= MESSAGES_MAX:
-        raise Refused(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
+        raise GrpcProxyError(Code.MESSAGE_CORRUPTED, f"{len(messages)} messages; send 1 to {MESSAGES_MAX} at once")
     name = topic_name(messages[0].topic)
     for at, message in enumerate(messages[1:], 1):
         if message.topic.name != name:
-            raise Refused(
+            raise GrpcProxyError(
                 Code.MESSAGE_CORRUPTED,
                 f"messages[{at}] is for topic {message.topic.name!r}, messages[0] for {name!r}; give one topic",
             )
     return name
 
 
-def _check_types(topic: Topic, sent: Sequence[Sent]) -> None:
+def _check_types(topic: Topic, sent: Sequence[SentMessage]) -> None:
     for at, one in enumerate(sent):
-        if one.message_type not in ACCEPTED[topic.message_type]:
+        if one.message_type not in ACCEPTED_TYPES[topic.message_type]:
             kind = MessageType.Name(one.message_type)
-            raise Refused(
+            raise GrpcProxyError(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 f"messages[{at}] is {kind}, which topic {topic.name} does not accept",
             )

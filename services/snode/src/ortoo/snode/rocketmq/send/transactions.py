@@ -7,14 +7,14 @@ from apache.rocketmq.v2.definition_pb2 import TransactionResolution, Transaction
 from ortoo.common.errors import Overloaded
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.records.batch import open_batch
-from ortoo.snode.cluster.directory import Directory
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.enodes.link import HalfVerdict, VerdictSource
-from ortoo.snode.rocketmq.clients.table import Client
+from ortoo.snode.rocketmq.clients.table import ConnectedClient
 from ortoo.snode.rocketmq.protocol.caller import Caller
-from ortoo.snode.rocketmq.protocol.codes import ok
-from ortoo.snode.rocketmq.protocol.messages import Delivery, Sent, delivered
+from ortoo.snode.rocketmq.protocol.codes import ok_status
+from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, SentMessage, write_message
 from ortoo.snode.rocketmq.protocol.names import check_same_topic, topic_name
-from ortoo.snode.send.transactions import Ask, Begun, Check, Transactions
+from ortoo.snode.send.transactions import CheckSender, StartedTransaction, TransactionCheckCall, TransactionProcessor
 
 VERDICTS = {
     TransactionResolution.COMMIT: HalfVerdict.COMMIT,
@@ -22,16 +22,16 @@ VERDICTS = {
 }
 
 
-class Transacting:
+class TransactionActivity:
     """EndTransaction, the half messages of SendMessage, and checks. A topic's name is its producers' group."""
 
-    def __init__(self, transactions: Transactions, directory: Directory) -> None:
+    def __init__(self, transactions: TransactionProcessor, directory: DirectoryCache) -> None:
         self._transactions = transactions
         self._directory = directory
-        self._asks: dict[str, Ask] = {}
+        self._check_senders: dict[str, CheckSender] = {}
         """By client id, the functions that send checks to listening clients."""
 
-    async def begin(self, topic: str, sent: Sent) -> Begun:
+    async def begin(self, topic: str, sent: SentMessage) -> StartedTransaction:
         """Store a message that stays invisible until its verdict. Errors: as `Transactions.begin`."""
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
@@ -48,33 +48,33 @@ class Transacting:
             is_check = request.source == TransactionSource.SOURCE_SERVER_CHECK
             source = VerdictSource.CHECK if is_check else VerdictSource.PRODUCER
             await self._transactions.end(request.transaction_id, verdict, source)
-        return pb.EndTransactionResponse(status=ok())
+        return pb.EndTransactionResponse(status=ok_status())
 
-    def listens(self, client: Client) -> None:
+    def watch_transactions(self, client: ConnectedClient) -> None:
         """Send a client the checks of all topics that it has sent to."""
-        if client.stream is None or len(client.asked) == len(client.publishes):
+        if client.stream is None or len(client.checked_topics) == len(client.published_topics):
             return
-        ask = self._asks.setdefault(client.client_id, partial(self._ask, client))
-        for topic in sorted(client.publishes - client.asked):
-            self._transactions.watch(topic, ask)
-            client.asked.add(topic)
+        ask = self._check_senders.setdefault(client.client_id, partial(self._send_check, client))
+        for topic in sorted(client.published_topics - client.checked_topics):
+            self._transactions.add_producer(topic, ask)
+            client.checked_topics.add(topic)
 
-    def listens_no_more(self, client: Client) -> None:
+    def unwatch_transactions(self, client: ConnectedClient) -> None:
         """Send a client no checks until it listens again."""
-        ask = self._asks.pop(client.client_id, None)
-        while ask is not None and client.asked:
-            self._transactions.leave(client.asked.pop(), ask)
+        ask = self._check_senders.pop(client.client_id, None)
+        while ask is not None and client.checked_topics:
+            self._transactions.remove_producer(client.checked_topics.pop(), ask)
 
-    def _ask(self, client: Client, check: Check) -> bool:
-        if client.stream is None or check.topic not in client.publishes or not client.principal.sends_to(check.topic):
+    def _send_check(self, client: ConnectedClient, check: TransactionCheckCall) -> bool:
+        if client.stream is None or check.topic not in client.published_topics or not client.principal.may_send_to(check.topic):
             return False
         for message in open_batch(check.batch).messages():
-            place = Delivery(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
+            place = DeliveryInfo(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
             command = pb.RecoverOrphanedTransactionCommand(
-                message=delivered(message, place), transaction_id=check.transaction_id
+                message=write_message(message, place), transaction_id=check.transaction_id
             )
             try:
-                client.stream.say(pb.TelemetryCommand(recover_orphaned_transaction_command=command))
+                client.stream.send(pb.TelemetryCommand(recover_orphaned_transaction_command=command))
             except Overloaded:
                 break  # the next check retries
         return True

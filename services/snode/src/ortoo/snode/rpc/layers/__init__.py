@@ -3,5 +3,5 @@
 They see calls before their handlers, and pass or refuse them. Only `app` imports this package.
 """
 
-OWN = ("/ortoo.v1.", "/apache.rocketmq.v2.")
+OWN_SERVICES = ("/ortoo.v1.", "/apache.rocketmq.v2.")
 """Services with these layers; health and reflection have none."""

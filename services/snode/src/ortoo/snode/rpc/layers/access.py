@@ -4,61 +4,61 @@ from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.layers.layer import Call, Guard, Layer
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.signature import SignedCall
-from ortoo.snode.policy.access import Access, AccessOfCall, Authentication
+from ortoo.snode.policy.access import AccessControl, CallAccess, Authentication
 from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of
-from ortoo.snode.rpc.layers import OWN
+from ortoo.snode.rpc.layers import OWN_SERVICES
 
-SCALER = "/externalscaler."
-WAITING = ("ConsumerService/Pop", "ConsumerService/Pull")
+SCALER_SERVICE = "/externalscaler."
+LONG_POLL_METHODS = ("ConsumerService/Pop", "ConsumerService/Pull")
 """Unary methods that wait for messages. Like streams they end when the right to them is lost."""
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
-_ANSWERS = {
+_RESPONSES = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
     for name, method in _SERVICE.methods_by_name.items()
 }
 
 
-class Refusals(Guard):
+class RocketmqErrorLayer(Guard):
     """Converts errors to answers in RocketMQ's protocol. Ours reports them by the gRPC status."""
 
-    services = OWN
+    services = OWN_SERVICES
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: ServedCall) -> None:
         """Refuse a unary call by its answer, and a stream by the end of the call."""
-        if isinstance(call.error, OrtooError) and not call.method.takes_many:
-            call.answer = _refusal(call, call.error)
+        if isinstance(call.error, OrtooError) and not call.method.is_request_stream:
+            call.answer = _error_response(call, call.error)
             if call.answer is not None:
                 call.error = None
 
 
-def _refusal(call: Call, error: OrtooError) -> Any:
-    answer = _ANSWERS.get(call.method.name)
-    return None if answer is None else answer(status=status_of(error))
+def _error_response(call: ServedCall, error: OrtooError) -> Any:
+    response_type = _RESPONSES.get(call.method.name)
+    return None if response_type is None else response_type(status=status_of(error))
 
 
-def _told_first(call: Call, error: OrtooError) -> None:
+def _told_first(call: ServedCall, error: OrtooError) -> None:
     """Send the error in a stream of RocketMQ's protocol, before the stream ends."""
-    if call.method.takes_many:
-        call.answer = _refusal(call, error)
+    if call.method.is_request_stream:
+        call.answer = _error_response(call, error)
 
 
 class SignIn(Guard):
     """Authenticates calls, by the headers and the raw bytes of the request."""
 
-    def __init__(self, access: Access, *, scaler_open: bool = False) -> None:
+    def __init__(self, access: AccessControl, *, scaler_open: bool = False) -> None:
         """`scaler_open` allows every caller to use the autoscaler's interface."""
         self._access = access
-        self.services = OWN if scaler_open else (*OWN, SCALER)
+        self.services = OWN_SERVICES if scaler_open else (*OWN_SERVICES, SCALER_SERVICE)
 
-    async def enter(self, call: Call) -> None:
+    async def enter(self, call: ServedCall) -> None:
         """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
-        access = call.kept[self] = AccessOfCall(self._access, call.method.name, peer_of(call.context))
+        access = call.kept[self] = CallAccess(self._access, call.method.name, peer_of(call.context))
         try:
             await access.sign_in(headers_of(call.context), call.data)
         except OrtooError as error:
@@ -75,46 +75,46 @@ class RocketmqSignIn(Guard):
     def __init__(self, authentication: Authentication) -> None:
         self._authentication = authentication
 
-    async def enter(self, call: Call) -> None:
+    async def enter(self, call: ServedCall) -> None:
         """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
         try:
-            user, _ = await self._authentication.user_of(headers_of(call.context), SignedCall("", None))
+            user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
         except OrtooError as error:
             _told_first(call, error)
             raise
         if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its rights
-            PRINCIPAL.set(Principal(user, may_everything=False))
+            PRINCIPAL.set(Principal(user, is_unrestricted=False))
 
 
 class Rights(Layer):
     """Refuses every call, and every request within a stream, beyond the rights of its user."""
 
-    def __init__(self, access: Access, sign_in: SignIn) -> None:
+    def __init__(self, access: AccessControl, sign_in: SignIn) -> None:
         """`sign_in` has the user of each call."""
         self._access = access
         self._sign_in = sign_in
         self.services = sign_in.services
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Check the rights for the call. Errors: Forbidden, Invalid."""
-        access: AccessOfCall = call.kept[self._sign_in]
-        if not call.method.takes_many:
-            access.ask(call.request)
-        if call.method.gives_many or call.method.name in WAITING:
-            self._access.stream_begins(access, call.ender())
+        access: CallAccess = call.kept[self._sign_in]
+        if not call.method.is_request_stream:
+            access.authorize(call.request)
+        if call.method.is_response_stream or call.method.name in LONG_POLL_METHODS:
+            self._access.add_stream(access, call.make_terminator())
             call.kept[self] = access
 
-    def asked(self, call: Call, request: Any) -> None:
+    def on_request(self, call: ServedCall, request: Any) -> None:
         """Check the rights for the next request. Errors: Forbidden, Invalid."""
-        call.kept[self._sign_in].ask(request.message if isinstance(request, Bulky) else request)
+        call.kept[self._sign_in].ask(request.message if isinstance(request, BulkMessage) else request)
 
-    def answered(self, call: Call, answer: Any) -> Any:
+    def on_response(self, call: ServedCall, answer: Any) -> Any:
         """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
         if (access := call.kept.get(self)) is not None:
             access.look_again()
         return answer
 
-    def leave(self, call: Call) -> None:
+    def leave(self, call: ServedCall) -> None:
         """Remove a stream that has ended."""
         if (access := call.kept.get(self)) is not None:
-            self._access.stream_ends(access)
+            self._access.remove_stream(access)

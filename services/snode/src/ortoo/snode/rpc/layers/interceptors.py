@@ -4,53 +4,53 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import Call, Guard, Layer
-from ortoo.common.grpc.bulk_field import Bulky
+from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
+from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.tls import is_tls
 from ortoo.snode.policy import chain
-from ortoo.snode.policy.flow_control import SLOWED, FlowControl
-from ortoo.snode.rpc.layers import OWN
+from ortoo.snode.policy.flow_control import DELAYED_METHODS, FlowControl
+from ortoo.snode.rpc.layers import OWN_SERVICES
 
 
-class Limits(Layer):
+class FlowControlLayer(Layer):
     """Refuses calls beyond the limits; each request within Produce counts as a call and is delayed."""
 
-    services = OWN
+    services = OWN_SERVICES
 
     def __init__(self, flow: FlowControl) -> None:
         self._flow = flow
 
-    def enter(self, call: Call) -> Awaitable[None] | None:
+    def enter(self, call: ServedCall) -> Awaitable[None] | None:
         """Errors: Overloaded."""
-        return self._flow.before(_told(call, call.request)) if self._flow.rules else None
+        return self._flow.admit(_describe_call(call, call.request)) if self._flow.rules else None
 
-    def asked(self, call: Call, request: Any) -> Awaitable[None] | None:
+    def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
         """Wait for the request's turn."""
-        is_limited = self._flow.rules and call.method.name in SLOWED
-        return self._flow.before(_told(call, request)) if is_limited else None
+        is_limited = self._flow.rules and call.method.name in DELAYED_METHODS
+        return self._flow.admit(_describe_call(call, request)) if is_limited else None
 
 
-class Interception(Layer):
+class InterceptorLayer(Layer):
     """Runs the chain before each call, after it, or when it failed; each request within Produce counts as a call."""
 
-    services = OWN
+    services = OWN_SERVICES
 
     def __init__(self, interceptors: chain.Chain) -> None:
         self._chain = interceptors
 
-    async def enter(self, call: Call) -> None:
+    async def enter(self, call: ServedCall) -> None:
         """Errors: those of the interceptors."""
-        call.kept[self] = [await self._begun(call, call.request)]
+        call.kept[self] = [await self._start(call, call.request)]
 
-    async def asked(self, call: Call, request: Any) -> None:
+    async def on_request(self, call: ServedCall, request: Any) -> None:
         """The next request begins when the previous one is done."""
-        if call.method.name in SLOWED:
+        if call.method.name in DELAYED_METHODS:
             open_calls = call.kept[self]
             if len(open_calls) > 1:
                 await self._chain.after(open_calls.pop())
-            open_calls.append(await self._begun(call, request))
+            open_calls.append(await self._start(call, request))
 
-    async def leave(self, call: Call) -> None:
+    async def leave(self, call: ServedCall) -> None:
         """Notify the chain of the result of each begun call."""
         for one in reversed(call.kept[self]):
             if call.error is None:
@@ -58,23 +58,23 @@ class Interception(Layer):
             else:
                 await self._chain.on_error(one, call.error)
 
-    async def _begun(self, call: Call, request: Any) -> chain.Call:
-        one = _told(call, request)
+    async def _start(self, call: ServedCall, request: Any) -> chain.Call:
+        one = _describe_call(call, request)
         await self._chain.before(one)
         return one
 
 
-def _told(call: Call, request: Any) -> chain.Call:
-    message, bulks = request if isinstance(request, Bulky) else (request, ())
+def _describe_call(call: ServedCall, request: Any) -> chain.Call:
+    message, bulks = request if isinstance(request, BulkMessage) else (request, ())
     return chain.Call(call.method.name, message, call.context.peer(), bulk_bytes=sum(map(len, bulks)))
 
 
-class TlsOnly(Guard):
+class TlsRequiredLayer(Guard):
     """Refuses calls on ports without TLS; health, reflection and the autoscaler stay open."""
 
-    services = OWN
+    services = OWN_SERVICES
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Errors: Forbidden."""
         if not is_tls(call.context.auth_context()):
             raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")

@@ -2,30 +2,30 @@
 
 from typing import Any
 
-from ortoo.common.grpc.layers.layer import Call, Layer
+from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.completion_queue.context import headers_of
-from ortoo.snode.rocketmq.protocol.namespaces import let_out, taken_in
+from ortoo.snode.rocketmq.protocol.namespaces import remove_namespace, add_namespace
 
 HEADER = "x-mq-namespace"
 
 
-class Namespaces(Layer):
+class NamespaceLayer(Layer):
     """The first layer of a decoded request: rights, limits and handlers see full names, clients their own."""
 
     services = ("/apache.rocketmq.v2.",)
 
-    def enter(self, call: Call) -> None:
+    def enter(self, call: ServedCall) -> None:
         """Some clients send the namespace of their group only in the header."""
         default = headers_of(call.context).get(HEADER, "")
-        call.kept[self] = default if call.method.takes_many else taken_in(call.request, default)
+        call.kept[self] = default if call.method.is_request_stream else add_namespace(call.request, default)
 
-    def asked(self, call: Call, request: Any) -> None:
+    def on_request(self, call: ServedCall, request: Any) -> None:
         """A request may have a namespace that no earlier one had."""
         default = headers_of(call.context).get(HEADER, "")
-        call.kept[self] = taken_in(request, default) or call.kept[self]
+        call.kept[self] = add_namespace(request, default) or call.kept[self]
 
-    def answered(self, call: Call, answer: Any) -> Any:
+    def on_response(self, call: ServedCall, answer: Any) -> Any:
         """Remove the namespace of the client from names."""
         if namespace := call.kept[self]:
-            let_out(answer, namespace)
+            remove_namespace(answer, namespace)
         return answer

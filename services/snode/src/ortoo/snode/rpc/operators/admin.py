@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.snode.cluster.wire import queue_to, topic_to
+from ortoo.snode.cluster.wire import encode_queue, encode_topic
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.message_search import SearchRequest
 from ortoo.snode.rpc.conversion import body_text
-from ortoo.snode.rpc.operators.groups import GroupAdmin
-from ortoo.snode.rpc.operators.replicas import MemberAdmin
+from ortoo.snode.rpc.operators.groups import GroupAdminHandlers
+from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
 from ortoo.snode.rpc.streams import LongCalls
-from ortoo.snode.send import Sending
+from ortoo.snode.send import SendComponents
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
 from ortoo.v1 import topic_pb2
@@ -22,31 +22,31 @@ NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
-class AdminService(MemberAdmin, GroupAdmin):
+class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     """The calls of operators."""
 
-    sending: Sending
+    sending: SendComponents
     long_calls: LongCalls
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
         """One topic with the stored ranges of its queues."""
         topic = await self.cluster.watch.topic(request.name)
-        ranges = await self.pull.reading.queue_ranges(topic)
+        ranges = await self.pull.reader.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
-        return pb.DescribeTopicResponse(topic=topic_to(topic), queues=queues)
+        return pb.DescribeTopicResponse(topic=encode_topic(topic), queues=queues)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
         """Messages of a topic as text-friendly records."""
-        given = 0
-        wanted = compile_filter(request.tag_expression, request.sql_expression)
-        with self.long_calls.running() as memory:
-            messages = self.pull.reading.tail(
-                request.topic, memory, from_first=request.from_first, follow=request.follow, wanted=wanted
+        sent_count = 0
+        message_filter = compile_filter(request.tag_expression, request.sql_expression)
+        with self.long_calls.track() as memory:
+            messages = self.pull.reader.tail(
+                request.topic, memory, from_beginning=request.from_first, follow=request.follow, message_filter=message_filter
             )
             async for message in messages:
-                yield _tailed(message)
-                given += 1
-                if given == request.messages_max:
+                yield _encode_tailed(message)
+                sent_count += 1
+                if sent_count == request.messages_max:
                     return
 
     async def FindMessages(
@@ -54,13 +54,13 @@ class AdminService(MemberAdmin, GroupAdmin):
     ) -> pb.AdminFindMessagesResponse:
         """Messages with a key or an id."""
         found = await self.pull.search.find(request.topic, read(SearchRequest, request))
-        return write(pb.AdminFindMessagesResponse, found, messages=map(_tailed, found.messages))
+        return write(pb.AdminFindMessagesResponse, found, messages=map(_encode_tailed, found.messages))
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """The lag of a group."""
-        queues = await self.pull.lag.of(request.group, request.topic)
+        queues = await self.pull.lag.lag_of_available(request.group, request.topic)
         if all(one.committed_offset < 0 for one in queues):
-            await self.known_group(request.group)
+            await self.check_group_exists(request.group)
         return pb.DescribeLagResponse(
             queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
             lag_messages=sum(one.messages for one in queues),
@@ -70,20 +70,20 @@ class AdminService(MemberAdmin, GroupAdmin):
         self, request: pb.ListDelayedMessagesRequest, context: Context
     ) -> pb.ListDelayedMessagesResponse:
         """The delayed messages of a topic, by time."""
-        listed = await self.sending.delayed.listed(request.topic, request.from_ms, request.limit)
+        listed = await self.sending.delayed.list_messages(request.topic, request.from_ms, request.limit)
         return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
         """Open transactions, the oldest first."""
-        listed = await self.sending.transactions.listed(
+        listed = await self.sending.transactions.list_open(
             topic_name=request.topic,
             producer_group=request.producer_group,
             parked_only=request.parked_only,
             limit=request.limit,
         )
-        return pb.ListTransactionsResponse(transactions=map(_transaction, listed))
+        return pb.ListTransactionsResponse(transactions=map(_encode_transaction, listed))
 
     async def ResumeTransaction(
         self, request: pb.ResumeTransactionRequest, context: Context
@@ -104,10 +104,10 @@ class AdminService(MemberAdmin, GroupAdmin):
         )
 
 
-def _transaction(one: OpenTransaction) -> pb.OpenTransaction:
-    where = {"transaction_id": one.transaction_id, "queue": queue_to(one.queue)}
+def _encode_transaction(one: OpenTransaction) -> pb.OpenTransaction:
+    where = {"transaction_id": one.transaction_id, "queue": encode_queue(one.queue)}
     return write(pb.OpenTransaction, one.half, **where, begun_at_ms=one.half.stored_at_ms)
 
 
-def _tailed(tailed: PlacedMessage) -> pb.TailResponse:
-    return write(pb.TailResponse, tailed, body_text=body_text(tailed.message))
+def _encode_tailed(placed: PlacedMessage) -> pb.TailResponse:
+    return write(pb.TailResponse, placed, body_text=body_text(placed.message))

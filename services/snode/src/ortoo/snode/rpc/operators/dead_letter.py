@@ -9,7 +9,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number
-from ortoo.snode.pop.dead_letters import DeadLetters, Letter, Peeked, Progress, Replay
+from ortoo.snode.pop.dead_letters import DeadLetters, DeadLetter, PeekedMessage, ReplayProgress, ReplayOptions
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb
@@ -23,9 +23,9 @@ PEEK_DEFAULT, PEEK_MAX = 10, 1_024
 class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     """Lists and replays dead letters."""
 
-    letters: DeadLetters
+    dead_letters: DeadLetters
     long_calls: LongCalls
-    group_known: Callable[[str], Awaitable[None]]
+    check_group_exists: Callable[[str], Awaitable[None]]
     """Raises NotFound for a group that does not exist."""
 
     async def ListDeadLetters(
@@ -33,14 +33,14 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     ) -> AsyncIterator[pb.DeadLetter]:
         """The dead letters of a group."""
         check_group_name(request.group)
-        where = compile_filter("", request.where)
-        await self.group_known(request.group)
-        given = 0
-        with self.long_calls.running():
-            async for letter in self.letters.letters(request.group, where, with_replayed=request.with_replayed):
-                yield _letter(letter)
-                given += 1
-                if given == request.letters_max:
+        message_filter = compile_filter("", request.where)
+        await self.check_group_exists(request.group)
+        sent_count = 0
+        with self.long_calls.track():
+            async for dead_letter in self.dead_letters.list_dead_letters(request.group, message_filter, include_replayed=request.with_replayed):
+                yield _encode_dead_letter(dead_letter)
+                sent_count += 1
+                if sent_count == request.letters_max:
                     return
 
     async def ReplayDeadLetters(
@@ -48,12 +48,12 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     ) -> AsyncIterator[pb.ReplayProgress]:
         """Replay dead letters, each once."""
         check_group_name(request.group)
-        replay = read(Replay, request, where=compile_filter("", request.where))
-        progress = Progress()
-        with self.long_calls.running():
-            async for progress in self.letters.replay(replay):
-                yield _progress(progress, done=False)
-            yield _progress(progress, done=True)
+        replay = read(ReplayOptions, request, where=compile_filter("", request.where))
+        progress = ReplayProgress()
+        with self.long_calls.track():
+            async for progress in self.dead_letters.replay(replay):
+                yield _encode_progress(progress, done=False)
+            yield _encode_progress(progress, done=True)
 
     async def Peek(self, request: pb.PeekRequest, context: Context) -> pb.PeekResponse:
         """The next messages of a topic for a group."""
@@ -62,48 +62,48 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         count = request.messages_max or PEEK_DEFAULT
         if count > PEEK_MAX:
             raise Invalid(f"{count}; give at most {PEEK_MAX}", field="messages_max")
-        peeked, more = await self.letters.peek(request.topic, request.group, count, request.skip)
-        return pb.PeekResponse(messages=map(_peeked, peeked), more=more)
+        peeked, more = await self.dead_letters.peek(request.topic, request.group, count, request.skip)
+        return pb.PeekResponse(messages=map(_encode_peeked, peeked), more=more)
 
 
-def _progress(progress: Progress, *, done: bool) -> pb.ReplayProgress:
+def _encode_progress(progress: ReplayProgress, *, done: bool) -> pb.ReplayProgress:
     return pb.ReplayProgress(
-        replayed_messages=progress.replayed,
-        seen_messages=progress.seen,
-        skipped_messages=progress.skipped,
+        replayed_messages=progress.replayed_messages,
+        seen_messages=progress.seen_messages,
+        skipped_messages=progress.skipped_messages,
         done=done,
     )
 
 
-def _letter(letter: Letter) -> pb.DeadLetter:
-    told = letter.message.properties
-    sent = letter.message.replace(
-        properties={name: value for name, value in told.items() if not name.startswith("DLQ_")},
-        priority=whole_number(told.get("DLQ_PRIORITY", "")),
-        deliver_at_ms=whole_number(told.get("DLQ_DELIVER_AT_MS", ""), 63),
-        expire_at_ms=whole_number(told.get("DLQ_EXPIRE_AT_MS", ""), 63),
+def _encode_dead_letter(dead_letter: DeadLetter) -> pb.DeadLetter:
+    properties = dead_letter.message.properties
+    sent = dead_letter.message.replace(
+        properties={name: value for name, value in properties.items() if not name.startswith("DLQ_")},
+        priority=whole_number(properties.get("DLQ_PRIORITY", "")),
+        deliver_at_ms=whole_number(properties.get("DLQ_DELIVER_AT_MS", ""), 63),
+        expire_at_ms=whole_number(properties.get("DLQ_EXPIRE_AT_MS", ""), 63),
     )
     return write(
         pb.DeadLetter,
-        letter,
-        reason=told.get("DLQ_REASON", ""),
-        attempts=_number(told.get("DLQ_ATTEMPTS", "")),
-        error=told.get("DLQ_ERROR", ""),
-        consumer=told.get("DLQ_CONSUMER", ""),
+        dead_letter,
+        reason=properties.get("DLQ_REASON", ""),
+        attempts=_number(properties.get("DLQ_ATTEMPTS", "")),
+        error=properties.get("DLQ_ERROR", ""),
+        consumer=properties.get("DLQ_CONSUMER", ""),
         origin_queue=topic_pb2.Queue(
-            topic=told.get("DLQ_ORIGIN_TOPIC", ""),
-            enode=told.get("DLQ_ORIGIN_ENODE", ""),
-            queue_id=_number(told.get("DLQ_ORIGIN_QUEUE_ID", "")),
+            topic=properties.get("DLQ_ORIGIN_TOPIC", ""),
+            enode=properties.get("DLQ_ORIGIN_ENODE", ""),
+            queue_id=_number(properties.get("DLQ_ORIGIN_QUEUE_ID", "")),
         ),
-        origin_offset=_number(told.get("DLQ_ORIGIN_OFFSET", ""), 63),
-        parked_at_ms=_number(told.get("DLQ_PARKED_AT_MS", ""), 63) or letter.stored_at_ms,
+        origin_offset=_number(properties.get("DLQ_ORIGIN_OFFSET", ""), 63),
+        parked_at_ms=_number(properties.get("DLQ_PARKED_AT_MS", ""), 63) or dead_letter.stored_at_ms,
         message=write(record_pb2.Message, sent),
-        body_text=body_text(letter.message),
-        trace_context=letter.message.trace_context or "",
+        body_text=body_text(dead_letter.message),
+        trace_context=dead_letter.message.trace_context or "",
     )
 
 
-def _peeked(peeked: Peeked) -> pb.PeekedMessage:
+def _encode_peeked(peeked: PeekedMessage) -> pb.PeekedMessage:
     return write(pb.PeekedMessage, peeked, body_text=body_text(peeked.message))
 
 

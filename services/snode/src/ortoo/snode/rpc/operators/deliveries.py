@@ -14,28 +14,28 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.common.records.text_rules import OF_COPIES, whole_number
+from ortoo.common.records.text_rules import COPY_LIMITS, whole_number
 from ortoo.snode.clients.directory import ClientDirectory
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.cluster.wire import queue_of, queue_to
+from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
-from ortoo.snode.rpc.operators.reasons import Held, Seen, reasons
+from ortoo.snode.rpc.operators.reasons import GroupQueueState, ConsumptionState, find_reasons
 from ortoo.v1 import delivery_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
 from ortoo.v1.delivery_pb2_grpc import DeliveryServiceServicer
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 NAME = pb.DESCRIPTOR.services_by_name["DeliveryService"].full_name
-LIMIT, LIMIT_MAX = 100, 10_000
+LIMIT_DEFAULT, LIMIT_MAX = 100, 10_000
 TIMEOUT_S = 3.0
 ROW_BYTES = 8
 """Overhead of a row in an answer."""
-LETTERS_MAX = 1_000
+DEAD_LETTERS_MAX = 1_000
 """Maximum of dead letters that are searched for a message."""
 
 
@@ -43,25 +43,25 @@ LETTERS_MAX = 1_000
 class DeliveryService(DeliveryServiceServicer):
     """Queries the enodes, and searches the dead letters."""
 
-    cluster: Cluster
+    cluster: ClusterView
     channels: Channels
     clients: ClientDirectory
     search: MessageSearch
-    letters: DeadLetters
+    dead_letters: DeadLetters
     clock: Clock
 
     async def ListDeliveries(self, request: pb.ListDeliveriesRequest, context: Context) -> pb.ListDeliveriesResponse:
         """The delivery states of the messages of a topic for a group."""
         check_group_name(request.group, "group")
         if not 0 <= request.limit <= LIMIT_MAX:
-            raise Invalid(f"{request.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT}", field="limit")
+            raise Invalid(f"{request.limit}; expected 1 to {LIMIT_MAX}, or 0 for {LIMIT_DEFAULT}", field="limit")
         topic = await self.cluster.watch.topic(request.topic)
-        queues = [queue_of(request.queue)._replace(topic=topic.name)] if request.HasField("queue") else None
-        asked = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group)
-        asked.to_offset, asked.limit = request.to_offset, request.limit or LIMIT
+        queues = [decode_queue(request.queue)._replace(topic=topic.name)] if request.HasField("queue") else None
+        enode_request = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group)
+        enode_request.to_offset, enode_request.limit = request.to_offset, request.limit or LIMIT_DEFAULT
         if request.HasField("from_offset"):
-            asked.from_offset = request.from_offset
-        described, away = await self._described(queues or topic.read_queues(), asked)
+            enode_request.from_offset = request.from_offset
+        described, away = await self._describe_all(queues or topic.read_queues(), enode_request)
         rows, more = self._fitting(described)
         await self._mark_parked(request.group, rows)
         return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away), more=more)
@@ -74,35 +74,35 @@ class DeliveryService(DeliveryServiceServicer):
         topic = await self.cluster.watch.topic(request.topic)
         message: PlacedMessage | None = None
         queues: Sequence[Queue] = topic.read_queues()
-        asked = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group, limit=LIMIT)
+        enode_request = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group, limit=LIMIT_DEFAULT)
         if request.message_id:
-            message = await self._message(topic.name, request.message_id)
+            message = await self._find_message(topic.name, request.message_id)
             queues = [message.queue]
-            asked.from_offset, asked.to_offset, asked.limit = message.offset, message.offset + 1, 1
-        described, away = await self._described(queues, asked)
+            enode_request.from_offset, enode_request.to_offset, enode_request.limit = message.offset, message.offset + 1, 1
+        described, away = await self._describe_all(queues, enode_request)
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
             await self._mark_parked(request.group, rows)
         group, consumers = self.cluster.directory.group(request.group), self.clients.consumers(request.group)
         subscriptions = [one for member in consumers for one in member.subscriptions if one.topic == topic.name]
-        seen = Seen(
+        state = ConsumptionState(
             group=request.group,
             topic=topic,
             is_known=group is not None or any(found.committed_offset >= 0 for _, found in described),
             is_enabled=group is None or group.consume_enabled,
             consumers=len(consumers),
             filters=sorted({one.tag_expression or one.sql_expression or "*" for one in subscriptions}),
-            is_wanted=message is None or any(_wants(one, message.message) for one in subscriptions),
-            queues=[_held(queue, found) for queue, found in described],
-            away=sorted(away),
+            is_matched=message is None or any(_matches(one, message.message) for one in subscriptions),
+            queues=[_queue_state(queue, found) for queue, found in described],
+            enodes_away=sorted(away),
             message=message,
             delivery=rows[0] if message is not None and rows else None,
             now_ms=self.clock.now_ms(),
         )
-        found = [pb.Reason(name=one.name, seen=one.seen, cure=one.cure) for one in reasons(seen)]
-        return pb.ExplainConsumptionResponse(reasons=found, delivery=seen.delivery)
+        found = [pb.Reason(name=one.name, seen=one.observed, cure=one.remedy) for one in find_reasons(state)]
+        return pb.ExplainConsumptionResponse(reasons=found, delivery=state.delivery)
 
-    async def _message(self, topic: str, message_id: str) -> PlacedMessage:
+    async def _find_message(self, topic: str, message_id: str) -> PlacedMessage:
         found = await self.search.find(topic, SearchRequest("", message_id, 0, 0, 1))
         if not found.messages:
             raise NotFound(
@@ -112,11 +112,11 @@ class DeliveryService(DeliveryServiceServicer):
             )
         return found.messages[0]
 
-    async def _described(
-        self, queues: Sequence[Queue], asked: enode_pop_pb2.DescribeDeliveriesRequest
+    async def _describe_all(
+        self, queues: Sequence[Queue], request: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> tuple[list[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]], set[str]]:
         """The answer of each queue's enode, and the enodes that did not answer. Errors: other errors of enodes."""
-        answers = await asyncio.gather(*(self._describe(queue, asked) for queue in queues), return_exceptions=True)
+        answers = await asyncio.gather(*(self._describe(queue, request) for queue in queues), return_exceptions=True)
         found, away = [], set()
         for queue, answer in zip(queues, answers, strict=True):
             if isinstance(answer, OrtooError) and answer.retriable:
@@ -128,16 +128,16 @@ class DeliveryService(DeliveryServiceServicer):
         return found, away
 
     async def _describe(
-        self, queue: Queue, asked: enode_pop_pb2.DescribeDeliveriesRequest
+        self, queue: Queue, request: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> enode_pop_pb2.DescribeDeliveriesResponse:
         entry = self.cluster.directory.enode(queue.enode)
         if entry is None:
             raise NotFound(f"there is no enode {queue.enode}", field="queue.enode")
-        request = enode_pop_pb2.DescribeDeliveriesRequest(queue_id=queue.queue_id)
-        request.MergeFrom(asked)
+        queue_request = enode_pop_pb2.DescribeDeliveriesRequest(queue_id=queue.queue_id)
+        queue_request.MergeFrom(request)
         with rpc_errors(f"enode {queue.enode}", within=True):
-            stub = EnodeServiceStub(self.channels.to(entry.address))
-            return await stub.DescribeDeliveries(request, timeout=TIMEOUT_S)
+            stub = EnodeServiceStub(self.channels.channel_to(entry.address))
+            return await stub.DescribeDeliveries(queue_request, timeout=TIMEOUT_S)
 
     def _fitting(
         self, described: Sequence[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]]
@@ -155,7 +155,7 @@ class DeliveryService(DeliveryServiceServicer):
         return rows, False
 
     def _rows(self, queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Iterator[pb.MessageDelivery]:
-        place, now_ms = queue_to(queue), self.clock.now_ms()
+        place, now_ms = encode_queue(queue), self.clock.now_ms()
         for one in found.ranges:
             state = _state(one.phase, one.until_ms > now_ms, found.pops)
             until_ms = one.until_ms if state in (_LEASED, _DELAYED) else 0
@@ -176,27 +176,27 @@ class DeliveryService(DeliveryServiceServicer):
                 for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
         if not done:
             return
-        looked = 0
-        async for letter in self.letters.letters(group, None, with_replayed=True):
-            said = letter.message.properties
-            place = tuple(said.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
+        checked_count = 0
+        async for dead_letter in self.dead_letters.list_dead_letters(group, None, include_replayed=True):
+            properties = dead_letter.message.properties
+            place = tuple(properties.get(f"DLQ_ORIGIN_{name}", "") for name in ("TOPIC", "ENODE", "QUEUE_ID", "OFFSET"))
             if (row := done.get(place)) is not None:  # type: ignore[arg-type]  # four texts
-                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(said.get("DLQ_ATTEMPTS", "")) or 0
-                row.consumer, reason = said.get("DLQ_CONSUMER", ""), said.get("DLQ_REASON", "")
-                row.error = f"{reason}: {said['DLQ_ERROR']}" if said.get("DLQ_ERROR") else reason
-            looked += 1
-            if looked >= LETTERS_MAX:
+                row.state, row.attempt = pb.DELIVERY_STATE_PARKED, whole_number(properties.get("DLQ_ATTEMPTS", "")) or 0
+                row.consumer, reason = properties.get("DLQ_CONSUMER", ""), properties.get("DLQ_REASON", "")
+                row.error = f"{reason}: {properties['DLQ_ERROR']}" if properties.get("DLQ_ERROR") else reason
+            checked_count += 1
+            if checked_count >= DEAD_LETTERS_MAX:
                 return
 
 
 _LEASED, _DELAYED = pb.DELIVERY_STATE_LEASED, pb.DELIVERY_STATE_DELAYED
 LEASED, RETURNED = enode_pop_pb2.DELIVERY_PHASE_LEASED, enode_pop_pb2.DELIVERY_PHASE_RETURNED
-HAD = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
+DELIVERED_PHASES = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
 
 
-def _wants(subscription: Subscription, message: Message) -> bool:
-    wanted = compile_filter(subscription.tag_expression, subscription.sql_expression)
-    rows = None if wanted is None else wanted.select(OpenedBatch(encode([message], now_ms=0, limits=OF_COPIES)))
+def _matches(subscription: Subscription, message: Message) -> bool:
+    message_filter = compile_filter(subscription.tag_expression, subscription.sql_expression)
+    rows = None if message_filter is None else message_filter.select(OpenedBatch(encode([message], now_ms=0, limits=COPY_LIMITS)))
     return rows is None or len(rows) > 0
 
 
@@ -208,12 +208,12 @@ def _state(phase: int, is_later: bool, pops: bool) -> pb.DeliveryState.ValueType
     return pb.DELIVERY_STATE_WAITING if pops else pb.DELIVERY_STATE_OUTSTANDING
 
 
-def _held(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Held:
+def _queue_state(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> GroupQueueState:
     def count(*phases: int) -> int:
         return sum(one.count for one in found.ranges if one.phase in phases)
 
-    tried = [one for one in found.ranges if one.phase in HAD and one.error]
-    return Held(
+    tried = [one for one in found.ranges if one.phase in DELIVERED_PHASES and one.error]
+    return GroupQueueState(
         queue,
         behind=max(0, found.end_offset - max(found.committed_offset, found.begin_offset)),
         pops=found.pops,

@@ -5,22 +5,22 @@ from dataclasses import dataclass
 from typing import Any
 
 from ortoo.common.grpc.errors import Context
-from ortoo.snode.cluster import Cluster
-from ortoo.snode.cluster.wire import topic_of, topic_to
-from ortoo.snode.topics import Topics
+from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.wire import decode_topic, encode_topic
+from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.admin_pb2_grpc import AdminServiceServicer
 
 
-def passed_on(
+def forward(
     method: str,
-    then: Callable[["DirectoryAdmin", Any, Any], Awaitable[object]] | None = None,
+    then: Callable[["DirectoryAdminHandlers", Any, Any], Awaitable[object]] | None = None,
     *,
     is_admin: bool = False,
 ) -> Any:
     """A handler that forwards to the name server, and waits with `then` until the change is visible here."""
 
-    async def handler(service: "DirectoryAdmin", request: Any, context: Context) -> Any:
+    async def handler(service: "DirectoryAdminHandlers", request: Any, context: Context) -> Any:
         name_server = service.cluster.name_server
         metadata = name_server.admin_metadata if is_admin else ()
         answer: object = await name_server.call(getattr(name_server.stub, method), request, metadata)
@@ -32,43 +32,43 @@ def passed_on(
 
 
 @dataclass(kw_only=True, eq=False)
-class DirectoryAdmin(AdminServiceServicer):
+class DirectoryAdminHandlers(AdminServiceServicer):
     """The part of AdminService for data of the name server."""
 
-    cluster: Cluster
-    topics: Topics
+    cluster: ClusterView
+    topics: TopicComponents
 
-    CreateTopic = passed_on("CreateTopic", lambda it, _, answer: it.topics.arrival.of(topic_of(answer.topic)))
+    CreateTopic = forward("CreateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
     """Create a topic; it can be used when this returns."""
-    UpdateTopic = passed_on("UpdateTopic", lambda it, _, answer: it.topics.arrival.of(topic_of(answer.topic)))
+    UpdateTopic = forward("UpdateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
     """Change a topic; the change is in force when this returns."""
-    DeleteTopic = passed_on("DeleteTopic", lambda it, request, _: it.cluster.watch.gone(request.name))
+    DeleteTopic = forward("DeleteTopic", lambda it, request, _: it.cluster.watch.wait_until_deleted(request.name))
     """Delete a topic; its messages stay until the end of the grace period."""
-    UndeleteTopic = passed_on("UndeleteTopic", lambda it, _, answer: it.topics.arrival.of(topic_of(answer.topic)))
+    UndeleteTopic = forward("UndeleteTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
     """Undelete a topic; it can be used when this returns."""
-    ListDeletedTopics = passed_on("ListDeletedTopics")
+    ListDeletedTopics = forward("ListDeletedTopics")
     """The deleted topics that can be undeleted."""
-    ListOfferedTopics = passed_on("ListOfferedTopics")
+    ListOfferedTopics = forward("ListOfferedTopics")
     """Topics that enodes store and the directory lacks."""
-    AdoptTopics = passed_on("AdoptTopics", lambda it, _, answer: it.topics.arrival.all_of(map(topic_of, answer.topics)))
+    AdoptTopics = forward("AdoptTopics", lambda it, _, answer: it.topics.propagation.wait_for_all(map(decode_topic, answer.topics)))
     """Adopt such topics; they can be used when this returns."""
-    PutGroup = passed_on("PutGroup", lambda it, _, answer: it.cluster.watch.reached(answer.group.version))
+    PutGroup = forward("PutGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version))
     """Create a group or change it."""
-    DeleteGroup = passed_on("DeleteGroup")
+    DeleteGroup = forward("DeleteGroup")
     """Delete a group; enodes keep its offsets until the end of the grace period."""
-    UndeleteGroup = passed_on("UndeleteGroup", lambda it, _, answer: it.cluster.watch.reached(answer.group.version))
+    UndeleteGroup = forward("UndeleteGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version))
     """Undelete a group; its settings are in force when this returns."""
-    ListDeletedGroups = passed_on("ListDeletedGroups")
+    ListDeletedGroups = forward("ListDeletedGroups")
     """The deleted groups that can be undeleted."""
-    ListGroups = passed_on("ListGroups")
+    ListGroups = forward("ListGroups")
     """All groups, by name."""
-    PutUser = passed_on("PutUser", is_admin=True)
+    PutUser = forward("PutUser", is_admin=True)
     """Create or change a user."""
-    DeleteUser = passed_on("DeleteUser", is_admin=True)
+    DeleteUser = forward("DeleteUser", is_admin=True)
     """Delete a user."""
-    ListUsers = passed_on("ListUsers", is_admin=True)
+    ListUsers = forward("ListUsers", is_admin=True)
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
         """All topics, by name."""
-        return pb.ListTopicsResponse(topics=map(topic_to, self.cluster.directory.topics()))
+        return pb.ListTopicsResponse(topics=map(encode_topic, self.cluster.directory.topics()))

@@ -10,8 +10,8 @@ from ortoo.common.errors.findings import Finding, Findings
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.findings_service import NAME as NAME
-from ortoo.common.telemetry.findings_service import OwnFindings, findings_of, findings_to
-from ortoo.snode.cluster import Cluster
+from ortoo.common.telemetry.findings_service import LocalFindings, findings_of, findings_to
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy import Policy
 from ortoo.v1 import findings_pb2 as pb
@@ -23,7 +23,7 @@ SKEW_MS_MAX = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ProbedProcess:
     """A process and its answer or error."""
 
     role: str
@@ -41,51 +41,51 @@ class ClusterFindings(FindingsServiceServicer):
 
     own: Findings
     runtime: Runtime
-    cluster: Cluster
+    cluster: ClusterView
     policy: Policy
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """The current findings of this process or of all processes."""
-        mine = OwnFindings(self.own, self.runtime.clock).answer()
+        own = LocalFindings(self.own, self.runtime.clock).answer()
         if request.own_only:
-            return mine
+            return own
         timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
-        heard = await asyncio.gather(*(self._hear(one, timeout_s) for one in self._others()))
-        answers = [one.answer for one in heard if one.answer is not None]
-        found = [finding for answer in (mine, *answers) for finding in findings_of(answer)]
-        found += chain(_unheard(heard), _clocks(heard), _versions((mine, *answers)))
-        processes = [process for answer in (mine, *answers) for process in answer.processes]
+        probed = await asyncio.gather(*(self._probe(one, timeout_s) for one in self._others()))
+        answers = [one.answer for one in probed if one.answer is not None]
+        found = [finding for answer in (own, *answers) for finding in findings_of(answer)]
+        found += chain(_silent_processes(probed), _differing_clocks(probed), _differing_versions((own, *answers)))
+        processes = [process for answer in (own, *answers) for process in answer.processes]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=processes)
 
-    def _others(self) -> Iterator[Asked]:
+    def _others(self) -> Iterator[ProbedProcess]:
         for address in self.cluster.name_server.servers.addresses:
-            yield Asked("name server", address, address)
+            yield ProbedProcess("name server", address, address)
         for enode in self.cluster.directory.enodes():
             if enode.alive:
-                yield Asked("enode", enode.name, enode.address)
+                yield ProbedProcess("enode", enode.name, enode.address)
         for snode in self.cluster.directory.snodes():
             if snode.alive and snode.name != self.own.name:
-                yield Asked("snode", snode.name, snode.cluster_address or snode.address)
+                yield ProbedProcess("snode", snode.name, snode.cluster_address or snode.address)
 
-    async def _hear(self, asked: Asked, timeout_s: float) -> Asked:
+    async def _probe(self, process: ProbedProcess, timeout_s: float) -> ProbedProcess:
         request = pb.ListFindingsRequest(own_only=True)
-        channel = self.runtime.channels.to(asked.address)
+        channel = self.runtime.channels.channel_to(process.address)
         begun_ms = self.runtime.clock.now_ms()
         try:
-            if asked.role == "snode":
-                channel = await self.policy.onward(channel)
-            with rpc_errors(f"{asked.role} {asked.name}", within=True):
+            if process.role == "snode":
+                channel = await self.policy.forwarding_channel(channel)
+            with rpc_errors(f"{process.role} {process.name}", within=True):
                 answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
         except OrtooError as error:
-            return replace(asked, error=error)
+            return replace(process, error=error)
         middle_ms = (begun_ms + self.runtime.clock.now_ms()) // 2
         ahead_ms = answer.processes[0].now_ms - middle_ms if answer.processes else 0
-        return replace(asked, answer=answer, ahead_ms=ahead_ms)
+        return replace(process, answer=answer, ahead_ms=ahead_ms)
 
 
-def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
+def _silent_processes(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
     """Processes with a lease, or an address in the settings, that do not answer."""
-    for one in heard:
+    for one in probed:
         if one.error is None or isinstance(one.error, Unsupported):
             continue
         reason = one.error.message
@@ -105,8 +105,8 @@ def _unheard(heard: Sequence[Asked]) -> Iterator[Finding]:
             )
 
 
-def _clocks(heard: Sequence[Asked]) -> Iterator[Finding]:
-    for one in heard:
+def _differing_clocks(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
+    for one in probed:
         if abs(one.ahead_ms) > SKEW_MS_MAX:
             ahead = "ahead of" if one.ahead_ms > 0 else "behind"
             yield Finding(
@@ -117,7 +117,7 @@ def _clocks(heard: Sequence[Asked]) -> Iterator[Finding]:
             )
 
 
-def _versions(answers: Sequence[pb.ListFindingsResponse]) -> Iterator[Finding]:
+def _differing_versions(answers: Sequence[pb.ListFindingsResponse]) -> Iterator[Finding]:
     by_version: dict[str, list[str]] = {}
     for answer in answers:
         for process in answer.processes:

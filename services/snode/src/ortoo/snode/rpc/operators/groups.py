@@ -10,36 +10,36 @@ from ortoo.common.errors.status import failure_of, rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
-from ortoo.snode.cluster import Cluster
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import queue_of, queue_to, retry_of
+from ortoo.snode.cluster.wire import decode_queue, encode_queue, decode_retry_policy
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
-from ortoo.snode.pull import Pull
+from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
-from ortoo.snode.rpc.conversion import member_to
-from ortoo.snode.topics import Topics
+from ortoo.snode.rpc.conversion import encode_member
+from ortoo.snode.topics import TopicComponents
 from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
 COMMAND_TIMEOUT_MAX_MS = 60_000
-FORWARD_S = 2.0
+FORWARD_MARGIN_S = 2.0
 """Additional timeout of a forwarded call."""
-CHANGES = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
+PLAIN_SETTINGS = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"name", "retry"}
 """Settings of a group that are copied unchanged."""
 
 
 @dataclass(kw_only=True, eq=False)
-class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
+class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     """The part of AdminService for groups and clients."""
 
     runtime: Runtime
-    cluster: Cluster
-    topics: Topics
-    pull: Pull
+    cluster: ClusterView
+    topics: TopicComponents
+    pull: PullComponents
     clients: ClientDirectory
     policy: Policy
     rocketmq: RocketmqCommands
@@ -47,12 +47,12 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
         """Change some settings of a group, or create it; the change is in force when this returns."""
         check_group_name(request.name, "name")
-        group = await self._found(request.name) or Group(request.name)
-        changes = {name: getattr(request, name) for name in CHANGES if request.HasField(name)}  # type: ignore[arg-type]
+        group = await self._find_group(request.name) or Group(request.name)
+        changes = {name: getattr(request, name) for name in PLAIN_SETTINGS if request.HasField(name)}  # type: ignore[arg-type]
         if request.HasField("retry"):
-            changes["retry"] = retry_of(request.retry)
+            changes["retry"] = decode_retry_policy(request.retry)
         group = await self.cluster.name_server.put_group(dataclasses.replace(group, **changes))
-        await self.cluster.watch.reached(group.version)
+        await self.cluster.watch.wait_for_version(group.version)
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
@@ -60,31 +60,31 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
-        topics = await self._topics(request.name)
+        topics = await self._topics_of(request.name)
         return pb.DescribeGroupResponse(
             group=write(topic_pb2.Group, group),
-            members=map(member_to, members),
+            members=map(encode_member, members),
             topics=topics,
             progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
         """The connected clients of all snodes."""
-        return pb.ListClientsResponse(clients=map(_client, self.clients.clients(request.group)))
+        return pb.ListClientsResponse(clients=map(_encode_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """One client: its identity, its queues, and its own description."""
         entry = self.clients.find(request.client_id)
-        if (other := await self._other(entry, request)) is not None:
+        if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", within=True):
-                return await other.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_S)
+                return await other_snode.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_MARGIN_S)
         owned = self.clients.queues(request.client_id, request.group)
         queues = [write(session_pb2.RunningQueue, one) for one in owned]
-        response = pb.DescribeClientResponse(client=_client(entry), queues=queues)
+        response = pb.DescribeClientResponse(client=_encode_client(entry), queues=queues)
         if request.ask_client:
             describe = session_pb2.Command(describe_running=session_pb2.DescribeRunning(group=request.group))
             try:
-                result = await self._call(request.client_id, describe)
+                result = await self._call_client(request.client_id, describe)
                 response.running.CopyFrom(result.running)
             except OrtooError as error:
                 response.failure.CopyFrom(failure_of(error))
@@ -93,10 +93,10 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
         """Send a command to a client and return its answer."""
         entry = self.clients.find(request.client_id)
-        if (other := await self._other(entry, request)) is not None:
+        if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", within=True):
-                return await other.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_S)
-        return pb.CallClientResponse(result=await self._call(request.client_id, request.command))
+                return await other_snode.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_MARGIN_S)
+        return pb.CallClientResponse(result=await self._call_client(request.client_id, request.command))
 
     async def ListConsumers(self, request: pb.ListConsumersRequest, context: Context) -> pb.ListConsumersResponse:
         """The consumers of a group."""
@@ -104,72 +104,72 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         consumers = self.clients.consumers(request.group)
         if not consumers:
             raise NotFound(f"group {request.group} has no consumer now", field="group")
-        return pb.ListConsumersResponse(consumers=map(member_to, consumers))
+        return pb.ListConsumersResponse(consumers=map(encode_member, consumers))
 
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
         """The groups that subscribe to a topic, and those with offsets in it."""
-        with_offsets = await self.pull.moves.groups(request.topic)
-        return pb.ListTopicGroupsResponse(groups=self.clients.wanting(request.topic), with_offsets=with_offsets)
+        with_offsets = await self.pull.offset_operations.groups_with_offsets(request.topic)
+        return pb.ListTopicGroupsResponse(groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets)
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
         """Change how a group consumes a topic."""
-        mode = _mode_of(request.mode)
-        before = await self.topics.modes.set(request.group, request.topic, mode, force=request.force)
-        return pb.SetDeliveryModeResponse(before=before.value)  # type: ignore[arg-type]
+        mode = _decode_mode(request.mode)
+        previous = await self.topics.delivery_modes.set_mode(request.group, request.topic, mode, force=request.force)
+        return pb.SetDeliveryModeResponse(before=previous.value)  # type: ignore[arg-type]
 
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
     ) -> pb.ListDeliveryModesResponse:
         """How a group consumes its topics."""
-        listed = await self.topics.modes.listed(request.group)
+        listed = await self.topics.delivery_modes.list_modes(request.group)
         return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
-        moved = await self.pull.moves.reset(request.group, request.topic, _target(request), force=request.force)
+        moved = await self.pull.offset_operations.reset(request.group, request.topic, _decode_target(request), force=request.force)
         return write(pb.ResetOffsetsResponse, moved)
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
         """Copy the offsets of one group to another."""
-        copied = await self.pull.moves.clone(request.from_group, request.to_group, request.topic)
-        await self._cloned(request.from_group, request.to_group)
+        copied = await self.pull.offset_operations.clone(request.from_group, request.to_group, request.topic)
+        await self._ensure_cloned_group(request.from_group, request.to_group)
         return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
 
-    async def _cloned(self, from_group: str, to_group: str) -> None:
+    async def _ensure_cloned_group(self, from_group: str, to_group: str) -> None:
         """Ensure that the target group exists; if it is new it gets the settings of the other one."""
-        if await self._found(to_group) is None:
-            settings = await self._found(from_group) or Group(from_group)
+        if await self._find_group(to_group) is None:
+            settings = await self._find_group(from_group) or Group(from_group)
             made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
-            await self.cluster.watch.reached(made.version)
+            await self.cluster.watch.wait_for_version(made.version)
 
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
     ) -> flow_control_pb2.DescribeFlowControlResponse:
         """The limits on requests of this snode."""
-        flow = self.policy.flow
+        flow = self.policy.flow_control
         return flow_control_pb2.DescribeFlowControlResponse(
-            rules=_rules(flow.rules), file=self.policy.flow_file.path, refused=flow.refused
+            rules=_encode_rules(flow.rules), file=self.policy.flow_control_file.path, refused=flow.refused_counts
         )
 
     async def UpdateFlowControl(
         self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
     ) -> flow_control_pb2.UpdateFlowControlResponse:
         """Change the limits, until the snode restarts or its file changes."""
-        self.policy.flow.replace([_rule(rule) for rule in request.rules])
-        return flow_control_pb2.UpdateFlowControlResponse(rules=_rules(self.policy.flow.rules))
+        self.policy.flow_control.replace([_decode_rule(rule) for rule in request.rules])
+        return flow_control_pb2.UpdateFlowControlResponse(rules=_encode_rules(self.policy.flow_control.rules))
 
-    async def _topics(self, group: str) -> list[str]:
+    async def _topics_of(self, group: str) -> list[str]:
         """The topics that the group subscribes to now, or has consumed."""
-        wanted = {topic for member in self.clients.consumers(group) for topic in member.topics}
-        been = {one.topic for one in await self.topics.modes.listed(group)}
-        return sorted(wanted | been)
+        subscribed = {topic for member in self.clients.consumers(group) for topic in member.topics}
+        consumed = {one.topic for one in await self.topics.delivery_modes.list_modes(group)}
+        return sorted(subscribed | consumed)
 
-    async def known_group(self, name: str) -> None:
+    async def check_group_exists(self, name: str) -> None:
         """Errors: NotFound for a group that was not created and has never consumed."""
-        if await self._found(name) is None and not await self._topics(name):
+        if await self._find_group(name) is None and not await self._topics_of(name):
             raise NotFound(f"there is no group {name!r}; `ortoo group list` lists the groups", field="group")
 
-    async def _found(self, name: str) -> Group | None:
+    async def _find_group(self, name: str) -> Group | None:
         """A group at the name server; None if it does not exist there. Errors: other errors of the name server."""
         try:
             return await self.cluster.name_server.get_group(name)
@@ -179,17 +179,17 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
         """The progress of a group in a topic; None if the topic was deleted while the group still subscribes to it."""
         try:
-            lags = await self.pull.lag.of(group, topic)
+            lags = await self.pull.lag.lag_of_available(group, topic)
         except NotFound:
             return None
         return pb.TopicProgress(
             topic=topic,
-            offsets=[pull_pb2.ConsumerOffset(queue=queue_to(one.queue), offset=one.committed_offset) for one in lags],
+            offsets=[pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset) for one in lags],
             lag_messages=sum(one.messages for one in lags),
         )
 
-    async def _call(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
-        if self.rocketmq.knows(client_id):
+    async def _call_client(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
+        if self.rocketmq.has_client(client_id):
             return await self.rocketmq.call(client_id, command)
         timeout_ms = min(command.timeout_ms or COMMAND_TIMEOUT_MS, COMMAND_TIMEOUT_MAX_MS)
         numbered = session_pb2.Command()
@@ -199,18 +199,18 @@ class GroupAdmin(admin_pb2_grpc.AdminServiceServicer):
         assert isinstance(result, session_pb2.CommandResult)
         return result
 
-    async def _other(
+    async def _other_snode(
         self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
     ) -> admin_pb2_grpc.AdminServiceStub | None:
         """The snode of the client, if it is another one; the forwarded request is not forwarded again."""
-        if self.clients.is_here(entry) or request.local_only:
+        if self.clients.is_local(entry) or request.local_only:
             return None
         request.local_only = True
-        channel = self.runtime.channels.to(self.clients.address_of(entry))
-        return admin_pb2_grpc.AdminServiceStub(await self.policy.onward(channel))
+        channel = self.runtime.channels.channel_to(self.clients.address_of(entry))
+        return admin_pb2_grpc.AdminServiceStub(await self.policy.forwarding_channel(channel))
 
 
-def _mode_of(number: int) -> DeliveryMode:
+def _decode_mode(number: int) -> DeliveryMode:
     """A delivery mode. Errors: Invalid for one that this version does not know."""
     try:
         return DeliveryMode(number)
@@ -218,26 +218,26 @@ def _mode_of(number: int) -> DeliveryMode:
         raise Invalid(f"{number} is not a delivery mode of this version", field="mode") from None
 
 
-def _client(entry: ClientEntry) -> pb.ClientInfo:
+def _encode_client(entry: ClientEntry) -> pb.ClientInfo:
     groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
     return write(pb.ClientInfo, entry.member, **groups)
 
 
-def _target(request: pb.ResetOffsetsRequest) -> ResetTarget:
+def _decode_target(request: pb.ResetOffsetsRequest) -> ResetTarget:
     match request.WhichOneof("target"):
         case "time_ms":
             return ResetTarget(time_ms=request.time_ms)
         case "offset":
             return ResetTarget(offset=request.offset)
         case "offsets":
-            return ResetTarget(offsets={queue_of(one.queue): one.offset for one in request.offsets.starts})
+            return ResetTarget(offsets={decode_queue(one.queue): one.offset for one in request.offsets.starts})
     raise Invalid("no target; give time_ms, offset or offsets", field="target")
 
 
-def _rule(rule: flow_control_pb2.FlowRule) -> FlowRule:
+def _decode_rule(rule: flow_control_pb2.FlowRule) -> FlowRule:
     unit = FlowUnit.BYTES if rule.unit == flow_control_pb2.FLOW_UNIT_BYTES else FlowUnit.REQUESTS
     return read(FlowRule, rule, unit=unit)
 
 
-def _rules(rules: Sequence[FlowRule]) -> list[flow_control_pb2.FlowRule]:
+def _encode_rules(rules: Sequence[FlowRule]) -> list[flow_control_pb2.FlowRule]:
     return [write(flow_control_pb2.FlowRule, rule) for rule in rules]

@@ -8,19 +8,19 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.v1 import delivery_pb2 as pb
 
-TRIES_MANY = 3
+FAILING_ATTEMPTS_MIN = 3
 
 
 class Reason(NamedTuple):
     """One reason; its name never changes."""
 
     name: str
-    seen: str
-    cure: str = ""
+    observed: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class GroupQueueState:
     """The state of one queue for the group; counts are of its first unfinished messages."""
 
     queue: Queue
@@ -36,7 +36,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ConsumptionState:
     """The observed state."""
 
     group: str
@@ -47,110 +47,110 @@ class Seen:
     """Number of group members; consumers that pop are not counted."""
     filters: Sequence[str]
     """The filters of its group members for the topic."""
-    is_wanted: bool
+    is_matched: bool
     """Whether one of them matches the message."""
-    queues: Sequence[Held]
-    away: Sequence[str]
+    queues: Sequence[GroupQueueState]
+    enodes_away: Sequence[str]
     message: PlacedMessage | None
     delivery: pb.MessageDelivery | None
     """Of the message."""
     now_ms: int
 
 
-def reasons(seen: Seen) -> list[Reason]:
+def find_reasons(state: ConsumptionState) -> list[Reason]:
     """Why the group does not consume; at least one."""
-    if seen.delivery is not None and (final := _of_done(seen, seen.delivery)) is not None:
+    if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
-    found = [*_of_rights(seen), *_of_message(seen), *_of_consumers(seen), *_of_queues(seen)]
-    return found or [Reason("no backlog", f"group {seen.group} has consumed all of {seen.topic.name}")]
+    found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]
+    return found or [Reason("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
 
 
-def _of_done(seen: Seen, row: pb.MessageDelivery) -> Reason | None:
+def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Reason | None:
     if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED:
         return Reason(
             "acknowledged",
-            f"group {seen.group} has finished the message: a consumer acknowledged it, or it did not match the filter",
+            f"group {state.group} has finished the message: a consumer acknowledged it, or it did not match the filter",
         )
     if row.state == pb.DELIVERY_STATE_PARKED:
-        cure = f"ortoo dlq list {seen.group} shows it; ortoo dlq replay {seen.group} sends it again"
-        return Reason("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", cure)
+        remedy = f"ortoo dlq list {state.group} shows it; ortoo dlq replay {state.group} sends it again"
+        return Reason("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", remedy)
     return None
 
 
-def _of_rights(seen: Seen) -> Iterator[Reason]:
-    if not seen.topic.readable:
-        seen_as = f"topic {seen.topic.name} is {seen.topic.permission.name.lower()}"
-        yield Reason("permission", seen_as, f"ortoo topic update {seen.topic.name} --permission read_write")
-    if not seen.is_known:
-        cure = "check its name (ortoo group list); a group exists once its first consumer has connected"
-        yield Reason("unknown group", f"there is no group {seen.group}, and it has never consumed the topic", cure)
-    elif not seen.is_enabled:
+def _of_rights(state: ConsumptionState) -> Iterator[Reason]:
+    if not state.topic.readable:
+        observed = f"topic {state.topic.name} is {state.topic.permission.name.lower()}"
+        yield Reason("permission", observed, f"ortoo topic update {state.topic.name} --permission read_write")
+    if not state.is_known:
+        remedy = "check its name (ortoo group list); a group exists once its first consumer has connected"
+        yield Reason("unknown group", f"there is no group {state.group}, and it has never consumed the topic", remedy)
+    elif not state.is_enabled:
         yield Reason(
-            "group disabled", f"group {seen.group} may not consume", f"ortoo group update {seen.group} --consume"
+            "group disabled", f"group {state.group} may not consume", f"ortoo group update {state.group} --consume"
         )
-    for enode in seen.away:
+    for enode in state.enodes_away:
         yield Reason("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
 
 
-def _of_message(seen: Seen) -> Iterator[Reason]:
-    row, message = seen.delivery, seen.message
+def _of_message(state: ConsumptionState) -> Iterator[Reason]:
+    row, message = state.delivery, state.message
     if row is None or message is None:
         return
     expires_ms = message.message.expire_at_ms or 0
-    if 0 < expires_ms <= seen.now_ms:
-        yield Reason("expired", f"it expired {_s(seen.now_ms - expires_ms)} ago and is not delivered")
+    if 0 < expires_ms <= state.now_ms:
+        yield Reason("expired", f"it expired {_seconds(state.now_ms - expires_ms)} ago and is not delivered")
     if row.state == pb.DELIVERY_STATE_LEASED:
         who = row.consumer or "a consumer"
-        left = f"{who} has it for another {_s(row.until_ms - seen.now_ms)} (try {row.attempt})"
-        yield Reason("leased", left, "wait, or check that consumer's log; then it is redelivered automatically")
+        observed = f"{who} has it for another {_seconds(row.until_ms - state.now_ms)} (try {row.attempt})"
+        yield Reason("leased", observed, "wait, or check that consumer's log; then it is redelivered automatically")
     if row.state == pb.DELIVERY_STATE_DELAYED:
         said = f" ({row.consumer or 'a consumer'} reported: {row.error})" if row.error else ""
-        left = f"attempt {row.attempt} failed and the next one is in {_s(row.until_ms - seen.now_ms)}{said}"
-        yield Reason("delayed", left, f"ortoo group describe {seen.group} shows the group's back-off")
-    if seen.filters and not seen.is_wanted:
-        wanted, tag = ", ".join(seen.filters), message.message.tag or "empty"
+        observed = f"attempt {row.attempt} failed and the next one is in {_seconds(row.until_ms - state.now_ms)}{said}"
+        yield Reason("delayed", observed, f"ortoo group describe {state.group} shows the group's back-off")
+    if state.filters and not state.is_matched:
+        wanted, tag = ", ".join(state.filters), message.message.tag or "empty"
         yield Reason("filter", f"it does not match the filters of the group's consumers, {wanted}; its tag is {tag}")
 
 
-def _of_consumers(seen: Seen) -> Iterator[Reason]:
-    behind = sum(one.behind for one in seen.queues)
-    pops = any(one.pops for one in seen.queues)
-    if behind and not seen.consumers and not pops:
-        there = f"group {seen.group} has no consumer, and {behind} messages wait"
-        yield Reason("no consumers", there, "start a consumer of this group, and look at its log")
-    elif behind and seen.consumers and not seen.filters:
-        there = f"the consumers of {seen.group} subscribe to other topics (ortoo group describe {seen.group})"
-        yield Reason("not subscribed", there, f"subscribe one to {seen.topic.name}")
-    elif behind and pops and not any(one.leased or one.delayed for one in seen.queues):
-        there = f"{behind} messages wait, and no consumer of {seen.group} has any: none asks"
-        yield Reason("no pop requests", there, "start a consumer of this group, and look at its log (ortoo clients)")
+def _of_consumers(state: ConsumptionState) -> Iterator[Reason]:
+    behind = sum(one.behind for one in state.queues)
+    pops = any(one.pops for one in state.queues)
+    if behind and not state.consumers and not pops:
+        observed = f"group {state.group} has no consumer, and {behind} messages wait"
+        yield Reason("no consumers", observed, "start a consumer of this group, and look at its log")
+    elif behind and state.consumers and not state.filters:
+        observed = f"the consumers of {state.group} subscribe to other topics (ortoo group describe {state.group})"
+        yield Reason("not subscribed", observed, f"subscribe one to {state.topic.name}")
+    elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
+        observed = f"{behind} messages wait, and no consumer of {state.group} has any: none asks"
+        yield Reason("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
-def _of_queues(seen: Seen) -> Iterator[Reason]:
-    if blocked := next((one.blocked for one in seen.queues if one.blocked), ""):
+def _of_queues(state: ConsumptionState) -> Iterator[Reason]:
+    if blocked := next((one.blocked for one in state.queues if one.blocked), ""):
         yield Reason(
-            "in flight", blocked, f"let consumers acknowledge, or ortoo group update {seen.group} --in-flight N"
+            "in flight", blocked, f"let consumers acknowledge, or ortoo group update {state.group} --in-flight N"
         )
-    failing = max((one for one in seen.queues), key=lambda one: one.attempt, default=None)
-    if failing is not None and failing.attempt >= TRIES_MANY:
+    failing = max((one for one in state.queues), key=lambda one: one.attempt, default=None)
+    if failing is not None and failing.attempt >= FAILING_ATTEMPTS_MIN:
         said = f" (a consumer reported: {failing.error})" if failing.error else ""
-        there = f"messages of {failing.queue} fail repeatedly (attempt {failing.attempt}){said}"
-        yield Reason("failing handler", there, f"ortoo delivery {seen.group} {seen.topic.name} lists them")
-    if seen.message is None:
-        leased, delayed = sum(one.leased for one in seen.queues), sum(one.delayed for one in seen.queues)
+        observed = f"messages of {failing.queue} fail repeatedly (attempt {failing.attempt}){said}"
+        yield Reason("failing handler", observed, f"ortoo delivery {state.group} {state.topic.name} lists them")
+    if state.message is None:
+        leased, delayed = sum(one.leased for one in state.queues), sum(one.delayed for one in state.queues)
         if leased:
             yield Reason("leased", f"{leased} of the next messages are leased and not acknowledged")
         if delayed:
             yield Reason("delayed", f"{delayed} of the next messages failed and are delivered again later")
-        if not leased and not delayed and (behind := sum(one.behind for one in seen.queues)) and seen.consumers:
-            there = f"{behind} messages wait for {seen.consumers} consumers"
-            yield Reason("consumer lag", there, f"ortoo lag {seen.group} {seen.topic.name}; more or faster consumers")
-    elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
-        held = seen.queues[0]
+        if not leased and not delayed and (behind := sum(one.behind for one in state.queues)) and state.consumers:
+            observed = f"{behind} messages wait for {state.consumers} consumers"
+            yield Reason("consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers")
+    elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
+        held = state.queues[0]
         yield Reason("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
-    elif seen.delivery is not None and seen.delivery.state == pb.DELIVERY_STATE_WAITING:
+    elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
         yield Reason("queued", "it waits for a consumer to ask for it")
 
 
-def _s(time_ms: int) -> str:
+def _seconds(time_ms: int) -> str:
     return f"{max(0, time_ms) / 1000:.0f} s"

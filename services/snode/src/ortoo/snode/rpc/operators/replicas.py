@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ortoo.common.errors import Conflict, Invalid, Moved, NotFound, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotLeader, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.rpc.operators.directory import DirectoryAdmin, passed_on
+from ortoo.snode.rpc.operators.directory import DirectoryAdminHandlers, forward
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
@@ -26,36 +26,36 @@ Method = Callable[[EnodeMembersServiceStub], Callable[..., Awaitable[A]]]
 
 
 @dataclass(kw_only=True, eq=False)
-class MemberAdmin(DirectoryAdmin):
+class ReplicaAdminHandlers(DirectoryAdminHandlers):
     """The part of AdminService for the replicas of enodes."""
 
     runtime: Runtime
 
-    ListMembers = passed_on("ListMembers")
+    ListMembers = forward("ListMembers")
     """The replicas: leader, state, lag."""
-    ElectMember = passed_on("ElectMember")
+    ElectMember = forward("ElectMember")
     """Propose a replica when the enode has no leader."""
-    AcceptStore = passed_on("AcceptStore")
+    AcceptStore = forward("AcceptStore")
     """Accept another store of an enode, so that the enode can register with it."""
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Transfer leadership to another replica."""
-        known = await self._members(request.enode)
+        replicas = await self._replicas(request.enode)
         if request.HasField("successor"):
-            successor = _named(known, request.successor, "successor")
+            successor = _find_replica(replicas, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"replica {successor.member.number} of {request.enode} is {_word(successor)}; choose one that "
+                    f"replica {successor.member.number} of {request.enode} is {_state_name(successor)}; choose one that "
                     "follows",
                     field="successor",
                 )
             request.successor.CopyFrom(successor.member)
-        return await self._ask_leader(known, lambda stub: stub.HandOver, request)
+        return await self._call_leader(replicas, lambda stub: stub.HandOver, request)
 
     async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
         """Add a waiting disk as a replica."""
-        known = await self._members(request.enode)
-        added = _named(known, request.member, "member", (WAITING,))
+        replicas = await self._replicas(request.enode)
+        added = _find_replica(replicas, request.member, "member", (WAITING,))
         if added.state == AWAY:
             raise Conflict(
                 f"replica {added.member.number} of {request.enode} exists already and is away; start it. If its disk "
@@ -64,45 +64,45 @@ class MemberAdmin(DirectoryAdmin):
             )
         request.member.CopyFrom(added.member)
         request.member_address = request.member_address or added.member_address
-        return await self._ask_leader(known, lambda stub: stub.AddMember, request)
+        return await self._call_leader(replicas, lambda stub: stub.AddMember, request)
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
         """Remove a replica."""
-        known = await self._members(request.enode)
-        request.member.CopyFrom(_named(known, request.member, "member").member)
-        return await self._ask_leader(known, lambda stub: stub.RemoveMember, request)
+        replicas = await self._replicas(request.enode)
+        request.member.CopyFrom(_find_replica(replicas, request.member, "member").member)
+        return await self._call_leader(replicas, lambda stub: stub.RemoveMember, request)
 
-    async def _members(self, enode: str) -> member_admin_pb2.EnodeMembers:
+    async def _replicas(self, enode: str) -> member_admin_pb2.EnodeMembers:
         if not enode:
             raise Invalid("is missing; `ortoo enode members` lists the enodes", field="enode")
         with rpc_errors(self.cluster.name_server.peer):
-            asked = member_admin_pb2.ListMembersRequest(enode=enode)
-            answer = await self.cluster.name_server.stub.ListMembers(asked, timeout=LIST_TIMEOUT_S)
+            request = member_admin_pb2.ListMembersRequest(enode=enode)
+            answer = await self.cluster.name_server.stub.ListMembers(request, timeout=LIST_TIMEOUT_S)
         return answer.enodes[0]
 
-    async def _ask_leader(self, known: member_admin_pb2.EnodeMembers, method: Method[A], request: Any) -> A:
+    async def _call_leader(self, replicas: member_admin_pb2.EnodeMembers, method: Method[A], request: Any) -> A:
         """The leader's answer, or its successor's if the leader has moved meanwhile. Errors: as they answer."""
-        address = next((one.address for one in known.members if one.member == known.leader), "")
+        address = next((one.address for one in replicas.members if one.member == replicas.leader), "")
         if not address:
             raise Unavailable(
-                f"enode {known.enode} has no leader now; check `ortoo enode members {known.enode}`, then retry",
+                f"enode {replicas.enode} has no leader now; check `ortoo enode members {replicas.enode}`, then retry",
                 retry_after_ms=1000,
             )
         try:
-            return await self._ask(address, method, request)
-        except Moved as moved:
+            return await self._call(address, method, request)
+        except NotLeader as moved:
             if moved.leader_address in ("", address):
                 raise
-            return await self._ask(moved.leader_address, method, request)
+            return await self._call(moved.leader_address, method, request)
 
-    async def _ask(self, address: str, method: Method[A], request: Any) -> A:
+    async def _call(self, address: str, method: Method[A], request: Any) -> A:
         with rpc_errors(f"enode at {address}"):
-            stub = EnodeMembersServiceStub(self.runtime.channels.to(address))
+            stub = EnodeMembersServiceStub(self.runtime.channels.channel_to(address))
             return await method(stub)(request, timeout=CHANGE_TIMEOUT_S)
 
 
-def _named(
-    known: member_admin_pb2.EnodeMembers,
+def _find_replica(
+    replicas: member_admin_pb2.EnodeMembers,
     chosen: member_report_pb2.MemberId,
     field: str,
     preferred: Sequence[int] = (),
@@ -114,25 +114,25 @@ def _named(
     if not chosen.number:
         raise Invalid("is missing; give the number of the replica", field=f"{field}.number")
     found = [
-        one for one in known.members if one.member.number == chosen.number and chosen.disk in ("", one.member.disk)
+        one for one in replicas.members if one.member.number == chosen.number and chosen.disk in ("", one.member.disk)
     ]
     found = [one for one in found if one.state in preferred] or found
     if not found:
-        numbers = ", ".join(sorted({str(one.member.number) for one in known.members}, key=int)) or "none"
+        numbers = ", ".join(sorted({str(one.member.number) for one in replicas.members}, key=int)) or "none"
         raise NotFound(
-            f"enode {known.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
+            f"enode {replicas.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
             f"neither reporting nor in its log; it has {numbers}",
             field=field,
         )
     if len(found) > 1:
-        disks = ", ".join(f"{one.member.disk} ({_word(one)})" for one in found)
+        disks = ", ".join(f"{one.member.disk} ({_state_name(one)})" for one in found)
         raise Conflict(
-            f"two disks of enode {known.enode} have number {chosen.number}: {disks}; name the disk as well",
+            f"two disks of enode {replicas.enode} have number {chosen.number}: {disks}; name the disk as well",
             field=f"{field}.disk",
         )
     return found[0]
 
 
-def _word(status: member_admin_pb2.MemberStatus) -> str:
+def _state_name(status: member_admin_pb2.MemberStatus) -> str:
     name = topic_pb2.EnodeMemberState.Name(status.state)
     return name.removeprefix("ENODE_MEMBER_STATE_").lower()

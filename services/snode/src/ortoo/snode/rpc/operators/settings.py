@@ -4,14 +4,14 @@ import asyncio
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ortoo.common.cluster.dynamic_settings import LiveSettings
+from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.settings_service import NAME as NAME
-from ortoo.common.telemetry.settings_service import OwnSettings
-from ortoo.snode.cluster import Cluster
+from ortoo.common.telemetry.settings_service import LocalSettings
+from ortoo.snode.cluster import ClusterView
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import member_admin_pb2, topic_pb2
@@ -22,7 +22,7 @@ TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class TargetProcess:
     """A process of the role."""
 
     role: str
@@ -38,113 +38,113 @@ class Asked:
 class ClusterSettings(SettingsServiceServicer):
     """Queries all processes at once, each for a bounded time."""
 
-    own: LiveSettings[Any]
-    cluster: Cluster
+    own: DynamicSettings[Any]
+    cluster: ClusterView
     channels: Channels
     policy: Policy
 
     async def ListSettings(self, request: pb.ListSettingsRequest, context: Context) -> pb.ListSettingsResponse:
         """The settings in force, here or in every process of a role."""
-        return pb.ListSettingsResponse(processes=await self._rows(request, context, "ListSettings"))
+        return pb.ListSettingsResponse(processes=await self._query_all(request, context, "ListSettings"))
 
     async def ListSettingChanges(
         self, request: pb.ListSettingChangesRequest, context: Context
     ) -> pb.ListSettingChangesResponse:
         """The changed settings, here or in every process of a role."""
-        return pb.ListSettingChangesResponse(processes=await self._rows(request, context, "ListSettingChanges"))
+        return pb.ListSettingChangesResponse(processes=await self._query_all(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
         """Change all chosen processes, if all of them would accept it."""
         request.by = PRINCIPAL.get().user or request.by or context.peer()
         if request.own_only:
-            return await OwnSettings("snode", self.own).UpdateSettings(request, context)
+            return await LocalSettings("snode", self.own).UpdateSettings(request, context)
         is_check = request.check_only
         request.check_only = True
-        rows = await self._rows(request, context, "UpdateSettings", all_or_error=True)
+        rows = await self._query_all(request, context, "UpdateSettings", all_or_error=True)
         if not is_check:
             request.check_only = False
-            rows = await self._rows(request, context, "UpdateSettings")
+            rows = await self._query_all(request, context, "UpdateSettings")
         return pb.UpdateSettingsResponse(processes=rows)
 
-    async def _rows(
+    async def _query_all(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
         """The answer of this process, or of each one, possibly an error; `all_or_error` raises the first error."""
         if request.own_only:
-            answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
+            answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             return list(answer.processes)
         processes = await self._processes(request.role)
         if request.role == "namesrv" and request.process and request.process not in {one.address for one in processes}:
-            processes = await asyncio.gather(*(self._named(one, context) for one in processes))
+            processes = await asyncio.gather(*(self._with_name(one, context) for one in processes))
         chosen = [one for one in processes if request.process in ("", one.name, one.address, one.clients_address)]
         if not chosen:
-            here = f"{request.role} {request.process}".strip()
-            raise NotFound(f"there is no {here}; `ortoo cluster` lists the processes", field="process")
-        own = type(request)()
-        own.CopyFrom(request)
-        own.own_only, own.process = True, ""
-        return await asyncio.gather(*(self._row(one, own, context, method, all_or_error) for one in chosen))
+            target = f"{request.role} {request.process}".strip()
+            raise NotFound(f"there is no {target}; `ortoo cluster` lists the processes", field="process")
+        local_request = type(request)()
+        local_request.CopyFrom(request)
+        local_request.own_only, local_request.process = True, ""
+        return await asyncio.gather(*(self._query_one(one, local_request, context, method, all_or_error) for one in chosen))
 
-    async def _row(
-        self, asked: Asked, request: Any, context: Context, method: str, is_raised: bool
+    async def _query_one(
+        self, process: TargetProcess, request: Any, context: Context, method: str, raises: bool
     ) -> pb.ProcessSettings:
         try:
-            return await self._asked(asked, request, context, method)
+            return await self._call_process(process, request, context, method)
         except OrtooError as error:
-            if is_raised:
-                message = f"{asked.role} {asked.name or asked.address}: {error.message}; nothing was changed"
+            if raises:
+                message = f"{process.role} {process.name or process.address}: {error.message}; nothing was changed"
                 raise type(error)(message, field=error.field) from None
-            return pb.ProcessSettings(role=asked.role, name=asked.name, address=asked.address, error=str(error))
+            return pb.ProcessSettings(role=process.role, name=process.name, address=process.address, error=str(error))
 
-    async def _named(self, asked: Asked, context: Context) -> Asked:
+    async def _with_name(self, process: TargetProcess, context: Context) -> TargetProcess:
         """A name server with its name, if it answers; only the process itself knows it."""
         request = pb.ListSettingChangesRequest(own_only=True)
-        return replace(asked, name=(await self._row(asked, request, context, "ListSettingChanges", False)).name)
+        return replace(process, name=(await self._query_one(process, request, context, "ListSettingChanges", False)).name)
 
-    async def _asked(self, asked: Asked, request: Any, context: Context, method: str) -> pb.ProcessSettings:
-        if asked.role == "snode" and asked.name == self.own.settings.name:
-            answer = await getattr(OwnSettings("snode", self.own), method)(request, context)
+    async def _call_process(self, process: TargetProcess, request: Any, context: Context, method: str) -> pb.ProcessSettings:
+        if process.role == "snode" and process.name == self.own.settings.name:
+            answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             found: pb.ProcessSettings = answer.processes[0]
-            found.address = asked.address
+            found.address = process.address
             return found
-        if not asked.alive:
+        if not process.alive:
             raise Unavailable("it is away")
-        channel = self.channels.to(asked.address)
-        if asked.role == "snode":
-            channel = await self.policy.onward(channel)
-        with rpc_errors(f"{asked.role} {asked.name or asked.address}", within=True):
+        channel = self.channels.channel_to(process.address)
+        if process.role == "snode":
+            channel = await self.policy.forwarding_channel(channel)
+        with rpc_errors(f"{process.role} {process.name or process.address}", within=True):
             answer = await getattr(SettingsServiceStub(channel), method)(request, timeout=TIMEOUT_S)
         found = answer.processes[0]
-        found.address = asked.address
+        found.address = process.address
         return found
 
-    async def _processes(self, role: str) -> list[Asked]:
+    async def _processes(self, role: str) -> list[TargetProcess]:
         """All processes of a role; each replica of an enode, name servers without names. Errors: Invalid."""
         match role:
             case "namesrv":
-                return [Asked(role, "", address) for address in self.cluster.name_server.servers.addresses]
+                return [TargetProcess(role, "", address) for address in self.cluster.name_server.servers.addresses]
             case "snode":
                 known = {
-                    one.name: Asked(role, one.name, one.cluster_address or one.address, one.alive, one.address)
+                    one.name: TargetProcess(role, one.name, one.cluster_address or one.address, one.alive, one.address)
                     for one in self.cluster.directory.snodes()
                 }
-                own = Asked(role, self.own.settings.name, "")
+                own = TargetProcess(role, self.own.settings.name, "")
                 # The order does not depend on the snode that answers.
                 return [one for _, one in sorted({own.name: own, **known}.items())]
             case "enode":
                 return await self._enodes()
         raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")
 
-    async def _enodes(self) -> list[Asked]:
+    async def _enodes(self) -> list[TargetProcess]:
         with rpc_errors(self.cluster.name_server.peer, within=True):
             request = member_admin_pb2.ListMembersRequest()
             known = await self.cluster.name_server.stub.ListMembers(request, timeout=TIMEOUT_S)
         found = [
-            Asked("enode", one.enode, member.address, member.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
+            TargetProcess("enode", one.enode, member.address, member.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
             for one in known.enodes
             for member in one.members
             if member.address
         ]
         with_members = {one.name for one in found}
         alone = (one for one in self.cluster.directory.enodes() if one.name not in with_members)
-        return [*found, *(Asked("enode", one.name, one.address, one.alive) for one in alone)]
+        return [*found, *(TargetProcess("enode", one.name, one.address, one.alive) for one in alone)]
