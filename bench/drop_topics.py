@@ -11,8 +11,8 @@ from pathlib import Path
 from bench.report import Figures, main
 from bench.stores import open_store
 from ortoo.common.records.batch import encode
-from ortoo.enode.changes.kinds import StateChange, LocksChanged, OffsetsCommitted
 from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
+from ortoo.enode.changes.kinds import LocksChanged, OffsetsCommitted, StateChange
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.store.store import Store, TopicCopy
 

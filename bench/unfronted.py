@@ -12,5 +12,5 @@ from ortoo.common.grpc.completion_queue.core import CompletionQueue
 
 if __name__ == "__main__":
     role = "enode" if "ORTOO_ENODE_LISTEN_ADDRESS" in os.environ else "snode"
-    with mock.patch.object(CompletionQueue, "below", return_value=None):
+    with mock.patch.object(CompletionQueue, "of_server", return_value=None):
         sys.exit(importlib.import_module(f"ortoo.{role}.__main__").main())

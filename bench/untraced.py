@@ -10,7 +10,7 @@ from pathlib import Path
 import ortoo.snode.push.session as seam
 from ortoo.snode.__main__ import main
 
-LOOK = re.compile(r"\n +if \(traces := self\._parts\.traffic\.traces\) is not None:\n +traces\.\w+\(.*\)")
+LOOK = re.compile(r"\n +if \(traces := self\._context\.traffic\.traces\) is not None:\n +traces\.\w+\(.*\)")
 LOOKS = 2
 
 

@@ -14,7 +14,7 @@ import grpc
 
 from ortoo.common.grpc.transport import SocketTransport, Transport
 from ortoo.common.process.background import Background
-from ortoo.testing.memory_grpc import MemoryConnection, InstantNetwork, MemoryTransport, Node
+from ortoo.testing.memory_grpc import InstantNetwork, MemoryConnection, MemoryTransport, Node
 from tests.conformance.wire import Methods, conversing
 
 Options = Sequence[tuple[str, int]]

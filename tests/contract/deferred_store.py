@@ -8,11 +8,11 @@ from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID, HALF_TOPIC_ID
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import open_batch
-from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.delays.segment_rescue import SegmentRescue
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.store.store import Store
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.enode.disk import lines
+from ortoo.enode.disk import json_files
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
@@ -78,7 +78,7 @@ def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
             if queue.rows:
                 queue.next_offset = queue.rows.first_offsets[-1]
 
-    patch.setattr(recovery, "settle_ranges", settled)
+    patch.setattr(recovery, "set_queue_ranges", settled)
 
 
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -88,7 +88,7 @@ def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
         appender._groups = appender._groups or deque([FlushGroup()])
         waiter.set_result(answer)
 
-    patch.setattr(Appender, "wait_flush", wait_flush)
+    patch.setattr(Appender, "add_waiter", wait_flush)
 
 
 def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
@@ -97,8 +97,8 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         return last.base <= clean.end_position <= last.limit
 
-    patch.setattr(recovery, "is_end_of_log", is_end_of_log)
-    patch.setattr(engine, "forget_clean_stop", lambda disk, folder: None)
+    patch.setattr(recovery, "is_at_log_end", is_end_of_log)
+    patch.setattr(engine, "remove_clean_stop", lambda disk, folder: None)
 
 
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -107,7 +107,7 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
     def find_cut(found: SegmentSurvey, read: scan.Read, base: int, limit: int) -> int:
         return max(base, found.durable_below)
 
-    patch.setattr(recovery, "find_cut", find_cut)
+    patch.setattr(recovery, "find_log_end", find_cut)
 
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
 def durable_below_too_high(patch: pytest.MonkeyPatch) -> None:
     """Let a write group report that it is itself already durable."""
     declare = FlushGroup.set_durable_below
-    patch.setattr(FlushGroup, "declare_durable_below", lambda group, position: declare(group, group.end_position))
+    patch.setattr(FlushGroup, "set_durable_below", lambda group, position: declare(group, group.end_position))
 
 
 def dedup_windows_forgotten(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +153,9 @@ def segments_deleted_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
     """Continue the fold from the position of the last slice, although the first slices are older."""
 
-    def late(checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes) -> CheckpointSlice:
+    def late(
+        checkpoint_id: int, number: int, total: int, fold_from: int, as_of: int, changes: bytes
+    ) -> CheckpointSlice:
         return CheckpointSlice(checkpoint_id, number, total, as_of, as_of, changes)
 
     patch.setattr(checkpoints, "Slice", late)
@@ -191,7 +193,7 @@ def small_files_not_synced(patch: pytest.MonkeyPatch) -> None:
         disk.rename(temporary, path)
         disk.sync_directory(path.parent)
 
-    patch.setattr(lines, "write_whole", write_whole)
+    patch.setattr(json_files, "write_atomically", write_whole)
 
 
 def gaps_stored(patch: pytest.MonkeyPatch) -> None:
@@ -220,7 +222,7 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     """At a start, treat readable data after the last durable byte as durable."""
-    patch.setattr(recovery, "rewrite", lambda segment, position, end: None)
+    patch.setattr(recovery, "rewrite_unsynced", lambda segment, position, end: None)
 
 
 BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {page_cache_believed: "is lost|damage is reported|DataLoss|instead of"}

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Popped, PopRules, PopRequest
+from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopRequest, PopRules, Redeliver
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message

@@ -7,21 +7,21 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Overloaded
-from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Renew, ReplayRequest, RetryRequest
+from ortoo.common.groups.pop import Finish, LeasePart, Redeliver, Renew, ReplayRequest, RetryRequest
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.enode.changes.kinds import StateChange
-from ortoo.enode.changes.groups import GroupMode
-from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.changes.kinds import StateChange
+from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.pops.reading import BatchCache
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import TopicCopy
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from ortoo.common.errors import Conflict, Overloaded
-from ortoo.common.groups.pop import Redeliver, PopRequest
+from ortoo.common.groups.pop import PopRequest, Redeliver
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.pops import PopLeased
 from ortoo.enode.pops.attempts import CANCELLED_RETENTION_S
@@ -178,7 +178,7 @@ def test_what_a_pop_got_of_one_queue_is_given_though_the_next_one_fails(monkeypa
             await note(changes)
 
         with monkeypatch.context() as patch:
-            patch.setattr(it.store.engine, "note", full)
+            patch.setattr(it.store.engine, "store_without_waiting", full)
             assert len(texts(await it.leasing.pop(wish("r1")))) == 1
         assert len(calls) == 2
         assert len(texts(await it.leasing.pop(wish("r3", "b")))) == 1

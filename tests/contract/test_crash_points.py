@@ -19,8 +19,8 @@ from ortoo.testing.store.crash_points import (
     enumerate_points,
     images,
     main,
-    silence_logs,
     record,
+    silence_logs,
 )
 from ortoo.testing.store.damage_points import STARTS, DamagePoint, build_store, check_damage_point, choose_point
 from ortoo.testing.store.damage_points import DamageReport as DamageReport

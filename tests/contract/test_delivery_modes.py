@@ -73,13 +73,15 @@ def test_what_is_written_does_not_depend_on_hashes() -> None:
 
 _FIRST_USES = """
 from types import SimpleNamespace
-from ortoo.enode.changes.groups import Mode
-from ortoo.enode.store.delivery_modes import DeliveryModes
+from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.store.delivery_modes import GroupDeliveryModes
 
 state = SimpleNamespace(
-    modes=SimpleNamespace(of=lambda *_: Mode.UNDECIDED), topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
+    modes=SimpleNamespace(of=lambda *_: GroupMode.UNDECIDED),
+    topics=SimpleNamespace(get=lambda _: SimpleNamespace(name="t"))
 )
 engine = SimpleNamespace(committer=SimpleNamespace(on_applied=[]), state=state)
-with DeliveryModes(engine).decided({(1, f"g{number}") for number in range(20)}, Mode.POP) as (changes, refused):
+pairs = {(1, f"g{number}") for number in range(20)}
+with GroupDeliveryModes(engine).decide(pairs, GroupMode.POP) as (changes, refused):
     print(changes)
 """

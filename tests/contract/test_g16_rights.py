@@ -16,8 +16,8 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.policy.access_rules import AccessRules, parse_access_rules
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import (

@@ -4,11 +4,11 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.process.memory_budget import (
-    SLOW_READER_S,
-    EVICTION_GRACE_S,
     CHECK_INTERVAL_S,
+    EVICTION_GRACE_S,
     RESIDENT_PERCENT,
     SENDERS_PERCENT,
+    SLOW_READER_S,
     MemoryBudget,
     MemoryShare,
 )

@@ -15,8 +15,8 @@ from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.inner.callers import CALLERS
+from ortoo.common.grpc.layers.layer import Layers
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import enode_pb2, namesrv_pb2
 from tests.integration.certificates import NAME, Authority, Certificate

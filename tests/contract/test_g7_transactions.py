@@ -10,7 +10,7 @@ from ortoo.common.errors import Conflict, NotFound, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import VerdictOrigin, HalfVerdict
+from ortoo.enode.changes.halves import HalfVerdict, VerdictOrigin
 from ortoo.enode.transactions.checks import DueCheck
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
@@ -148,7 +148,9 @@ async def test_who_gave_up_waiting_for_a_key_begins_nothing(monkeypatch: pytest.
     async with Background("test") as background:
         with monkeypatch.context() as patch:
             patch.setattr(store, "append", refused)
-            first = background.start_future("first", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
+            first = background.start_future(
+                "first", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1)
+            )
             await storing.wait()
             second = background.spawn("second", one.transactions.begin(TOPIC, 0, messages, producer_group="p", key=1))
             await one.clock.pass_time(0.1)

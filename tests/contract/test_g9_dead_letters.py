@@ -11,8 +11,8 @@ from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
-from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.pops.parking import RETRY_DELAY_MS, ParkedMessage
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.testing.time.virtual_clock import EPOCH_MS
@@ -117,7 +117,10 @@ def test_what_was_parked_while_somebody_waited_to_park_it_is_parked_once() -> No
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c")
         await it.pop(3)
-        line, letters = it.leasing.lines.group(TOPIC, GROUP).get_line(0), [ParkedMessage(offset, 3) for offset in range(3)]
+        line, letters = (
+            it.leasing.lines.group(TOPIC, GROUP).get_line(0),
+            [ParkedMessage(offset, 3) for offset in range(3)],
+        )
         parking = it.leasing.parking
         await parking.park(line, letters[:2], it.rules)
         await parking.park(line, letters, it.rules)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Fenced
-from ortoo.enode.store.lock_table import LockGranted, LockRequest, LockDenied
+from ortoo.enode.store.lock_table import LockDenied, LockGranted, LockRequest
 from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 

@@ -16,9 +16,9 @@ from google.protobuf.message_factory import GetMessageClass
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import NumberRange, ranges
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.settings import EnodeSettings as EnodeSettings
-from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
-from ortoo.snode.settings import SnodeSettings as SnodeSettings
+from ortoo.enode.settings import EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings
+from ortoo.snode.settings import SnodeSettings
 from ortoo.testing.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 from ortoo.v1 import enode_pb2, namesrv_pb2
 from tests.contract.test_g16_rights import FILES, filled, request_of

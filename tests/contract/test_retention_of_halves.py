@@ -8,10 +8,10 @@ import pytest
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Overloaded
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import HalfOpen, VerdictOrigin, HalfVerdict
+from ortoo.enode.changes.halves import HalfOpen, HalfVerdict, VerdictOrigin
+from ortoo.enode.disk.atomic_files import read_file
 from ortoo.enode.transactions.checks import DueCheck
 from ortoo.enode.transactions.coordinator import STALE_CHECKS_MAX
-from ortoo.enode.disk.atomic_files import read_file
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
@@ -93,7 +93,9 @@ async def test_a_verdict_beside_a_move_a_check_and_another_verdict_is_the_only_o
     async with Background("test") as background:
         moving = background.spawn("rescue", one.transactions.rescue(BELOW_ALL))
         checking = [background.spawn("check", one.transactions._check(half.number)) for half in halves]
-        ends = await asyncio.gather(*(said(half, verdict) for half in halves for verdict in HalfVerdict for _ in range(2)))
+        ends = await asyncio.gather(
+            *(said(half, verdict) for half in halves for verdict in HalfVerdict for _ in range(2))
+        )
         await asyncio.gather(moving, *checking)
     told = [tuple(ends[at : at + 4]) for at in range(0, len(ends), 4)]
     assert {len({one for one in four if one is not None}) for four in told} == {1}

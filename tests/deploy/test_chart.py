@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.cluster.role_names import CertificateRoles, CertificateNames, Role, RoleNames
+from ortoo.common.cluster.role_names import CertificateNames, CertificateRoles, Role, RoleNames
 from ortoo.common.process.settings import NumberRange, flatten, load, ranges
-from ortoo.enode.settings import EnodeSettings as EnodeSettings
-from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.enode.settings import EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.policy.access_rules import parse_access_rules
 from ortoo.snode.policy.flow_control import parse_flow_rules
-from ortoo.snode.settings import SnodeSettings as SnodeSettings
+from ortoo.snode.settings import SnodeSettings
 from tests.repo.tree import ROOT
 
 CHART = ROOT / "deploy/k8s/chart"
@@ -245,7 +245,11 @@ def another(value: Any, allowed: NumberRange | None) -> Any:
     if isinstance(value, enum.Enum):
         return next(one for one in type(value) if one is not value)
     if isinstance(value, int | float) and allowed is not None:
-        return min(int(allowed.minimum + allowed.maximum) // 3, 1 << 40) if isinstance(value, int) else allowed.minimum + 0.25
+        return (
+            min(int(allowed.minimum + allowed.maximum) // 3, 1 << 40)
+            if isinstance(value, int)
+            else allowed.minimum + 0.25
+        )
     return type(value)("given")
 
 
@@ -255,7 +259,9 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
     names = {name: f"ORTOO_{role.upper()}_{name.replace('.', '_').upper()}" for name in flatten(ROLES[role]())}
     names = {name: variable for name, variable in names.items() if name not in EnodeSettings.HIDDEN}
     allowed = ranges(ROLES[role])
-    values = {name: another(value, allowed.get(name)) for name, value in flatten(ROLES[role]()).items() if name in names}
+    values = {
+        name: another(value, allowed.get(name)) for name, value in flatten(ROLES[role]()).items() if name in names
+    }
     file = tmp_path / "values.json"
     file.write_text(json.dumps({role: {"settings": values}}, default=str))
     name_of = f"r-ortoo-{role}"

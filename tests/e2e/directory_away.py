@@ -24,9 +24,9 @@ from ortoo.client import Client, OrtooError
 from ortoo.common.logs import logger as logs
 from ortoo.testing.servers.postgres import Postgres, postgres
 from tests.e2e.drill import run_drill, say
-from tests.e2e.history import Send
-from tests.e2e.replica_cluster import leading, replica_cluster, reign, whole
 from tests.e2e.failovers import MOST_S, TakeOvers, under_load
+from tests.e2e.history import Send
+from tests.e2e.replica_cluster import leading, reign, replica_cluster, whole
 
 LATER = "later"
 LATER_MESSAGES = 100

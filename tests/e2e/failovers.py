@@ -41,7 +41,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import History, Read, Send
-from tests.e2e.replica_cluster import ENODE, REPLICAS, leading, replica_cluster, number_of, reign, replace_disk, whole
+from tests.e2e.replica_cluster import ENODE, REPLICAS, leading, number_of, reign, replace_disk, replica_cluster, whole
 from tests.e2e.replica_network import ReplicaNetwork, replica_network
 
 TOPIC = "take-overs"

@@ -80,7 +80,7 @@ class Cost:
 
 
 async def filled(folder: Path, *, rate: int, fills: int, say: Callable[[str], object]) -> Cost:
-    """Run it in `folder`. Errors: NotAllowed."""
+    """Run it in `folder`. Errors: MountNotAllowed."""
     cost = Cost()
     with small_disk(folder / FULL / "data", DISK_BYTES):
         async with process_cluster(folder, enodes=2) as cluster, connect(cluster.address) as mq:

@@ -33,8 +33,8 @@ from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
 from tests.e2e.drill import run_drill
-from tests.e2e.replica_cluster import replica_cluster
 from tests.e2e.failovers import Round, TakeOvers, under_load
+from tests.e2e.replica_cluster import replica_cluster
 
 HARMS = ("kill", "freeze", "empty")
 TOLD = {"kill": "killed (SIGKILL)", "freeze": "frozen (SIGSTOP)", "empty": "killed, and its disk emptied"}
@@ -126,7 +126,9 @@ async def _sent(
 async def _harm(
     outcome: HaOutcome, take_overs: TakeOvers, leader: RoleProcess, harm: str, progress: FlightProgress
 ) -> None:
-    progress.print_line(f"{leader.folder.name}, which leads, is {TOLD[harm]} after {outcome.flow.sent.total():,} flights")
+    progress.print_line(
+        f"{leader.folder.name}, which leads, is {TOLD[harm]} after {outcome.flow.sent.total():,} flights"
+    )
     done = await take_overs.round(harm, leader)
     outcome.rounds.append(done)
     progress.print_line(f"another one acknowledged after {done.took_s:.2f} s; {leader.folder.name} is back")

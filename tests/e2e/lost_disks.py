@@ -39,8 +39,8 @@ from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
 from tests.e2e.drill import run_drill, say
-from tests.e2e.replica_cluster import ENODE, leading, replica_cluster, replace_disk, whole
 from tests.e2e.repeating import Repeating
+from tests.e2e.replica_cluster import ENODE, leading, replace_disk, replica_cluster, whole
 
 KINDS = ("deduplicating", "delaying", "ordering", "parking", "popping", "pulling", "pushing", "rocketmq", "transacting")
 LEADER, FOLLOWER = "leader", "follower"

@@ -73,11 +73,15 @@ async def lose_snode(folder: Path, *, count: int) -> LostSnode:
             async with Background("run") as background:
                 producing = background.spawn("produce", produce())
                 await until(lambda: len(books.received) > FLOWING, 60)
-                before = {one.queue: one.committed_offset for one in (await other.admin.describe_lag(GROUP, TOPIC)).queues}
+                before = {
+                    one.queue: one.committed_offset for one in (await other.admin.describe_lag(GROUP, TOPIC)).queues
+                }
                 await running.cluster.snodes[0].kill()
                 await until(lambda: not settled(found, QUEUES), 5)
                 took_s = await until(lambda: settled(found, QUEUES), 60)
-                after = {one.queue: one.committed_offset for one in (await other.admin.describe_lag(GROUP, TOPIC)).queues}
+                after = {
+                    one.queue: one.committed_offset for one in (await other.admin.describe_lag(GROUP, TOPIC)).queues
+                }
                 flown = len(books.received)
                 await until(lambda: len(books.received) > flown + FLOWING, 60)
                 stop.set()

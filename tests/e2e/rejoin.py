@@ -22,7 +22,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
-from tests.e2e.replica_cluster import leading, replica_cluster, replace_disk, whole
+from tests.e2e.replica_cluster import leading, replace_disk, replica_cluster, whole
 
 TOPIC = "rejoin"
 BODY = bytes(64 << 10)

@@ -29,7 +29,7 @@ class ReplicaNetwork:
     """The connections between all replicas. At first none is cut."""
 
     def __init__(self, members: int) -> None:
-        """Connections of replicas with the numbers from 1 on; `member_lines` serves them. With 0 there are none."""
+        """Connections of replicas with the numbers from 1 on; `replica_network` serves them. With 0 there are none."""
         self.processes: list[RoleProcess] = []
         """The replicas by number, once they exist."""
         self._ports = list(zip(free_ports(members), free_ports(members), strict=True))

@@ -141,7 +141,9 @@ async def test_one_certificate_for_all_roles_needs_a_setting(authority: Authorit
     async with processes(tmp_path / "before", authority, certificates) as running:
         await running["namesrv"].start()
         await running["enode"].start()
-        assert f"is for {NAME}. Call" in await running["enode"].wait_for_log("add the caller's name to role_names.enode")
+        assert f"is for {NAME}. Call" in await running["enode"].wait_for_log(
+            "add the caller's name to role_names.enode"
+        )
     chosen = {"ROLE_NAMES_ENODE": NAME, "ROLE_NAMES_SNODE": NAME}
     async with processes(tmp_path / "after", authority, certificates, **chosen) as running:
         for process in running.values():

@@ -20,11 +20,11 @@ from ortoo.cli.app import app
 from ortoo.client import (
     Client,
     EnodeReplica,
-    ReplicaSet,
     Message,
     OrphanedTopic,
     PopSettings,
     PullSettings,
+    ReplicaSet,
     TransactionVerdict,
     connect,
 )
@@ -187,7 +187,7 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in ("hand_over", "elect", "add", "remove"):
         monkeypatch.setattr(ReplicaAdmin, method, number)
     monkeypatch.setattr(ReplicaAdmin, "accept_store", former)
-    monkeypatch.setattr(Admin, "list_offered_topics", lost)
+    monkeypatch.setattr(Admin, "list_orphaned_topics", lost)
     monkeypatch.setattr(Admin, "adopt_topics", adopted)
 
 

@@ -13,7 +13,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS
 from ortoo.testing.servers.command import run
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
-from tests.e2e.replica_cluster import LEADING, leading, replica_cluster, members_of, replace_disk, whole
+from tests.e2e.replica_cluster import LEADING, leading, members_of, replace_disk, replica_cluster, whole
 
 STARTS = 3
 UNACKNOWLEDGED = b"into nothing"

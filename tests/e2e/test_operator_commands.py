@@ -46,9 +46,11 @@ async def test_shell_completion_is_there() -> None:
     assert "--install-completion" in helped.stdout
 
 
-async def test_shell_completion_offers_what_the_cluster_has(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shell_completion_offers_what_the_cluster_has(
+    cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Topics, groups and enodes where a command takes them, deleted ones where they can be restored."""
-    monkeypatch.setattr(completion, "LIMIT_S", 60.0)
+    monkeypatch.setattr(completion, "TIMEOUT_S", 60.0)
     async with connect(cluster.address) as mq:
         for topic in ("orders", "orders-eu", "steps", "old"):
             await mq.admin.create_topic(topic)

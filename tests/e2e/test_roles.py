@@ -9,7 +9,7 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.background import Background
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.testing.servers import grpcurl
 from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 

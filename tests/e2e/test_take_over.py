@@ -8,9 +8,9 @@ from pathlib import Path
 
 from ortoo.client import Client, OrtooError, ProducerSettings, connect
 from ortoo.common.process.clock import SystemClock
+from tests.e2e.failovers import CUT_OFF, MOST_S, failovers
 from tests.e2e.replica_cluster import leading, replica_cluster
 from tests.e2e.replica_network import ON_LINUX
-from tests.e2e.failovers import CUT_OFF, MOST_S, failovers
 from tests.e2e.test_roles import everything
 
 ROUNDS = int(os.environ.get("ORTOO_TAKE_OVERS", "3"))

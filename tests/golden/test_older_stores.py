@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from ortoo.common.groups.pop import Finish, LeasePart, PopRules, PopRequest
+from ortoo.common.groups.pop import Finish, LeasePart, PopRequest, PopRules
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.transactions.checks import CheckSchedule
-from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.appends.deduplicated import DeduplicatedAppends
 from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.store.store import Store, StoreSettings
+from ortoo.enode.transactions.checks import CheckSchedule
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.directory.directory import Directory
 

@@ -31,7 +31,9 @@ def one_member(
 
 
 @contextlib.asynccontextmanager
-async def open_members(cluster: InProcessCluster, count: int = 3, /, **chosen: Any) -> AsyncIterator[list[RunningReplica]]:
+async def open_members(
+    cluster: InProcessCluster, count: int = 3, /, **chosen: Any
+) -> AsyncIterator[list[RunningReplica]]:
     """Run `enode-0` with `count` replicas, which form a new set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
     chosen |= {"members": count, "member_addresses": ";".join(addresses)}

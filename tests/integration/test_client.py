@@ -154,7 +154,9 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
         queue = (await mq.admin.describe_topic("orders")).queues[0].queue
         fetched = [(it.offset, it.body) async for batch in mq.fetch(queue, filter=wanted) for it in batch]
         assert fetched == [(10, b"10"), (12, b"12"), (14, b"14")]
-        tailed = [it.message.body async for it in mq.admin.tail("orders", from_beginning=True, follow=False, filter=wanted)]
+        tailed = [
+            it.message.body async for it in mq.admin.tail("orders", from_beginning=True, follow=False, filter=wanted)
+        ]
         assert tailed == [b"10", b"12", b"14"]
         last = [it.message.body async for it in mq.admin.tail_last("orders", 2, follow=False, filter=wanted)]
         assert last == [b"12", b"14"]

@@ -14,8 +14,8 @@ import pytest
 from ortoo.client import (
     Client,
     ClientClosed,
-    Invalid,
     ConsumerClosed,
+    Invalid,
     PopSettings,
     PullSettings,
     Queue,

@@ -147,7 +147,8 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
 
             async def records() -> list[dict[str, Any]]:
                 return [
-                    json.loads(it.message.body) async for it in mq.admin.tail("traces", from_beginning=True, follow=False)
+                    json.loads(it.message.body)
+                    async for it in mq.admin.tail("traces", from_beginning=True, follow=False)
                 ]
 
             def counts(found: list[dict[str, Any]]) -> dict[str, int]:

@@ -75,7 +75,9 @@ async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: In
 
 
 @pytest.mark.parametrize("wanted", ["*", "red || blue"])
-async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(cluster: InProcessCluster, wanted: str) -> None:
+async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(
+    cluster: InProcessCluster, wanted: str
+) -> None:
     """G2, G12: the queue does not stop at damaged bytes. The gap is counted once and skipped."""
     losses: list[LostMessages] = []
     settings = PullSettings(from_first=True, on_loss=losses.append, pull_retry_ms=50)

@@ -16,9 +16,9 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
-from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.completion_queue.core import QueueCall
+from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT
 from ortoo.common.records.view import open_batch
@@ -89,7 +89,7 @@ def untaken(monkeypatch: pytest.MonkeyPatch) -> "asyncio.Queue[QueueCall]":
             waiting.put_nowait(self)
         await wait(self)
 
-    monkeypatch.setattr(QueueCall, "all_taken", all_taken)
+    monkeypatch.setattr(QueueCall, "wait_until_written", all_taken)
     return waiting
 
 

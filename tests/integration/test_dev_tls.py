@@ -3,7 +3,7 @@
 import socket
 from pathlib import Path
 
-from ortoo.cli.dev.cluster import open_dev_cluster, next_tls_address
+from ortoo.cli.dev.cluster import next_tls_address, open_dev_cluster
 from ortoo.client import Message, connect
 
 

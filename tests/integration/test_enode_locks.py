@@ -17,7 +17,9 @@ TOPIC = 7 << 31
 """Its locks start at generation 1."""
 
 
-async def take(enode: SingleEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = "") -> list[int]:
+async def take(
+    enode: SingleEnode, owner: str, *queue_ids: int, session_id: str = "", incarnation: str = ""
+) -> list[int]:
     """Request locks; return the generations, 0 where they are refused."""
     wishes = [
         enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
@@ -99,7 +101,7 @@ async def test_a_reset_fences_the_owner_off(tmp_path: Path) -> None:
 
 async def test_a_snode_that_wants_a_lock_hears_when_it_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """When a lock is released, or its snode disconnects, the snode that was refused is notified at once."""
-    monkeypatch.setattr(lock_table, "DETACHED_S", 0.1)
+    monkeypatch.setattr(lock_table, "DETACHED_GRACE_S", 0.1)
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode, asyncio.timeout(20):
         first: Any = enode.stub.Attach()
         second: Any = enode.stub.Attach()

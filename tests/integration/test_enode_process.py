@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2
 
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.common.records.batch import encode
 from ortoo.testing.forks.spawning import outcome
 from ortoo.testing.servers import grpcurl

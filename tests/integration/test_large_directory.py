@@ -13,7 +13,7 @@ from ortoo.common.grpc.server import GrpcServer
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.publish_order import PublishPlace
-from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import MessageType, Permission, Placement, Topic
 from ortoo.namesrv.rpc import service
 from ortoo.namesrv.rpc.wire import PART_BYTES, change_to

@@ -32,7 +32,9 @@ async def _ortoo(cluster: InProcessCluster, *words: str) -> str:
     return outcome.stdout
 
 
-async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_delay(cluster: InProcessCluster) -> None:
+async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_delay(
+    cluster: InProcessCluster,
+) -> None:
     """E-170: the back-off list of the group, changed while its consumer runs. A delay given by the consumer wins."""
     async with connect(cluster.address) as mq:
         async with mq.producer("t") as producer:

@@ -72,7 +72,9 @@ async def test_messages_are_counted_on_their_way(metered: InProcessCluster, addr
     assert namesrv["rocketmq_topic_number"] == {(): 1}
 
 
-async def test_transactions_dead_letters_and_producers_are_counted(metered: InProcessCluster, addresses: dict[str, str]) -> None:
+async def test_transactions_dead_letters_and_producers_are_counted(
+    metered: InProcessCluster, addresses: dict[str, str]
+) -> None:
     """With RocketMQ's names: open transactions, their outcomes, dead letters, producers."""
 
     async def undecided(check: TransactionCheck) -> TransactionVerdict:

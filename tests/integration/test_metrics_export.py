@@ -56,7 +56,9 @@ class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):
 async def receiver() -> AsyncIterator[Receiver]:
     """A real OTLP/gRPC receiver."""
     receiver = Receiver()
-    async with serve_servicer(metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, receiver) as receiver.address:
+    async with serve_servicer(
+        metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server, receiver
+    ) as receiver.address:
         yield receiver
 
 

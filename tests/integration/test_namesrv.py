@@ -16,7 +16,7 @@ from ortoo.common.errors import AlreadyExists, Conflict, DataLoss, Invalid, NotF
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.testing.forks.spawning import outcome

@@ -13,7 +13,7 @@ from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.groups import Group
-from ortoo.namesrv.decisions.replicas import ReplicaId, Proposal
+from ortoo.namesrv.decisions.replicas import Proposal, ReplicaId
 from ortoo.testing.servers.postgres import Postgres, postgres
 from tests.e2e.deaf_relay import deaf_relay
 

@@ -65,7 +65,11 @@ async def test_silence_switches_nothing_off(cluster: InProcessCluster, mq: Clien
 
 async def test_answers_say_what_was_done_and_unknown_groups_are_not_found(mq: Client) -> None:
     """A reset returns offsets before and after; a clone creates its group. An idle group shows its topics."""
-    for unknown in (mq.admin.describe_lag("mistyped", "one"), mq.admin.groups.describe("mistyped"), _letters(mq, "mistyped")):
+    for unknown in (
+        mq.admin.describe_lag("mistyped", "one"),
+        mq.admin.groups.describe("mistyped"),
+        _letters(mq, "mistyped"),
+    ):
         with pytest.raises(NotFound, match="mistyped"):
             await unknown
     await send(mq, range(10), "one")

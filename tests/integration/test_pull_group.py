@@ -146,7 +146,9 @@ async def test_a_queue_that_somebody_else_has_locked_waits_for_him(cluster: InPr
         assert batch[0].offset == 6
 
 
-async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(cluster: InProcessCluster, mq: Client) -> None:
+async def test_in_order_each_queue_keeps_its_order_while_members_come_and_go(
+    cluster: InProcessCluster, mq: Client
+) -> None:
     """E-150, E-133: in three consumers with a rebalance no queue is processed by two at once, or backwards."""
     await send(mq, range(2000), spread=True)
     inside: set[Queue] = set()

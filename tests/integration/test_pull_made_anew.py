@@ -35,7 +35,7 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         granted(locks, queue, generation, asked_at_s)
         seen.append(generation)
 
-    monkeypatch.setattr(ConsumerQueueLocks, "granted", noted)
+    monkeypatch.setattr(ConsumerQueueLocks, "add", noted)
     return seen
 
 

@@ -91,7 +91,9 @@ async def test_after_its_attempts_a_message_is_parked(mq: Client) -> None:
 
     async def is_parked() -> bool:
         try:
-            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)] == [b"bad"]
+            return [it.message.body async for it in mq.admin.tail("%DLQ%g", from_beginning=True, follow=False)] == [
+                b"bad"
+            ]
         except NotFound:
             return False
 
@@ -132,7 +134,7 @@ async def test_a_message_that_cannot_be_given_back_comes_again_here(mq: Client) 
     async def refuse(*_: object, **__: object) -> None:
         raise Unavailable("not now")
 
-    with mock.patch("ortoo.client.pull.pull_handlers.send_back", refuse):
+    with mock.patch("ortoo.client.pull.pull_handlers.nack_messages", refuse):
         async with mq.pull_consumer("g", "one", PROMPT) as consumer:
             running = beside(consumer.run_batches(handle, HandlerOptions(batch_messages_max=4, retry_delay_ms=50)))
             await until(lambda: len(calls) == 2)
@@ -152,7 +154,7 @@ async def test_with_one_handler_at_a_time_a_message_that_stays_here_waits_for_no
 
     async with mq.pull_consumer("g", "one", PROMPT) as consumer:
         away = mock.AsyncMock(side_effect=Unavailable("away"))
-        with mock.patch("ortoo.client.pull.pull_handlers.send_back", away):
+        with mock.patch("ortoo.client.pull.pull_handlers.nack_messages", away):
             running = beside(consumer.run(handle, HandlerOptions(concurrency=1, retry_delay_ms=50)))
             await until(lambda: len(seen) == 2)
             running.cancel()

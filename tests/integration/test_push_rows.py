@@ -80,7 +80,9 @@ async def test_nothing_is_left_of_a_session_that_ended(tmp_path: Path) -> None:
             await running.until_subscribed("g", "t", 2)
         answer = await running.consumer.QueryMembers(pull_pb2.QueryMembersRequest(group="g"))
         assert not answer.members
-        enode = enode_pb2_grpc.EnodeServiceStub(running.cluster.channels.channel_to(running.cluster.address_of("enode-0")))
+        enode = enode_pb2_grpc.EnodeServiceStub(
+            running.cluster.channels.channel_to(running.cluster.address_of("enode-0"))
+        )
         while (await enode.QueryLocks(enode_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id))).locks:
             await running.cluster.clock.sleep(0.01)
 
@@ -220,7 +222,9 @@ async def test_more_members_than_queues_leave_some_idle(tmp_path: Path) -> None:
         clients = [PushClient(running, "g", "t", client_id=f"c{number}", from_first=True) for number in range(6)]
         for client in clients:
             await client.__aenter__()
-        enode = enode_pb2_grpc.EnodeServiceStub(running.cluster.channels.channel_to(running.cluster.address_of("enode-0")))
+        enode = enode_pb2_grpc.EnodeServiceStub(
+            running.cluster.channels.channel_to(running.cluster.address_of("enode-0"))
+        )
         request = enode_pb2.QueryLocksRequest(group="g", topic_id=topic.topic_id)
         while [one.owner for one in (await enode.QueryLocks(request)).locks] != ["c0", "c1", "c2", "c3"]:
             await running.cluster.clock.sleep(0.02)
@@ -262,6 +266,8 @@ async def test_routes_name_the_queues_for_writing_and_for_reading(tmp_path: Path
         async with PushClient(running, "g", "t") as client:
             assert len((await client.queues(8)).queues) == 8
         for name in ("enode-0", "enode-1"):
-            stub = enode_pb2_grpc.EnodeServiceStub(running.cluster.channels.channel_to(running.cluster.address_of(name)))
+            stub = enode_pb2_grpc.EnodeServiceStub(
+                running.cluster.channels.channel_to(running.cluster.address_of(name))
+            )
             while list((await stub.DescribeStore(enode_pb2.DescribeStoreRequest())).snodes) != ["snode-0"]:
                 await running.cluster.clock.sleep(0.02)

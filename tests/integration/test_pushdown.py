@@ -18,7 +18,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
 from ortoo.enode.disk.disk import RealFile
 from ortoo.enode.log.frame import HEADER_BYTES
-from ortoo.enode.rpc.streams import pushed_down
+from ortoo.enode.rpc.streams import pushdown
 from ortoo.snode.enodes import append_wire
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.servers.lone_enode import SMALL_STORE, SingleEnode, append_request, open_single_enode, topic
@@ -114,8 +114,8 @@ async def test_a_read_that_finds_nothing_says_how_far_it_looked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It answers after a bounded range with the position, and a reader that continues there misses nothing."""
-    monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
-    monkeypatch.setattr(pushed_down, "LOOKED_BYTES_MAX", 20 << 10)
+    monkeypatch.setattr(pushdown, "PART_BYTES", 1 << 10)
+    monkeypatch.setattr(pushdown, "SCANNED_BYTES_MAX", 20 << 10)
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await store(enode, 20)
         call, at, steps = enode.stub.FetchBatches(), 0, []
@@ -190,7 +190,7 @@ async def test_the_disk_is_told_what_a_filtered_read_reads_next(
 
         monkeypatch.setattr(RealFile, name, note)
 
-    monkeypatch.setattr(pushed_down, "PART_BYTES", 1 << 10)
+    monkeypatch.setattr(pushdown, "PART_BYTES", 1 << 10)
     async with open_single_enode(tmp_path, topic(TOPIC), store=ON_DISK) as enode:
         await store(enode, 6)
         noted("read")
@@ -231,15 +231,15 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
 ) -> None:
     """An enode of an older version sends whole batches; the snode then filters itself."""
     answers: list[bool] = []
-    fetched_of = append_wire.decode_fetch_response
+    decode = append_wire.decode_fetch_response
 
     def counted(bulky: Any) -> Any:
         answers.append(bulky.message.pushed_down)
-        return fetched_of(bulky)
+        return decode(bulky)
 
-    monkeypatch.setattr("ortoo.snode.enodes.replica_link.fetched_of", counted)
+    monkeypatch.setattr("ortoo.snode.enodes.replica_link.decode_fetch_response", counted)
     if is_old:
-        monkeypatch.setattr("ortoo.enode.rpc.streams.fetch.PushedDown.of", lambda request: None)
+        monkeypatch.setattr("ortoo.enode.rpc.streams.fetch.PushdownRead.from_request", lambda request: None)
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
         await mq.admin.create_topic("orders", queue_count=1)
         async with mq.producer("orders") as producer:
@@ -258,7 +258,9 @@ async def test_readers_get_the_same_from_an_enode_that_cannot_choose(
                     def went_on(at: int, _: int, passed: list[int] = passed) -> None:
                         passed.append(at)
 
-                    reading = fetch(mq._connection, queue, begin, end, filter=wanted, coalesce=joined, on_progress=went_on)
+                    reading = fetch(
+                        mq._connection, queue, begin, end, filter=wanted, coalesce=joined, on_progress=went_on
+                    )
                     got = [(it.offset, it.body) async for batch in reading for it in batch]
                     assert got == [(n, message(n).body) for n in range(begin, end or 1000) if matches(n)]
                     assert passed[-1] == (end or 1000)

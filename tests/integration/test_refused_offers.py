@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
+from ortoo.namesrv.decisions.process_leases import Enode
 from tests.integration.test_namesrv_put_back import name_server
 
 

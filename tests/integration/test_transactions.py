@@ -23,8 +23,8 @@ from ortoo.client import (
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode, open_batch
-from ortoo.enode.changes.halves import VerdictOrigin
 from ortoo.enode.changes.halves import HalfVerdict as StoreVerdict
+from ortoo.enode.changes.halves import VerdictOrigin
 from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.lone_enode import SMALL_STORE, open_single_enode, topic
 

@@ -48,15 +48,15 @@ MODULES: Mapping[str, Mutated] = {
         ["unit/snode/push"],
     ),
     "membership": Mutated(
-        [f"{SNODE}/membership/{name}.py" for name in ("local", "members", "assignment")],
+        [f"{SNODE}/membership/{name}.py" for name in ("group_membership", "group_members", "assignment")],
         ["unit/snode/membership"],
     ),
     "access": Mutated(
-        [f"{SNODE}/policy/{name}.py" for name in ("access_rules", "access_needs", "principal")],
+        [f"{SNODE}/policy/{name}.py" for name in ("access_rules", "required_permissions", "principal")],
         ["unit/snode/policy"],
     ),
-    "gateway settling": Mutated(
-        [f"{SNODE}/rocketmq/receive/{name}.py" for name in ("settling", "leases")],
+    "settlement activity": Mutated(
+        [f"{SNODE}/rocketmq/receive/{name}.py" for name in ("settlement", "auto_renewal")],
         ["unit/snode/rocketmq", "simulation/test_short_runs.py"],
     ),
 }

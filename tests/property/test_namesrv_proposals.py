@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.namesrv.decisions.replicas import LogTail, ReplicaReport, ReplicaSets, Proposal
 from ortoo.namesrv.decisions.proposals import ProposalState, next_epoch, next_proposal
+from ortoo.namesrv.decisions.replicas import LogTail, Proposal, ReplicaReport, ReplicaSets
 from tests.unit.namesrv.decisions.replicas_of_one import ids, report
 from tests.unit.namesrv.proposal_row import ProposalRow
 

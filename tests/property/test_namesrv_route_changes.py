@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
-from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 NAMES = st.sampled_from(["a", "b", "c"])

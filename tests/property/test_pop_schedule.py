@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.testing.runs.pop_schedule import PopViolation, PopSchedule
+from ortoo.testing.runs.pop_schedule import PopSchedule, PopViolation
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -17,6 +17,6 @@ def test_nothing_is_lost_nothing_acknowledged_comes_back_attempts_are_right(seed
 
 def test_the_schedule_notices_a_line_that_forgets_its_leases(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model that never fails proves nothing."""
-    monkeypatch.setattr("ortoo.enode.pops.line.PopLine._owns", lambda *_: True)
+    monkeypatch.setattr("ortoo.enode.pops.line.PopLine._is_owned_by", lambda *_: True)
     with pytest.raises(PopViolation):
         PopSchedule(1).run(12_000)

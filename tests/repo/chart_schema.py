@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.process.settings import NumberRange, ranges
-from ortoo.enode.settings import EnodeSettings as EnodeSettings
+from ortoo.enode.settings import EnodeSettings
 from tests.repo.settings_page import ROLES, described
 
 INTEGER = "^-?[0-9][0-9_]*$"

@@ -3,7 +3,7 @@
 import ast
 import graphlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 
 import grimp
@@ -31,6 +31,9 @@ Packages of one library or service never import one another in a circle. `make c
 `pyproject.toml`.
 """
 
+NESTED = frozenset({"ortoo.enode.replication.protocol"})
+"""Packages inside another one that lie below it, and so count for themselves."""
+
 Uses = Mapping[str, frozenset[str]]
 """Package to the packages that it imports."""
 
@@ -39,14 +42,19 @@ def uses_of(package: str) -> Uses:
     """The imports between the packages of a distribution, without modules at its root, which only join packages."""
     graph = grimp.build_graph(package, cache_dir=None)
     rooms = {name for name in graph.find_children(package) if graph.find_children(name)}
-    found: dict[str, set[str]] = {room.rsplit(".", 1)[1]: set() for room in sorted(rooms)}
-    for room in rooms:
-        for module in {room, *graph.find_descendants(room)}:
-            for imported in graph.find_modules_directly_imported_by(module):
-                other = ".".join(imported.split(".")[:3])
-                if other in rooms and other != room:
-                    found[room.rsplit(".", 1)[1]].add(other.rsplit(".", 1)[1])
+    rooms |= {name for name in NESTED if name.startswith(f"{package}.")}
+    found: dict[str, set[str]] = {room.removeprefix(f"{package}."): set() for room in sorted(rooms)}
+    for module in graph.find_descendants(package):
+        for imported in graph.find_modules_directly_imported_by(module):
+            room, other = room_of(module, rooms), room_of(imported, rooms)
+            if room and other and other != room:
+                found[room.removeprefix(f"{package}.")].add(other.removeprefix(f"{package}."))
     return {room: frozenset(others) for room, others in found.items()}
+
+
+def room_of(module: str, rooms: Set[str]) -> str:
+    """The innermost room that a module lies in; empty for one at the root of a package."""
+    return max((room for room in rooms if f"{module}.".startswith(f"{room}.")), key=len, default="")
 
 
 def circle_in(uses: Uses) -> Sequence[str] | None:
@@ -84,7 +92,11 @@ def page() -> str:
         parts.append(f"## {package}\n\n```mermaid\nflowchart TD")
         parts += [f"  {room} --> {other}" for room, others in reduced(uses).items() for other in sorted(others)]
         parts.append("```\n\n| package | purpose |\n|---|---|")
-        parts += [f"| [{room}](../{folder}/{room}) | {sentence_of(ROOT / folder / room)} |" for room in uses]
+        parts += [
+            f"| [{room}](../{folder}/{path}) | {sentence_of(ROOT / folder / path)} |"
+            for room in uses
+            if (path := room.replace(".", "/"))
+        ]
         parts.append("")
     return "\n".join(parts)
 

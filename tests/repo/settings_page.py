@@ -11,9 +11,9 @@ from typing import Any
 
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.process.settings import ranges
-from ortoo.enode.settings import EnodeSettings as EnodeSettings
-from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
-from ortoo.snode.settings import SnodeSettings as SnodeSettings
+from ortoo.enode.settings import EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings
+from ortoo.snode.settings import SnodeSettings
 
 ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
     "namesrv": ("Name server", NamesrvSettings),

@@ -13,7 +13,10 @@ SOURCES = (
     *("services/enode/src/ortoo/enode/observe/findings.py", "services/namesrv/src/ortoo/namesrv/catalog/catalog.py"),
     "libs/common/src/ortoo/common/cluster/refused.py",
     *("services/snode/src/ortoo/snode/rpc/operators/reasons.py", "libs/cli/src/ortoo/cli/doctor/findings.py"),
-    *("libs/common/src/ortoo/common/process/memory_budget.py", "libs/common/src/ortoo/common/cluster/dynamic_settings.py"),
+    *(
+        "libs/common/src/ortoo/common/process/memory_budget.py",
+        "libs/common/src/ortoo/common/cluster/dynamic_settings.py",
+    ),
 )
 COMMAND = re.compile(r"ortoo ([a-z-]+)(?: ([a-z-]+))?((?: (?:\{[^}]*\}|[A-Z]+|--[a-z-]+))*)")
 

@@ -20,7 +20,7 @@ def test_of_calls_that_are_called_off_at_any_await_nothing_is_left() -> None:
 
 def test_a_pop_that_keeps_what_it_got_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that finds nothing proves nothing."""
-    monkeypatch.setattr("ortoo.enode.pops.attempts.Attempts.call_off", lambda *_: [])
+    monkeypatch.setattr("ortoo.enode.pops.attempts.PopAttempts.cancel", lambda *_: [])
     with pytest.raises(AssertionError, match=r"never came|still leased"):
         called_off(seed=1, count=60)
 

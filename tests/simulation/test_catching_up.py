@@ -3,8 +3,8 @@
 import pytest
 
 from ortoo.client import ProducerSettings
-from ortoo.enode.replication import driver, log_bytes
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.replication import driver, log_bytes
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, topic
@@ -23,7 +23,7 @@ def appended(machine: ReplicaMachine) -> int:
 @pytest.mark.parametrize("is_busy", [False, True])
 def test_who_is_late_gives_way_to_clients(monkeypatch: pytest.MonkeyPatch, is_busy: bool) -> None:
     """A megabyte arrives within 2 s without sends; beside sends, at most at the speed that lets them pass."""
-    monkeypatch.setattr(driver, "LATE_BYTES", LATE_BYTES)
+    monkeypatch.setattr(driver, "CATCH_UP_MIN_BYTES", LATE_BYTES)
     monkeypatch.setattr(driver, "CATCH_UP_BYTES_PER_S", BYTES_PER_S)
     monkeypatch.setattr(log_bytes, "PART_BYTES", PART_BYTES)
 

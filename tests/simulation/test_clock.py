@@ -1,8 +1,8 @@
 """A machine's clock: it jumps, it drifts, and its sleepers wake a little late."""
 
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS, LATE_SELDOM_S, MachineClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from tests.simulation.on_loop import run
 
 

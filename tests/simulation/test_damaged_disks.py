@@ -79,7 +79,7 @@ def test_what_can_be_read_is_not_passed_over_though_the_disk_is_damaged(monkeypa
         begin(self, world)
         self.damaged = {"enode-0": 0.0, "enode-1": 0.0}
 
-    monkeypatch.setattr(KeyOrder, "see", all_free)
+    monkeypatch.setattr(KeyOrder, "add", all_free)
     monkeypatch.setattr(Oracle, "__init__", begun)
     outcome = run(RunOptions(2, 10.0, scenarios=("ordering",), faults=False))
     assert {one.promise for one in outcome.violations} == {"G5"}

@@ -271,9 +271,11 @@ async def patient(stage: ScriptedCluster, monkeypatch: pytest.MonkeyPatch) -> As
     monkeypatch.setattr(doctor, "SystemClock", lambda: stage.clock)
 
     async def reached(address: str, timeout_s: float) -> AddressCheck:
-        return AddressCheck(address, True, True, connects=True, protocol=SpokenProtocol.NOT_ASKED, role="snode", serving=True)
+        return AddressCheck(
+            address, True, True, connects=True, protocol=SpokenProtocol.NOT_ASKED, role="snode", serving=True
+        )
 
-    monkeypatch.setattr(doctor, "_reached", reached)
+    monkeypatch.setattr(doctor, "_check_reachable", reached)
     async with stage.connect("operator") as client:
         await client.admin.ensure_topic("t", queue_count=1)
         yield Patient(stage, client)

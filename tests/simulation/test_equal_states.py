@@ -4,9 +4,9 @@ from dataclasses import replace
 from unittest import mock
 
 from ortoo.common.errors import Overloaded
-from ortoo.enode.replication.driver import Driver
-from ortoo.enode.leadership import lives
+from ortoo.enode.leadership import replica_process
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -127,7 +127,7 @@ def test_a_full_disk_ends_no_process_that_opens_its_log() -> None:
             other = next(one for one in stage.cluster.replicas if one is not first)
             driver(other)._end_log("for a test")
             full = Overloaded("the disk is full")
-            with mock.patch.object(lives, "open_shared_log", side_effect=full):
+            with mock.patch.object(replica_process, "open_replicated_log", side_effect=full):
                 await stage.clock.sleep(3.0)
             await agreed(stage)
 

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.event_loop import OutsideSimulation, SimulationStuck, VirtualLoop
 from ortoo.testing.simulation.kernel.garbage import explicit_garbage_collection
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, dispose_all
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from tests.simulation.on_loop import run
 
 

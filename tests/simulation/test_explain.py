@@ -130,7 +130,9 @@ def test_more_than_one_answer_holds_comes_in_several(monkeypatch: pytest.MonkeyP
             offsets, answers, at = list[int](), 0, 0
             queue = (await client.admin.describe_topic("t")).queues[0].queue
             while True:
-                found = await client.admin.operations.list_deliveries("g", "t", queue=queue, from_offset=at, limit=10_000)
+                found = await client.admin.operations.list_deliveries(
+                    "g", "t", queue=queue, from_offset=at, limit=10_000
+                )
                 answers += 1
                 offsets += [one.offset for one in found.messages]
                 if not found.more:

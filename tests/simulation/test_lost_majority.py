@@ -7,9 +7,9 @@ import grpc
 
 from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
+from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.offline.elect import become_single_replica, read_survivor
 from ortoo.enode.recovery.replica_opening import durable_end
-from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_members_pb2 as pb
 from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub

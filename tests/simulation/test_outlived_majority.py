@@ -7,10 +7,10 @@ import pytest
 from ortoo.common.errors import Fenced, NotFound
 from ortoo.common.records.batch import Message, encode
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.halves import VerdictOrigin, HalfVerdict
-from ortoo.enode.offline.elect import become_single_replica
+from ortoo.enode.changes.halves import HalfVerdict, VerdictOrigin
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.leadership.services import EnodeServices
+from ortoo.enode.offline.elect import become_single_replica
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from tests.simulation.scripted_cluster import ScriptedCluster, play
@@ -115,7 +115,9 @@ def test_a_disk_that_goes_on_alone_and_is_full_waits_for_room() -> None:
                 one.kill()
             for one in others:
                 one.disk.replace_with_empty()
-            become_single_replica(first.disk.open(), Path("/") / first.name, stage.clock, stage.world.random_streams.stream("operator"))
+            become_single_replica(
+                first.disk.open(), Path("/") / first.name, stage.clock, stage.world.random_streams.stream("operator")
+            )
             first.start()
             await first.ready.wait()
             assert not first.is_leading

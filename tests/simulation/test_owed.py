@@ -3,8 +3,8 @@
 import asyncio
 
 from ortoo.client import Client
-from ortoo.enode.log.frame import MAGIC_BYTES
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.log.frame import MAGIC_BYTES
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
 from tests.simulation.scripted_cluster import ScriptedCluster, play

@@ -4,9 +4,9 @@ import contextlib
 from functools import partial
 
 from ortoo.client import Client, Message, OrtooError, PullSettings, Queue
+from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame
-from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
@@ -18,7 +18,9 @@ FILLING = b"." * 24_000
 DELAY_MS = 20_000.0
 
 
-async def until_done(stage: ScriptedCluster, client: Client, message: Message | bytes, dedup_id: str) -> tuple[int, bool]:
+async def until_done(
+    stage: ScriptedCluster, client: Client, message: Message | bytes, dedup_id: str
+) -> tuple[int, bool]:
     """Send under an id until it is acknowledged: its offset, and whether it was a duplicate."""
     while True:
         with contextlib.suppress(OrtooError):

@@ -43,7 +43,9 @@ def test_what_is_committed_is_not_cut_for_a_leader_that_lacks_it() -> None:
             older.start()
             late.start()
             await stage.clock.sleep(10)
-            assert not any(one.is_leading for one in stage.cluster.replicas), "a name server that runs knows its later start"
+            assert not any(one.is_leading for one in stage.cluster.replicas), (
+                "a name server that runs knows its later start"
+            )
             for name_server in stage.cluster.name_servers:
                 name_server.kill()
                 name_server.start()
@@ -61,7 +63,9 @@ def test_what_is_committed_is_not_cut_for_a_leader_that_lacks_it() -> None:
             assert content(first)[: len(before.rstrip(b"\0"))] == before.rstrip(b"\0")
             disk, folder = first.disk.open(), Path("/") / first.name
             end = durable_end(disk, folder)
-            assert become_single_replica(disk, folder, stage.clock, stage.world.random_streams.stream("operator")) >= end
+            assert (
+                become_single_replica(disk, folder, stage.clock, stage.world.random_streams.stream("operator")) >= end
+            )
             first.start()
             await sent(client, 3, stored)
             assert await bodies(client, queue) == stored

@@ -7,8 +7,8 @@ import pytest
 
 from ortoo.client import Client, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.replication.driver import Driver
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.replication.driver import Driver
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
@@ -31,7 +31,9 @@ def reads(machine: ReplicaMachine) -> int:
     return reader.hits + reader.misses
 
 
-async def filled(stage: ScriptedCluster, client: Client) -> tuple[Queue, list[bytes], ReplicaMachine, list[ReplicaMachine]]:
+async def filled(
+    stage: ScriptedCluster, client: Client
+) -> tuple[Queue, list[bytes], ReplicaMachine, list[ReplicaMachine]]:
     """A queue with messages that all replicas have; the leader, and the others."""
     await topic(stage, client)
     stored: list[bytes] = []

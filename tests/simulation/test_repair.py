@@ -7,8 +7,8 @@ import pytest
 
 from ortoo.client import Client, DataLoss, OrtooError, Queue
 from ortoo.common.grpc.channels import Channels
-from ortoo.enode.log.segment import INDEX_SUFFIX
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.log.segment import INDEX_SUFFIX
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from ortoo.v1 import enode_members_pb2 as pb
@@ -151,7 +151,9 @@ def test_damage_that_a_start_has_found_is_repaired_for_the_first_reader() -> Non
     play(script, shape=THREE)
 
 
-async def damaged_side_by_side(stage: ScriptedCluster, client: Client) -> tuple[Queue, ReplicaMachine, list[ReplicaMachine]]:
+async def damaged_side_by_side(
+    stage: ScriptedCluster, client: Client
+) -> tuple[Queue, ReplicaMachine, list[ReplicaMachine]]:
     """As `stored`, with two adjacent damaged frames at the leader, without an index."""
     queue, first, others = await stored(stage, client)
     for machine in stage.cluster.replicas:

@@ -22,7 +22,7 @@ def test_an_attempt_that_no_consumer_saw_is_noticed(monkeypatch: pytest.MonkeyPa
     async def kept(*_: object) -> None:
         """Release nothing."""
 
-    monkeypatch.setattr("ortoo.snode.pop.lease_release.GivingBack.release", kept)
-    monkeypatch.setattr("ortoo.enode.pops.attempts.Attempts.call_off", lambda *_: [])
+    monkeypatch.setattr("ortoo.snode.pop.lease_release.LeaseReleaser.release", kept)
+    monkeypatch.setattr("ortoo.enode.pops.attempts.PopAttempts.cancel", lambda *_: [])
     with pytest.raises(AssertionError, match="the consumer never saw an attempt"):
         rolling_pops(1)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.halves import HalfEnded, HalfOpen
+from ortoo.enode.changes.kinds import StateChange, decode_changes, encode_changes
 
 GOLDEN: list[tuple[StateChange, str]] = [
     (

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import StateChange, IdsRemembered, decode_changes, encode_changes
 from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, RetryMarksDropped
+from ortoo.enode.changes.kinds import IdsRemembered, StateChange, decode_changes, encode_changes
 
 GOLDEN: list[tuple[StateChange, str]] = [
     (

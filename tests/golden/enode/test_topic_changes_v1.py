@@ -2,7 +2,14 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import StateChange, TopicDeleted, DirectoryTopicPut, TopicPut, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import (
+    DirectoryTopicPut,
+    StateChange,
+    TopicDeleted,
+    TopicPut,
+    decode_changes,
+    encode_changes,
+)
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.state.fold import State
 

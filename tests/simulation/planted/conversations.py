@@ -19,7 +19,7 @@ from ortoo.snode.pull import lag
 from ortoo.snode.push import flow
 from ortoo.snode.push import session as push_session
 from ortoo.snode.rocketmq.presence import telemetry
-from ortoo.snode.rocketmq.receive import settling
+from ortoo.snode.rocketmq.receive import settlement
 from ortoo.snode.send import publisher
 
 
@@ -51,7 +51,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
 
     async def listen(self: Any, caller: Any, requests: Any, stream: Any, scope: Any) -> None:
         async for request in requests:
-            self._take(caller, request, stream, scope)
+            self._on_request(caller, request, stream, scope)
         stream.end()
 
     containment.Scope._run = run  # type: ignore[method-assign]
@@ -60,7 +60,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
 
 def one_bad_receipt_refuses_all() -> None:
     """Containment: acknowledgements beside a forged receipt get the answer to the forged one."""
-    ack = settling.Settling.ack
+    ack = settlement.SettlementActivity.ack
 
     async def together(self: Any, caller: Any, request: Any) -> Any:
         answer = await ack(self, caller, request)
@@ -69,7 +69,7 @@ def one_bad_receipt_refuses_all() -> None:
             entry.status.CopyFrom(bad[0])
         return answer
 
-    settling.Settling.ack = together  # type: ignore[method-assign]
+    settlement.SettlementActivity.ack = together  # type: ignore[method-assign]
 
 
 def seals_are_not_looked_at() -> None:
@@ -160,19 +160,19 @@ def an_empty_directory_is_believed() -> None:
     topic_copies.TopicCopies._due_deletions = _gone_without_doubt  # type: ignore[method-assign]
 
 
-def _gone_without_doubt(self: Any, news: Any) -> set[int]:
-    named = {topic.topic_id for topic in news.topics}
-    return {copy.topic_id for copy in self._store.topics() if news.snapshot and copy.topic_id not in named}
+def _gone_without_doubt(self: Any, response: Any) -> set[int]:
+    named = {topic.topic_id for topic in response.topics}
+    return {copy.topic_id for copy in self._store.topics() if response.snapshot and copy.topic_id not in named}
 
 
 def refused_and_stored() -> None:
     """All or nothing: sometimes a batch is stored and refused."""
     answer = append._answer
 
-    def late_refusal(request: Any, ended: Any) -> Any:
-        if getattr(ended, "first_offset", 0) % 23 == 7:
-            ended = Invalid("the batch is refused", field="batch.records")
-        return answer(request, ended)
+    def late_refusal(request: Any, result: Any) -> Any:
+        if getattr(result, "first_offset", 0) % 23 == 7:
+            result = Invalid("the batch is refused", field="batch.records")
+        return answer(request, result)
 
     append._answer = late_refusal
 

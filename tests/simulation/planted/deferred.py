@@ -6,18 +6,19 @@ import numpy as np
 
 from ortoo.common.errors import NotFound
 from ortoo.enode.changes.halves import HalfVerdict
-from ortoo.enode.delays import delays, transactions
+from ortoo.enode.delays import scheduler
 from ortoo.enode.state.timer_bucket import TimerStatus
+from ortoo.enode.transactions import coordinator
 
 
 def delivered_early() -> None:
     """G6: delayed messages come a second and a half too early."""
-    deliver = delays.Delays._deliver
+    deliver = scheduler.DelayScheduler._deliver
 
     def early(self: Any, now_ms: int) -> None:
         deliver(self, now_ms + 1_500)
 
-    delays.Delays._deliver = early  # type: ignore[method-assign]
+    scheduler.DelayScheduler._deliver = early  # type: ignore[method-assign]
 
 
 def recall_forgotten_at_restart() -> None:
@@ -27,28 +28,28 @@ def recall_forgotten_at_restart() -> None:
         times = np.array([deliver_at_ms], "<i8")
         ids = np.array([timer_id], "<i8")
         self._timers.advance(self._clock.now_ms())
-        if int(self._timers.holds(times, ids)[0]) not in (TimerStatus.FREE, TimerStatus.STAGED):
+        if int(self._timers.statuses(times, ids)[0]) not in (TimerStatus.FREE, TimerStatus.STAGED):
             raise NotFound("no such message waits")
-        self._timers.hold(times, ids, TimerStatus.RECALLING)
+        self._timers.set_status(times, ids, TimerStatus.RECALLING)
 
-    delays.Delays.recall = recall  # type: ignore[method-assign]
+    scheduler.DelayScheduler.recall = recall  # type: ignore[method-assign]
 
 
 def rolled_back_and_delivered() -> None:
     """G7: some rolled back transactions are committed."""
-    end = transactions.Transactions.end
+    end = coordinator.TransactionCoordinator.end
 
     async def wrong(self: Any, topic_id: int, number: int, verdict: Any, source: Any) -> None:
         if verdict == HalfVerdict.ROLLED_BACK and number % 4 == 1:
             verdict = HalfVerdict.COMMITTED
         await end(self, topic_id, number, verdict, source)
 
-    transactions.Transactions.end = wrong  # type: ignore[method-assign]
+    coordinator.TransactionCoordinator.end = wrong  # type: ignore[method-assign]
 
 
 def commit_answered_and_dropped() -> None:
     """G7: a commit is answered at once, and sometimes has no effect."""
-    end = transactions.Transactions._end
+    end = coordinator.TransactionCoordinator._end
 
     async def lost(self: Any, half: Any, ended: Any) -> None:
         if ended.verdict == HalfVerdict.COMMITTED and half.number % 5 == 2:
@@ -56,7 +57,7 @@ def commit_answered_and_dropped() -> None:
             return
         await end(self, half, ended)
 
-    transactions.Transactions._end = lost  # type: ignore[method-assign]
+    coordinator.TransactionCoordinator._end = lost  # type: ignore[method-assign]
 
 
 def checks_never_asked() -> None:
@@ -65,4 +66,4 @@ def checks_never_asked() -> None:
     async def silent(self: Any, number: int) -> None:
         """Ask no producer."""
 
-    transactions.Transactions._check = silent  # type: ignore[method-assign]
+    coordinator.TransactionCoordinator._check = silent  # type: ignore[method-assign]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from ortoo.enode.log import appender, segment
-from ortoo.enode.log.flushing import group
+from ortoo.enode.log.flushing import flush_group
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.recovery import opening
 from ortoo.enode.store import checkpoints
@@ -21,7 +21,7 @@ def acknowledge_before_sync() -> None:
             part.segment.install()
             part.segment.writer.write(part.position - part.segment.base, part.buffers)
 
-    group.Group.write = write  # type: ignore[method-assign]
+    flush_group.FlushGroup.write = write  # type: ignore[method-assign]
 
 
 def acknowledge_when_handed_over() -> None:
@@ -62,13 +62,13 @@ def name_without_sync() -> None:
 
 def cut_one_frame_too_many() -> None:
     """G1: recovery takes the last whole frame for torn."""
-    find_cut = recovery.find_cut
+    find_cut = recovery.find_log_end
 
     def cut(found: Any, read: Any, base: int, limit: int) -> int:
         end: int = find_cut(found, read, base, limit)
         return max([rows.positions[-1] for rows in found.rows.values() if rows.positions[-1] < end], default=end)
 
-    recovery.find_cut = cut
+    recovery.find_log_end = cut
 
 
 def believe_torn_frames() -> None:
@@ -77,7 +77,7 @@ def believe_torn_frames() -> None:
     def cut(found: Any, read: Any, base: int, limit: int) -> int:
         return int(found.end_position)
 
-    recovery.find_cut = cut
+    recovery.find_log_end = cut
 
 
 def a_failed_sync_is_believed() -> None:
@@ -86,12 +86,12 @@ def a_failed_sync_is_believed() -> None:
     def rewrite(segment: Any, position: int, end: int) -> None:
         """Trust the page cache."""
 
-    recovery.rewrite = rewrite
+    recovery.rewrite_unsynced = rewrite
 
 
 def give_offsets_again() -> None:
     """G3: after a crash a queue reuses an offset."""
-    settle = recovery.settle_ranges
+    settle = recovery.set_queue_ranges
 
     def settled(recovered: Any) -> None:
         settle(recovered)
@@ -99,4 +99,4 @@ def give_offsets_again() -> None:
             for queue in recovered.catalog.queues.values():
                 queue.next_offset = queue.end_offset = max(queue.begin_offset, queue.end_offset - 1)
 
-    recovery.settle_ranges = settled
+    recovery.set_queue_ranges = settled

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ortoo.snode.push import acknowledgements, feeder
+from ortoo.snode.push import feeder, offset_commits
 
 
 def committed_in_memory_only() -> None:
@@ -13,20 +13,20 @@ def committed_in_memory_only() -> None:
             done, self._pending = self._pending, {}
             await self.clock.sleep(0.001)
             for queue, (offset, generation, _) in done.items():
-                self.durable(queue, offset, generation)
-        self._next_turn()
+                self.on_durable(queue, offset, generation)
+        self._end_round()
 
-    acknowledgements.AckBatcher.drain = drain  # type: ignore[method-assign]
+    offset_commits.OffsetCommitBatcher.drain = drain  # type: ignore[method-assign]
 
 
 def committed_one_too_far() -> None:
     """G2: each acknowledgement moves the group one message too far."""
-    put = acknowledgements.AckBatcher.put
+    put = offset_commits.OffsetCommitBatcher.put
 
     def further(self: Any, queue: Any, offset: int, generation: int, fence: int = 0) -> None:
         put(self, queue, offset + 1, generation, fence)
 
-    acknowledgements.AckBatcher.put = further  # type: ignore[method-assign]
+    offset_commits.OffsetCommitBatcher.put = further  # type: ignore[method-assign]
 
 
 def queues_begin_at_their_end() -> None:
@@ -35,8 +35,8 @@ def queues_begin_at_their_end() -> None:
 
     async def at_end(self: Any) -> None:
         await start(self)
-        if self.cursor.acknowledged:
-            ranges = await self.parts.links.to(self.cursor.queue.enode).describe_queues(self.topic_id)
+        if self.cursor.committed_offset:
+            ranges = await self.context.links.to(self.cursor.queue.enode).describe_queues(self.topic_id)
             end = next(one.end_offset for one in ranges if one.queue_id == self.cursor.queue.queue_id)
             self.cursor.start(max(end, self.cursor.next_offset), committed=True)
 

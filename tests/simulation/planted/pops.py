@@ -6,15 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 from ortoo.client.pop import pop_calls
-from ortoo.enode.pops import attempts, key_order, parking, settling
+from ortoo.enode.pops import attempts, key_order, parking, settlement
 from ortoo.enode.pops import line as pop_line
 from ortoo.enode.state.interval_map import Phase
-from ortoo.snode.pop import giving_back
+from ortoo.snode.pop import lease_release
 
 
 def called_off_by_asking_again() -> None:
     """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
-    once, ask = giving_back.GivingBack.call_off_once, pop_calls.PopCalls.pop
+    once, ask = lease_release.LeaseReleaser.cancel_once, pop_calls.PopCalls.pop
 
     class Forgetful:
         """An enode that does not support cancellation."""
@@ -34,14 +34,14 @@ def called_off_by_asking_again() -> None:
         def to(self, enode: str) -> Any:
             return Forgetful(self._links.to(enode))
 
-    async def again(self: Any, enode: str, wish: Any) -> None:
-        await once(giving_back.GivingBack(self._runtime, Links(self._links)), enode, wish)  # type: ignore[arg-type]
+    async def again(self: Any, enode: str, request: Any) -> None:
+        await once(lease_release.LeaseReleaser(self._runtime, Links(self._links)), enode, request)  # type: ignore[arg-type]
 
     async def asked(self: Any, request: Any) -> Any:
         request.call_off = False
         return await ask(self, request)
 
-    giving_back.GivingBack.call_off_once = again  # type: ignore[method-assign]
+    lease_release.LeaseReleaser.cancel_once = again  # type: ignore[method-assign]
     pop_calls.PopCalls.cancel = asked  # type: ignore[method-assign]
 
 
@@ -71,12 +71,12 @@ def lease_given_twice() -> None:
         while due and due[0][0] <= now_ms:
             _, first, end = due.pop(0)
             for piece in list(self.intervals.unfinished(first, end)):
-                if piece.hold is not None and piece.hold.phase is Phase.LEASED:
+                if piece.state is not None and piece.state.phase is Phase.LEASED:
                     self.leased_count -= piece.end - piece.first
-                    self.intervals.hold(
-                        piece.first, piece.end, piece.hold._replace(phase=Phase.EXPIRED, until_ms=now_ms)
+                    self.intervals.set_state(
+                        piece.first, piece.end, piece.state._replace(phase=Phase.EXPIRED, until_ms=now_ms)
                     )
-                self._offer(piece.first, piece.end)
+                self._make_ready(piece.first, piece.end)
 
     pop_line.PopLine.take = generous  # type: ignore[method-assign]
     pop_line.PopLine._advance = advance  # type: ignore[method-assign]
@@ -90,8 +90,8 @@ def leases_never_end() -> None:
         while due and due[0][0] <= now_ms:
             until_ms, first, end = heapq.heappop(due)
             for piece in list(self.intervals.unfinished(first, end)):
-                if piece.hold is not None and piece.hold.phase is Phase.RETURNED and piece.hold.until_ms == until_ms:
-                    self._offer(piece.first, piece.end)
+                if piece.state is not None and piece.state.phase is Phase.RETURNED and piece.state.until_ms == until_ms:
+                    self._make_ready(piece.first, piece.end)
 
     pop_line.PopLine._advance = advance  # type: ignore[method-assign]
 
@@ -126,7 +126,7 @@ def acknowledged_in_memory_only() -> None:
     async def write(self: Any, group: Any, changes: Any) -> None:
         """Report success."""
 
-    settling.Settling._write = write  # type: ignore[method-assign]
+    settlement.LeaseSettlement._write = write  # type: ignore[method-assign]
 
 
 def attempts_not_counted() -> None:

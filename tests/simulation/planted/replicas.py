@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from ortoo.enode.replication import membership
 from ortoo.enode.disk import hard_state_file
+from ortoo.enode.disk.hard_state_file import StoredHardState, write_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
-from ortoo.enode.disk.hard_state_file import StoredHardState, write_hard_state
+from ortoo.enode.replication import membership
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.namesrv.directory import stores
 
 joins: Any = joining

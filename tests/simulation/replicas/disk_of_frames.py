@@ -5,7 +5,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, Tail
-from ortoo.enode.replication.protocol.log_summary import LogBase, BeginFrame, EpochFrame, LogSummary, ProtocolFrame, ConfigurationFrame
+from ortoo.enode.replication.protocol.log_summary import (
+    BeginFrame,
+    ConfigurationFrame,
+    EpochFrame,
+    LogBase,
+    LogSummary,
+    ProtocolFrame,
+)
 
 What = str | int | Configuration
 """The content of a frame: "epoch", the number of a message, a configuration, or ("begin", position) as a text."""

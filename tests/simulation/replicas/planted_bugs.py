@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ortoo.enode.replication.protocol.events import Event, Flushed, HardStateSaved, SaveHardState
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
 from ortoo.enode.replication.protocol.messages import LogMatchResponse, Vote
-from ortoo.enode.replication.protocol.roles import Leader, FollowerStream
+from ortoo.enode.replication.protocol.roles import FollowerStream, Leader
 from ortoo.enode.replication.protocol.rules import Rules
 from tests.simulation.replicas.walk import TURNS, Scenario, first_violation
 from tests.simulation.replicas.world import Machine, World

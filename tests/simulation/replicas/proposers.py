@@ -6,7 +6,14 @@ faults have ended, a leader is there soon.
 
 from dataclasses import dataclass, field
 
-from ortoo.enode.replication.protocol.events import Action, Event, BecomeLeader, ReportLeaderSilent, LeaderProposed, RequestElection
+from ortoo.enode.replication.protocol.events import (
+    Action,
+    BecomeLeader,
+    Event,
+    LeaderProposed,
+    ReportLeaderSilent,
+    RequestElection,
+)
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Heartbeat
 from ortoo.enode.replication.protocol.roles import Follower, Leader

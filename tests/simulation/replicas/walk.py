@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random  # noqa: TID251
 
-from ortoo.enode.replication.protocol.events import AddLearner, TransferLeadership, LeaderProposed, RemoveReplica
+from ortoo.enode.replication.protocol.events import AddLearner, LeaderProposed, RemoveReplica, TransferLeadership
 from ortoo.enode.replication.protocol.identity import ReplicaId
-from ortoo.enode.replication.protocol.replica import ReplicationLimits
 from ortoo.enode.replication.protocol.messages import Message
+from ortoo.enode.replication.protocol.replica import ReplicationLimits
 from ortoo.enode.replication.protocol.roles import Leader
 from ortoo.enode.replication.protocol.rules import Rules
 from tests.simulation.replicas.world import Machine, Violation, World
@@ -89,7 +89,9 @@ class Walk:
         self.scenario = scenario
         self.late: list[tuple[int, Message]] = []
         self.proposals: list[tuple[int, ReplicaId]] = []
-        limits = ReplicationLimits(lease_s=scenario.lease_s, leader_timeout_s=scenario.silence_s, window_bytes=scenario.window_bytes)
+        limits = ReplicationLimits(
+            lease_s=scenario.lease_s, leader_timeout_s=scenario.silence_s, window_bytes=scenario.window_bytes
+        )
         self.world = world.started(scenario.voters, scenario.joiners, rules, limits)
         weights = {**WEIGHTS, **scenario.weights}
         self._kinds = [name for name, weight in weights.items() if weight]

@@ -5,35 +5,35 @@ from dataclasses import dataclass, field, replace
 
 from ortoo.enode.replication.protocol.events import (
     Action,
-    LogAppended,
-    AppendEpoch,
     AppendConfiguration,
+    AppendEpoch,
     ApplyCommitted,
+    BecomeLeader,
     Contradicted,
-    Truncate,
-    Truncated,
     DeleteBelow,
     Event,
     Flushed,
-    BecomeLeader,
-    ReportLeaderSilent,
+    FramesSent,
     HardStateSaved,
+    LogAppended,
+    ReportLeaderSilent,
+    RequestElection,
     Reset,
     SaveHardState,
     Send,
     SendFrames,
-    FramesSent,
-    RequestElection,
     Tick,
+    Truncate,
+    Truncated,
     WriteFrames,
 )
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation
+from ortoo.enode.replication.protocol.identity import Configuration, Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogBase
-from ortoo.enode.replication.protocol.replica import ReplicationLimits, Replica
 from ortoo.enode.replication.protocol.messages import Frames, Message
-from ortoo.enode.replication.protocol.step import step
+from ortoo.enode.replication.protocol.replica import Replica, ReplicationLimits
 from ortoo.enode.replication.protocol.roles import Leader
 from ortoo.enode.replication.protocol.rules import Rules
+from ortoo.enode.replication.protocol.step import step
 from tests.simulation.replicas.disk_of_frames import DiskOfFrames, Entry, marks_of
 
 NETWORK_MAX = 24

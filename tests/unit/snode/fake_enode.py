@@ -10,17 +10,17 @@ from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.store.lock_table import LockGranted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import DirectoryCache
-from ortoo.snode.cluster.routes import DeliveryMode, EnodeEntry, Permission, Placement, DirectoryUpdate, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, EnodeEntry, Permission, Placement, Topic
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import (
     AppendedBatch,
     EnodeLinks,
-    FetchedBatches,
     FetchBatchesRequest,
+    FetchedBatches,
     FlushMode,
-    LockResult,
     LockKey,
     LockRequest,
+    LockResult,
     MessagePlace,
     OffsetRow,
     QueueRange,

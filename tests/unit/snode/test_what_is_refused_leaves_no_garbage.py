@@ -42,7 +42,7 @@ async def refusal(kind: type[OrtooError], asking: Awaitable[object]) -> weakref.
 async def test_the_refusal_of_a_closed_group_is_gone_with_who_hears_it() -> None:
     """Every pop of a disabled group is refused with it."""
     directory: Any = DirectoryCache()
-    directory.learn_group(Group("g", 1, consume_enabled=False))
+    directory.update_group(Group("g", 1, consume_enabled=False))
     groups = GroupSettings(directory, SimpleNamespace(), auto_create=True)  # type: ignore[arg-type]
 
     with nobody_collects():

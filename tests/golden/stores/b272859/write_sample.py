@@ -14,9 +14,9 @@ from ortoo.common.pop import PopRules, PopWish
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode, open_batch
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.delays.scheduler import DelayScheduler
-from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.deferred.delays import DelayScheduler
+from ortoo.enode.deferred.intake import AppendRouter
+from ortoo.enode.deferred.transactions import TransactionCoordinator
 from ortoo.enode.disk import RealDisk
 from ortoo.enode.identified import IdentifiedIntake
 from ortoo.enode.pops.leasing import PopLeasing

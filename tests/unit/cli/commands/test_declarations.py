@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.cli.commands.declarations import Entry, plan_changes, read_declarations, as_toml
+from ortoo.cli.commands.declarations import Entry, as_toml, plan_changes, read_declarations
 from ortoo.client import Invalid
 
 TOPIC: Entry = {"name": "orders", "queues": 4, "permission": "read_write", "type": "fifo"}

@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from ortoo.cli.doctor.findings import Facts, DoctorFinding, cluster_findings
-from ortoo.client import ClusterInfo, EnodeReplica, ReplicaSet, ProcessInfo
+from ortoo.cli.doctor.findings import DoctorFinding, Facts, cluster_findings
+from ortoo.client import ClusterInfo, EnodeReplica, ProcessInfo, ReplicaSet
 
 WELL = ReplicaSet(
     "e",
@@ -28,7 +28,7 @@ def findings(found: ReplicaSet) -> dict[str, DoctorFinding]:
 def with_states(found: ReplicaSet, *states: str) -> ReplicaSet:
     """Its replicas, in these states."""
     members = tuple(replace(one, state=state) for one, state in zip(found.replicas, states, strict=True))
-    return replace(found, members=members)
+    return replace(found, replicas=members)
 
 
 def test_all_is_well() -> None:
@@ -58,7 +58,7 @@ def test_nobody_leads() -> None:
 def test_a_follower_has_not_heard_of_the_epoch() -> None:
     """A follower with an older epoch may be unreachable for its leader."""
     first, second, third = WELL.replicas
-    found = findings(replace(WELL, members=(first, second, replace(third, epoch=2))))
+    found = findings(replace(WELL, replicas=(first, second, replace(third, epoch=2))))
     assert list(found) == ["stale epoch"]
     assert "replicas 3" in found["stale epoch"].observed
 
@@ -66,5 +66,5 @@ def test_a_follower_has_not_heard_of_the_epoch() -> None:
 def test_an_empty_disk_waits() -> None:
     """A replica with an empty disk that was not added yet."""
     waiting = EnodeReplica(3, "new", "waiting")
-    found = findings(replace(WELL, members=(*WELL.replicas, waiting)))
+    found = findings(replace(WELL, replicas=(*WELL.replicas, waiting)))
     assert found["empty disk"].remedy.startswith("ortoo enode add e 3")

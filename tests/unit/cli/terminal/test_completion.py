@@ -28,7 +28,7 @@ def test_where_nobody_is_nothing_is_offered(
     address: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is printed either, because it would appear in the command line."""
-    monkeypatch.setattr(completion, "LIMIT_S", 0.3)
+    monkeypatch.setattr(completion, "TIMEOUT_S", 0.3)
     monkeypatch.setenv("ORTOO_ADDRESS", address)
     for words in ("ortoo topic describe o", "ortoo group describe o", "ortoo enode drain e", "ortoo tx list --topic o"):
         assert offered(words).strip() == ""
@@ -39,7 +39,7 @@ def test_a_frozen_cluster_does_not_hold_the_shell(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """A server that accepts the connection and does not answer delays the shell by LIMIT_S at most."""
-    monkeypatch.setattr(completion, "LIMIT_S", 0.3)
+    monkeypatch.setattr(completion, "TIMEOUT_S", 0.3)
     with socket.create_server(("127.0.0.1", 0)) as frozen:
         address = f"127.0.0.1:{frozen.getsockname()[1]}"
         assert offered(f"ortoo topic describe --address {address} o").strip() == ""
@@ -49,7 +49,7 @@ def test_a_frozen_cluster_does_not_hold_the_shell(
 def test_profiles_are_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Profiles are offered by name, and an unreadable one does not prevent completion."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    monkeypatch.setattr(completion, "LIMIT_S", 0.3)
+    monkeypatch.setattr(completion, "TIMEOUT_S", 0.3)
     (tmp_path / "ortoo").mkdir()
     for name in ("shop", "shed", "bank"):
         (tmp_path / "ortoo" / f"{name}.toml").write_text("no TOML")

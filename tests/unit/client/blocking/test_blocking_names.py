@@ -20,7 +20,7 @@ PAIRS: dict[str, tuple[type, type]] = {
 }
 ONLY_ASYNC = {
     # A blocking caller waits for the outcome; `send_many` sends many at a time.
-    "Producer": {"send_soon", "send_nowait", "room"},
+    "Producer": {"enqueue", "enqueue_nowait", "wait_for_room"},
 }
 ONLY_BLOCKING = {"stop", "ack", "park", "give_back", "known", "close", "within"}
 """`known` is an event in the asynchronous client. `stop` ends `run` from outside, where a task is cancelled. Messages

@@ -9,8 +9,8 @@ from ortoo.client.core.credentials import (
     Credentials,
     addresses_from,
     credentials_from,
-    read_profile,
     effective_environment,
+    read_profile,
     tls_from,
 )
 from ortoo.common.errors import Invalid, NotFound

@@ -41,7 +41,7 @@ async def test_send_many_waits_while_too_much_is_under_way() -> None:
                 await SystemClock().sleep(0)
             assert taken == at_limit
             assert at_limit * len(BODY) < 8 << 20
-            with pytest.raises(Overloaded, match="send_soon"):
+            with pytest.raises(Overloaded, match="enqueue"):
                 producer.enqueue_nowait(BODY)
             store.is_away.clear()
             call: Any = producer._call  # a SimulatedCall

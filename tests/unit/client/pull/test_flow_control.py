@@ -4,7 +4,7 @@ from functools import partial
 
 import pytest
 
-from ortoo.client.pull.flow_control import MIB, FlowLimits, BufferedMessages, FlowControlReason, FlowControlCounts
+from ortoo.client.pull.flow_control import MIB, BufferedMessages, FlowControlCounts, FlowControlReason, FlowLimits
 from ortoo.client.pull.process_queue import ProcessQueue
 from tests.unit.client.made_batches import QUEUE, made_batch
 

@@ -9,8 +9,8 @@ import pytest
 
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.process.background import Background

@@ -24,7 +24,9 @@ class Server:
     def __init__(self, broadcast: LocalOffsets | None = None) -> None:
         connection: Any = None
         opening, limits = pb.OpenSession(group="g"), {"messages_max": MESSAGES_MAX, "bytes_max": BYTES_MAX}
-        self.member = PushMember(connection, opening, LossLog(None), **limits, broadcast=broadcast, start_rule=StartRule())
+        self.member = PushMember(
+            connection, opening, LossLog(None), **limits, broadcast=broadcast, start_rule=StartRule()
+        )
         self.generation = 0
         self.open()
 

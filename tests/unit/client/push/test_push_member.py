@@ -62,7 +62,7 @@ async def test_what_an_earlier_session_delivered_gives_no_credit_to_the_next() -
 async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_back() -> None:
     """The server ignores subscriptions with an older version than its own."""
     times = iter([5_000, 4_000, 4_000, 6_000])
-    connection: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: next(times)), room="")
+    connection: Any = SimpleNamespace(clock=SimpleNamespace(now_ms=lambda: next(times)), zone="")
     consumer = Consumer(connection, "g", {}, ConsumerSettings(client_id="c"))
     versions = []
     for _ in range(4):

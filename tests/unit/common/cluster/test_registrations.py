@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.cluster.refused import DOUBLE_FIELD, LEASE_FIELD, STORE_FIELD, refused
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.errors import Conflict, Fenced
 from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 
-from ortoo.common.cluster.role_names import NAMES_MAX, CertificateRoles, CertificateNames, Role, RoleNames
+from ortoo.common.cluster.role_names import NAMES_MAX, CertificateNames, CertificateRoles, Role, RoleNames
 from ortoo.common.errors import Invalid
 
 DEFAULT = CertificateRoles(RoleNames(), "ortoo.cluster")

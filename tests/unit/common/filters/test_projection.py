@@ -32,9 +32,7 @@ def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
     assert set(view.tags()) == {None}
     with pytest.raises(Invalid, match="body"):
         view.bodies()
-    assert open_batch(project(batch, columns_of(["body", "count"]))).bodies() == [
-        message.body for message in MESSAGES
-    ]
+    assert open_batch(project(batch, columns_of(["body", "count"]))).bodies() == [message.body for message in MESSAGES]
 
 
 def test_a_batch_that_would_hardly_shrink_stays_the_producers_own() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.projection import columns_of
-from ortoo.common.filters.pushdown import BatchSelector, SelectedPart, Pushdown
+from ortoo.common.filters.pushdown import BatchSelector, Pushdown, SelectedPart
 from ortoo.common.records.batch import encode
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.filters.sql_conditions import Condition, BatchRows, ConditionResult, all_of, any_of
+from ortoo.common.filters.sql_conditions import BatchRows, Condition, ConditionResult, all_of, any_of
 from ortoo.common.filters.sql_filter import SqlFilter
 from ortoo.common.records.batch import Message, encode
 from ortoo.snode.send.batch_check import check
@@ -105,7 +105,9 @@ def test_a_wrong_expression_is_refused_with_what_is_wrong(expression: str, said:
 
 
 @pytest.mark.parametrize("several", [all_of, any_of])
-def test_verdicts_of_several_parts_are_never_all_in_memory(several: Callable[[list[Condition], BatchRows], ConditionResult]) -> None:
+def test_verdicts_of_several_parts_are_never_all_in_memory(
+    several: Callable[[list[Condition], BatchRows], ConditionResult],
+) -> None:
     """An expression may have hundreds of parts, and each verdict takes two bytes per row."""
     made: weakref.WeakValueDictionary[int, NDArray[np.bool_]] = weakref.WeakValueDictionary()
     alive = []

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.groups.allocation import AllocationStrategy, allocate, md5_position, queue_text, assign_queues
+from ortoo.common.groups.allocation import AllocationStrategy, allocate, assign_queues, md5_position, queue_text
 
 
 class Place(NamedTuple):
@@ -55,7 +55,11 @@ def test_consistent_hash_has_the_known_vector() -> None:
     """E-123: three members with ten virtual nodes on RocketMQ's ring."""
     assert md5_position("CID-0-0") == 1900518137
     assert md5_position(queue_text(queues(1)[0])) == 562732085
-    assert ids(assign_queues(queues(8), members(3), AllocationStrategy.CONSISTENT_HASH)) == [[1], [0, 3, 5, 6, 7], [2, 4]]
+    assert ids(assign_queues(queues(8), members(3), AllocationStrategy.CONSISTENT_HASH)) == [
+        [1],
+        [0, 3, 5, 6, 7],
+        [2, 4],
+    ]
 
 
 def test_a_newcomer_takes_queues_and_no_others_move() -> None:
@@ -119,13 +123,15 @@ def test_rooms_must_be_named() -> None:
     with pytest.raises(Invalid, match="'plain'"):
         assign_queues(queues(2, "plain"), members(1), strategy, member_zones={"CID-0": "a"})
     with pytest.raises(Invalid, match="CONFIG"):
-        assign_queues(queues(2, "a@e"), members(1), strategy, member_zones={"CID-0": "a"}, inner=AllocationStrategy.CONFIG)
+        assign_queues(
+            queues(2, "a@e"), members(1), strategy, member_zones={"CID-0": "a"}, inner=AllocationStrategy.CONFIG
+        )
 
 
 @pytest.mark.parametrize("strategy", list(AllocationStrategy))
 def test_wrong_inputs_are_refused_and_strangers_get_nothing(strategy: AllocationStrategy) -> None:
     """No group member, no queue and no id are errors; a group member that is not in the list has no queues."""
-    more = {"member_rooms": {"CID-0": "a", "CID-1": "a"}}
+    more = {"member_zones": {"CID-0": "a", "CID-1": "a"}}
     with pytest.raises(Invalid, match="no group member"):
         allocate(queues(2, "a@e"), [], "CID-0", strategy, **more)
     with pytest.raises(Invalid, match="no queue"):

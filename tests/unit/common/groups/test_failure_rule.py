@@ -3,13 +3,17 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ortoo.common.groups.failure_rule import REASON_REQUESTED, REASON_ATTEMPTS, Retry, FailureRule, Park
+from ortoo.common.groups.failure_rule import REASON_ATTEMPTS, REASON_REQUESTED, FailureRule, Park, Retry
 
 
 def test_tries_count_from_one_and_the_last_one_parks() -> None:
     """With three attempts a handler sees a message three times; the last delay stands for all later ones."""
     rule = FailureRule(3, (5, 7))
-    assert [rule.after_attempt(attempt) for attempt in (1, 2, 3)] == [Retry(5, 1), Retry(7, 2), Park(REASON_ATTEMPTS, 3)]
+    assert [rule.after_attempt(attempt) for attempt in (1, 2, 3)] == [
+        Retry(5, 1),
+        Retry(7, 2),
+        Park(REASON_ATTEMPTS, 3),
+    ]
     assert FailureRule(0, (5, 7)).after_attempt(1_000) == Retry(7, 1_000)
 
 

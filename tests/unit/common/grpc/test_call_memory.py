@@ -18,7 +18,7 @@ from ortoo.common.grpc.layers.call_memory import (
     CallMemory,
     current_memory_share,
 )
-from ortoo.common.grpc.layers.layer import ServedCall, Method
+from ortoo.common.grpc.layers.layer import Method, ServedCall
 from ortoo.common.grpc.limits.connections import peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.logs import log_events
@@ -113,7 +113,9 @@ async def test_a_call_that_is_ended_without_its_connection_is_not_logged(caplog:
     arrival = Arrival("One", (), is_observer=False, gives_many=False)
     calls.arrive(arrival)
     arrival.ends_connection = True
-    method = Method("/ortoo.v1.Test/One", "One", is_request_stream=False, is_response_stream=False, read=bytes, write=bytes)
+    method = Method(
+        "/ortoo.v1.Test/One", "One", is_request_stream=False, is_response_stream=False, read=bytes, write=bytes
+    )
 
     async def call() -> None:
         ARRIVAL.set(arrival)

@@ -12,8 +12,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.common.errors import Conflict, Forbidden, Internal, Invalid, NotFound, OrtooError, Unavailable, Unsupported
 from ortoo.common.errors.status import rpc_errors
-from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.channels import Channels
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry.call_metrics import CallMetrics
@@ -117,7 +117,9 @@ async def test_those_who_watch_health_do_not_hold_up_a_stop() -> None:
     """A watcher gets NOT_SERVING and its stream ends, long before the grace period ends."""
     async with Channels() as channels, asyncio.timeout(10):
         async with server_of(Names(), grace_s=60) as server:
-            watch = health_pb2_grpc.HealthStub(channels.channel_to(server.address)).Watch(health_pb2.HealthCheckRequest())
+            watch = health_pb2_grpc.HealthStub(channels.channel_to(server.address)).Watch(
+                health_pb2.HealthCheckRequest()
+            )
             assert (await watch.read()).status == health_pb2.HealthCheckResponse.SERVING
         assert (await watch.read()).status == health_pb2.HealthCheckResponse.NOT_SERVING
         assert await watch.read() is grpc.aio.EOF

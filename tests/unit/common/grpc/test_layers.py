@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
-from ortoo.common.grpc.layers.layer import ServedCall, Layer, Layers
+from ortoo.common.grpc.layers.layer import Layer, Layers, ServedCall
 from ortoo.common.process.clock import SystemClock
 
 PATH = "/ortoo.v1.Test/Call"
@@ -82,9 +82,7 @@ def served(handle: Any, *layers: Layer) -> Any:
     if handle is one:
         return Layers(layers).wrap(grpc.unary_unary_rpc_method_handler(handle, bytes, written), PATH).unary_unary
     if handle is both:
-        return (
-            Layers(layers).wrap(grpc.stream_stream_rpc_method_handler(handle, written, written), PATH).stream_stream
-        )
+        return Layers(layers).wrap(grpc.stream_stream_rpc_method_handler(handle, written, written), PATH).stream_stream
     return Layers(layers).wrap(grpc.unary_stream_rpc_method_handler(handle, bytes, written), PATH).unary_stream
 
 

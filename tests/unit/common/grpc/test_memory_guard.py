@@ -60,7 +60,9 @@ def test_near_the_limit_connections_are_ended_if_nothing_else_helps() -> None:
     assert guard.next_step(850 * MIB, 10.6) is Step.END_CONNECTIONS
     assert budget.is_closed
     guard.on_memory_returned(850 * MIB, 840 * MIB, 10.7)
-    assert guard.next_step(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, "memory of closed connections is being freed"
+    assert guard.next_step(840 * MIB, 10.6 + FREEING_S / 2) is Step.SHRINK, (
+        "memory of closed connections is being freed"
+    )
     guard.on_memory_returned(840 * MIB, 840 * MIB, 10.8)
     assert guard.next_step(840 * MIB, 10.7 + FREEING_S) is Step.END_CONNECTIONS
     guard.on_memory_returned(840 * MIB, 300 * MIB, 11.1)

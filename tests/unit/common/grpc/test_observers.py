@@ -6,10 +6,12 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import ServedCall, Method
+from ortoo.common.grpc.layers.layer import Method, ServedCall
 from ortoo.common.grpc.layers.observers import OBSERVERS_OF_ADDRESS_MAX, Observers
 
-WATCH = Method("/grpc.health.v1.Health/Watch", "Watch", is_request_stream=False, is_response_stream=True, read=bytes, write=bytes)
+WATCH = Method(
+    "/grpc.health.v1.Health/Watch", "Watch", is_request_stream=False, is_response_stream=True, read=bytes, write=bytes
+)
 
 
 class Context:

@@ -15,9 +15,9 @@ import structlog
 
 from ortoo.common.errors import NotFound
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
 from ortoo.common.grpc.layers.call_memory import CALL_BYTES, TRANSPORT_COPIES
 from ortoo.common.grpc.layers.layer import Layers
-from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
 from ortoo.common.grpc.limits.connections import end_connections, peer_of
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, make_self_signed_certificate
@@ -195,7 +195,7 @@ async def answers() -> list[object]:
 async def test_a_client_hears_the_same_with_the_front_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Metadata in both directions, binary too, deadlines, peers, statuses and translated errors are equal."""
     with_front = await answers()
-    monkeypatch.setattr(CompletionQueue, "below", lambda *_: None)
+    monkeypatch.setattr(CompletionQueue, "of_server", lambda *_: None)
     assert await answers() == with_front
     assert b"'some', False, '127.0.0.1'" in bytes(str(with_front[3]), "ascii")
 
@@ -223,7 +223,7 @@ async def test_many_answers_come_in_order_and_then_the_status(
     heard, ended = await many_answers(request_bytes)
     assert heard == [*(b"%d" % at for at in range(200)), len(LARGE), b""]
     assert ended == ("OK" if not request_bytes else "StatusCode.NOT_FOUND name: none left")
-    monkeypatch.setattr(CompletionQueue, "below", lambda *_: None)
+    monkeypatch.setattr(CompletionQueue, "of_server", lambda *_: None)
     assert await many_answers(request_bytes) == (heard, ended)
 
 

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="ONE CORE, or none to cho
 @pytest.fixture
 def core(monkeypatch: pytest.MonkeyPatch) -> int:
     """A core that this process may use; the claim has a name of this test, because others may have claimed the core."""
-    monkeypatch.setattr(affinity, "CLAIM", f"\0ortoo test {os.getpid()} {{}}")
+    monkeypatch.setattr(affinity, "CLAIM_SOCKET_NAME", f"\0ortoo test {os.getpid()} {{}}")
     return min(CORES)
 
 

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ortoo.common.machine.cores import (
-    PIN_LOAD_MAX,
-    OWN_SAMPLE_INTERVAL_S,
-    IDLE_SAMPLES,
     IDLE_SAMPLE_INTERVAL_S,
+    IDLE_SAMPLES,
+    OWN_SAMPLE_INTERVAL_S,
+    PIN_LOAD_MAX,
     PIN_LOAD_MIN,
     SAMPLE_INTERVAL_S,
     SAMPLES_AFTER_OVERLOAD,
     SAMPLES_AFTER_OVERLOAD_MAX,
     UNPIN_LOAD_MAX,
-    CorePinning,
-    CoreLoad,
     CoreChoice,
+    CoreLoad,
+    CorePinning,
 )
 from ortoo.common.process.randomness import Randomness
 

@@ -100,7 +100,7 @@ async def test_a_cancellation_that_a_library_swallowed_is_said_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A stop ends, and reports the task that swallowed its cancellation, and the place where it was."""
-    monkeypatch.setattr(background_module, "LOST_S", 0.01)
+    monkeypatch.setattr(background_module, "CANCEL_AGAIN_S", 0.01)
     swallowed: list[int] = []
 
     async def deaf(times: int) -> None:

@@ -23,5 +23,12 @@ def test_a_system_without_such_a_clock_has_another_one() -> None:
         raise OSError(22, "Invalid argument")
 
     assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 3.0))() == 3.0
-    assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 4.0, CLOCK_BOOTTIME=7, clock_gettime=refused))() == 4.0
-    assert suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 5.0, CLOCK_BOOTTIME=7, clock_gettime=lambda number: 6.0))() == 6.0
+    assert (
+        suspend_aware_clock_id(SimpleNamespace(monotonic=lambda: 4.0, CLOCK_BOOTTIME=7, clock_gettime=refused))() == 4.0
+    )
+    assert (
+        suspend_aware_clock_id(
+            SimpleNamespace(monotonic=lambda: 5.0, CLOCK_BOOTTIME=7, clock_gettime=lambda number: 6.0)
+        )()
+        == 6.0
+    )

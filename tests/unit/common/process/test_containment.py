@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 from ortoo.common.errors import Internal, Invalid
 from ortoo.common.process import containment
 from ortoo.common.process.background import Background
-from ortoo.common.process.containment import CONTAINED_FAILURES, record_contained, as_ortoo_error
+from ortoo.common.process.containment import CONTAINED_FAILURES, as_ortoo_error, record_contained
 
 _numbers = count()
 

@@ -14,8 +14,8 @@ from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.index.key_index import (
     KIND_KEY,
     KIND_MESSAGE_ID,

@@ -5,13 +5,19 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from ortoo.enode.replication.protocol.events import HardStateSaved, FramesSent, Tick
-from ortoo.enode.replication.protocol.identity import HardState
-from ortoo.enode.replication.protocol.messages import TimeoutNow, HeartbeatResponse, LogMatchRequest, LogMatched, RequestVote
-from ortoo.enode.replication.protocol.roles import Candidate
 from ortoo.enode.leadership.replica_process import ReplicaProcess
+from ortoo.enode.replication.protocol.events import FramesSent, HardStateSaved, Tick
+from ortoo.enode.replication.protocol.identity import HardState
+from ortoo.enode.replication.protocol.messages import (
+    HeartbeatResponse,
+    LogMatched,
+    LogMatchRequest,
+    RequestVote,
+    TimeoutNow,
+)
+from ortoo.enode.replication.protocol.roles import Candidate
+from tests.unit.enode.replication.protocol.test_replica import LATER_S, ONE, TWO, Run, beat
 from tests.unit.enode.replication.test_driver import Stopped, driving, following
-from tests.unit.enode.replication.protocol.test_member import LATER_S, ONE, TWO, Run, beat
 
 
 async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() -> None:
@@ -32,7 +38,12 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
     run = Run()
     run.lead()
     to_come: list[list[Any]] = [
-        [LogMatchRequest(1, TWO, 1, 0), LogMatched(1, TWO, 1, 0, 0), FramesSent(TWO, 1, 10), HeartbeatResponse(1, TWO, 1, 1, 10)],
+        [
+            LogMatchRequest(1, TWO, 1, 0),
+            LogMatched(1, TWO, 1, 0, 0),
+            FramesSent(TWO, 1, 10),
+            HeartbeatResponse(1, TWO, 1, 1, 10),
+        ],
         [RequestVote(2, TWO), HardStateSaved(HardState(2, TWO)), beat(TWO, 2)],
     ]
 
@@ -47,24 +58,27 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
         pass
 
     driver, log = driving(run, Passing())
-    log.hold_back = log.follow = lambda reason: None
+    log.pause = log.follow = lambda reason: None
     log.engine.appender.flush = nothing
-    reports = SimpleNamespace(hurry=lambda: None, last_word=nothing)
-    lives: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _living=None)
-    lives._hand_over, lives._stopping = partial(ReplicaProcess._transfer_leadership, lives), asyncio.Event()
-    await ReplicaProcess.stop(lives)
+    reports = SimpleNamespace(report_now=lambda: None, report_leaving=nothing)
+    process: Any = SimpleNamespace(driver=driver, clock=driver.clock, reports=reports, _run_task=None)
+    process._transfer_leadership, process._stopping = (
+        partial(ReplicaProcess._transfer_leadership, process),
+        asyncio.Event(),
+    )
+    await ReplicaProcess.stop(process)
     assert not to_come
 
 
 def report_of(driver: Any) -> Any:
     """The report of its process to name servers."""
-    kept = SimpleNamespace(set_id="set", member=ONE.member, incarnation=1, made_from="")
-    lives: Any = SimpleNamespace(
-        joining=SimpleNamespace(kept=kept),
+    stored = SimpleNamespace(set_id="set", replica=ONE.member, incarnation=1, made_from="")
+    process: Any = SimpleNamespace(
+        membership=SimpleNamespace(stored=stored),
         driver=driver,
         settings=SimpleNamespace(name="e", role="", advertised_address=""),
         reports=SimpleNamespace(is_waiting=False),
         server=SimpleNamespace(cluster_address="", address="h:1"),
-        member_address="h:2",
+        replica_address="h:2",
     )
-    return ReplicaProcess._report(lives)
+    return ReplicaProcess._report(process)

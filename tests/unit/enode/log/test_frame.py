@@ -19,7 +19,9 @@ from ortoo.enode.log.frame import (
 
 def header(**fields: int) -> FrameHeader:
     """A messages header with a few fields set."""
-    return FrameHeader(kind=FrameKind.MESSAGES, position=640, durable_below=64, store_open=3, stored_at_ms=1000, **fields)
+    return FrameHeader(
+        kind=FrameKind.MESSAGES, position=640, durable_below=64, store_open=3, stored_at_ms=1000, **fields
+    )
 
 
 def test_a_header_is_two_cache_lines_and_the_table_names_its_fields() -> None:

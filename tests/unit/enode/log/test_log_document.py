@@ -7,8 +7,8 @@ from typing import get_type_hints
 
 import pytest
 
+from ortoo.enode.changes.codec import PackedColumn, Repeated, _CodecSource, _declaration
 from ortoo.enode.changes.kinds import KINDS
-from ortoo.enode.changes.codec import PackedColumn, Repeated, _declaration, _CodecSource
 from ortoo.enode.log.frame import FIELDS, FrameKind
 
 DOCUMENT = Path(__file__).parents[4] / "docs" / "formats" / "log.md"

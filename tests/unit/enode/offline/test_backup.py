@@ -12,12 +12,12 @@ from ortoo.common.errors import Conflict, DataLoss, Fenced, NotFound, Unsupporte
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
 

@@ -11,8 +11,8 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.__main__ import run_tool
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.durable_mark import read_durable_mark
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name

@@ -8,18 +8,18 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss, Invalid
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
-from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
-from ortoo.enode.disk.durable_mark import DurableMark
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
-from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.store.store import Store, StoreSettings
 from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
@@ -65,7 +65,11 @@ def test_it_makes_a_set_of_one_and_may_be_done_twice(folder: Path) -> None:
     ids = {elect.read_survivor(disk, folder).stored.set_id}
     for _ in range(2):
         assert elect.main([str(folder), "--lose", "--apply", "--others-are-gone"]) == 0
-        kept, outline, identity = read_hard_state(disk, folder), read_log_summary(disk, folder), read_identity(disk, folder)
+        kept, outline, identity = (
+            read_hard_state(disk, folder),
+            read_log_summary(disk, folder),
+            read_identity(disk, folder),
+        )
         assert kept is not None
         assert outline is not None
         assert identity is not None
@@ -192,7 +196,7 @@ async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: P
     """
     kept = read_hard_state(RealDisk(), folder)
     assert kept is not None
-    write_hard_state(RealDisk(), folder, replace(kept, reign=replace(kept.hard_state, epoch=3)))
+    write_hard_state(RealDisk(), folder, replace(kept, hard_state=replace(kept.hard_state, epoch=3)))
     before = {file.name: file.read_bytes() for file in folder.iterdir()}
     with pytest.raises(Conflict, match="is the disk of replica 1"):
         if way[0].startswith("--"):

@@ -7,7 +7,7 @@ import pytest
 from ortoo.common.errors import NotFound
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.enode.changes.halves import VerdictOrigin, HalfVerdict
+from ortoo.enode.changes.halves import HalfVerdict, VerdictOrigin
 from ortoo.enode.disk.durable_mark import read_durable_mark
 from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.offline.backup import take_backup

@@ -68,7 +68,12 @@ def test_those_that_wait_are_counted_until_they_are_free() -> None:
     """Or skipped, because they were finished before their turn."""
     intervals, order = IntervalMap(0), KeyOrder(0)
     assert order.add(0, ["a", "a", "a", "b", None], intervals) == [0, 3, 4]
-    assert (order.blocked_count, list(order.waiting_for(0)), order.waiting_for(1), order.waiting_for(3)) == (2, [1, 2], (), ())
+    assert (order.blocked_count, list(order.waiting_for(0)), order.waiting_for(1), order.waiting_for(3)) == (
+        2,
+        [1, 2],
+        (),
+        (),
+    )
     intervals.finish(1, 2)
     assert order.finish(1, 2, intervals) == []
     intervals.finish(0, 1)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.groups.pop import PopRules
-from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.groups import GroupDropped
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.pops import lines as module
 from ortoo.enode.pops.lines import PopLines
 from ortoo.enode.store.store import Store

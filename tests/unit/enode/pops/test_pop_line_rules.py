@@ -127,7 +127,7 @@ def test_a_part_is_leased_anew_as_the_same_attempt_for_its_whole_time() -> None:
 
 
 def test_a_lease_is_over_at_its_end_for_those_who_want_to_know() -> None:
-    """With `with_done` finished messages are included; other leases' messages never are."""
+    """With `include_finished` finished messages are included; other leases' messages never are."""
     it = line()
     taken(it, 0, NEW, limit=4)
     it.finish([(1, 1)], NEW)

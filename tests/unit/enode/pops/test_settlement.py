@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.errors import Conflict
-from ortoo.common.groups.pop import Redeliver, PopRules, PopRequest, Renew
+from ortoo.common.groups.pop import PopRequest, PopRules, Redeliver, Renew
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.pops.lines import PopLines
 from tests.contract.one_store import TOPIC

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
-from ortoo.enode.log.results import Damage, DamagedQueue
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.queue_index import SegmentContents
+from ortoo.enode.log.results import Damage, DamagedQueue
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import RecentBatches

@@ -12,8 +12,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.durable_mark import decode_slots
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy

@@ -9,18 +9,18 @@ from ortoo.enode.changes.kinds import encode_changes
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.clean_stop import CleanStop
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.disk.log_summary_file import StoredLogSummary
-from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
-from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
+from ortoo.enode.disk.log_summary_file import StoredLogSummary
+from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, HardState, Tail
-from ortoo.enode.replication.protocol.log_summary import EpochStart, EpochHistory, LogSummary, ConfigurationFrame
-from ortoo.enode.recovery.replica_opening import recover_replica, last_copy_end
+from ortoo.enode.recovery.replica_opening import last_copy_end, recover_replica
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId, Tail
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 
 THREE = tuple(ReplicaId(number, f"disk-{number}") for number in (1, 2, 3))
 FOUR = (*THREE, ReplicaId(4, "disk-4"))
@@ -51,7 +51,9 @@ class Written:
     def checkpoint(self, *, epoch: int) -> None:
         """Append a checkpoint of everything before it."""
         end = len(self.content)
-        self.frame(FrameKind.CHECKPOINT, CheckpointSlice(end, 0, 1, end, end, encode_changes(())).encoded(), epoch=epoch)
+        self.frame(
+            FrameKind.CHECKPOINT, CheckpointSlice(end, 0, 1, end, end, encode_changes(())).encoded(), epoch=epoch
+        )
 
     def damage(self, number: int, at: int = 0) -> None:
         """Flip a bit of a frame."""
@@ -95,7 +97,7 @@ def test_all_of_a_whole_log_is_known(log: Written, tmp_path: Path, *, is_clean: 
 
 @pytest.mark.parametrize("is_clean", [False, True])
 @pytest.mark.parametrize(("number", "at"), [(2, 0), (3, 0), (3, HEADER_BYTES)])
-def test_a_damaged_word_of_the_members_is_not_passed_over(
+def test_a_damaged_word_of_the_replicas_is_not_passed_over(
     log: Written, tmp_path: Path, number: int, at: int, *, is_clean: bool
 ) -> None:
     """A vote claims only readable epochs and replicas: the log ends at the damaged frame, and the rest must be fetched.
@@ -113,7 +115,9 @@ def test_a_damaged_word_of_the_members_is_not_passed_over(
 def test_damage_in_the_segment_that_is_written_to_is_not_passed_over(log: Written, tmp_path: Path) -> None:
     """Readers have damage repaired only in full segments; elsewhere the other replicas must send it again."""
     end = log.places[4]
-    whole = LogSummary(0, end, 0, 0, EpochHistory((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.summary.configurations)
+    whole = LogSummary(
+        0, end, 0, 0, EpochHistory((EpochStart(1, 0), EpochStart(2, log.places[2]))), KEPT.summary.configurations
+    )
     log.damage(1)
     log.put(tmp_path)
     found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(whole))
@@ -126,13 +130,15 @@ def test_a_sole_voter_keeps_what_lies_behind_damage(log: Written, tmp_path: Path
     end, alone = log.places[4], (ConfigurationFrame(0, Configuration(THREE[:1])),)
     log.damage(1)
     log.put(tmp_path)
-    found = recover_replica(SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(0, end, configurations=alone)))
+    found = recover_replica(
+        SegmentFiles(RealDisk()), tmp_path, StoredLogSummary(LogSummary(0, end, configurations=alone))
+    )
     assert (found.summary.appended, found.former_end) == (len(log.content), 0)
     assert [one.position for one in found.recovered.holes] == [log.places[1]]
 
 
 @pytest.mark.parametrize("is_clean", [False, True])
-def test_old_damage_of_an_enode_that_becomes_a_member_is_passed_over(tmp_path: Path, *, is_clean: bool) -> None:
+def test_old_damage_of_an_enode_that_becomes_a_replica_is_passed_over(tmp_path: Path, *, is_clean: bool) -> None:
     """Before the first epoch the log has no replicas, so no other one has the damaged data."""
     log = Written()
     for _ in range(3):

@@ -8,25 +8,32 @@ import pytest
 from ortoo.common.errors import Conflict
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.enode.replication.driver import StateComparison, Driver
 from ortoo.enode.disk.hard_state_file import StoredHardState
+from ortoo.enode.replication.driver import Driver, StateComparison
 from ortoo.enode.replication.protocol.events import (
     Action,
     AddLearner,
     Contradicted,
-    TransferLeadership,
-    LeaderProposed,
-    HardStateSaved,
-    RemoveReplica,
-    SendFrames,
     FramesSent,
+    HardStateSaved,
+    LeaderProposed,
+    RemoveReplica,
     RequestElection,
+    SendFrames,
+    TransferLeadership,
     WriteFrames,
 )
 from ortoo.enode.replication.protocol.identity import Configuration, HardState
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
-from ortoo.enode.replication.protocol.messages import AppendAck, HeartbeatResponse, LogMatchRequest, LogMatched, StaleEpoch, RequestVote
-from tests.unit.enode.replication.protocol.test_member import FOUR, LATER_S, ONE, THREE, THREE_MEMBERS, TWO, Run, beat
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
+from ortoo.enode.replication.protocol.messages import (
+    AppendAck,
+    HeartbeatResponse,
+    LogMatched,
+    LogMatchRequest,
+    RequestVote,
+    StaleEpoch,
+)
+from tests.unit.enode.replication.protocol.test_replica import FOUR, LATER_S, ONE, THREE, THREE_REPLICAS, TWO, Run, beat
 
 
 class Stopped(SystemClock):
@@ -62,29 +69,34 @@ def following(clock: Stopped) -> Driver:
 def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
-    log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(newest=whole), commit=lambda position: None)
-    joining: Any = SimpleNamespace(kept=StoredHardState(ONE.member))
+    log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
+    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.member))
     background = Background("test")
-    return Driver(log, run.member, joining, lambda to, message: None, background, clock, StateComparison()), log
+    return Driver(log, run.member, membership, lambda to, message: None, background, clock, StateComparison()), log
 
 
-async def test_a_change_of_the_members_that_waits_for_the_log_is_the_only_one() -> None:
+async def test_a_change_of_the_replicas_that_waits_for_the_log_is_the_only_one() -> None:
     """Other appends meanwhile do not admit a second change, which would not include the first."""
     driver, log = leading()
     driver.request(AddLearner(FOUR.member))
     log.on_appended(20, ())
     with pytest.raises(Conflict, match="retry in a moment"):
         driver.request(RemoveReplica(THREE.member))
-    log.on_appended(30, (ConfigurationFrame(30, Configuration(THREE_MEMBERS.voters, (FOUR.member,))),))
+    log.on_appended(30, (ConfigurationFrame(30, Configuration(THREE_REPLICAS.voters, (FOUR.member,))),))
     with pytest.raises(Conflict, match="not committed"):
         driver.request(RemoveReplica(THREE.member))
 
 
-async def test_nobody_hands_over_to_a_member_that_is_gone() -> None:
+async def test_nobody_hands_over_to_a_replica_that_is_gone() -> None:
     """It may have the whole log, but would not get the request to lead, so an answering replica is chosen."""
     clock = Stopped()
     driver, _ = leading(clock)
-    for word in (LogMatchRequest(1, THREE, 1, 0), LogMatched(1, THREE, 1, 0, 0), FramesSent(THREE, 1, 10), AppendAck(1, THREE, 1, 10)):
+    for word in (
+        LogMatchRequest(1, THREE, 1, 0),
+        LogMatched(1, THREE, 1, 0, 0),
+        FramesSent(THREE, 1, 10),
+        AppendAck(1, THREE, 1, 10),
+    ):
         driver.post(word)
     assert driver.most_complete_voter() == TWO.member
     clock.at_s += 1.0
@@ -124,7 +136,7 @@ async def test_a_leader_in_doubt_is_there_until_its_successor_leads() -> None:
 
     driver, log = leading(Passing())
     driver.leading_epoch = 1
-    log.hold_back = log.follow = lambda reason: None
+    log.pause = log.follow = lambda reason: None
     log.engine.appender.flush = flushed
     await driver._refold()
     assert not to_come

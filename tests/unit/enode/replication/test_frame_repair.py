@@ -7,11 +7,11 @@ import pytest
 
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.replication.log_bytes import LogBytes
-from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.log.frame import FrameHeader, FrameKind, frame_bytes
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState
-from ortoo.enode.replication.protocol.log_summary import EpochStart, EpochHistory, LogSummary, ConfigurationFrame
+from ortoo.enode.replication.frame_repair import FrameRepair
+from ortoo.enode.replication.log_bytes import LogBytes
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 from ortoo.enode.replication.protocol.replica import Replica
 
 THREE = tuple(ReplicaId(number, f"disk-{number}") for number in (1, 2, 3))
@@ -38,11 +38,11 @@ class Disk:
     header: FrameHeader | None = None
     written: bytes = b""
 
-    async def whole_frame(self, position: int) -> FrameHeader | None:
+    async def find_frame(self, position: int) -> FrameHeader | None:
         """The configured frame."""
         return self.header
 
-    async def write_again(self, position: int, content: bytes) -> None:
+    async def rewrite_frame(self, position: int, content: bytes) -> None:
         """Record the frame."""
         assert position == AT
         self.written = content
@@ -52,7 +52,7 @@ def repair(disk: Disk, copies: dict[int, bytes | None], *, committed: int = END)
     """Replica 1, which asks others; a replica with None is down, and one without bytes has no frame."""
     history = EpochHistory((EpochStart(1, 0), EpochStart(2, AT)))
     log = LogSummary(0, END, END, committed, history, (ConfigurationFrame(0, Configuration(THREE)),))
-    member = Replica.initial(Incarnation(THREE[0], 1), log, HardState(2), 0.0)
+    replica = Replica.initial(Incarnation(THREE[0], 1), log, HardState(2), 0.0)
 
     async def ask(of: ReplicaId, position: int) -> bytes:
         content = copies[of.number]
@@ -62,7 +62,7 @@ def repair(disk: Disk, copies: dict[int, bytes | None], *, committed: int = END)
             raise DataLoss("it has no whole frame there")
         return content
 
-    return FrameRepair(cast(LogBytes, disk), lambda: member, ask)
+    return FrameRepair(cast(LogBytes, disk), lambda: replica, ask)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_wrong_bytes_are_refused_and_the_next_copy_is_asked(wrong: bytes) 
 async def test_nothing_is_called_lost_while_a_copy_is_away() -> None:
     """A frame that is not known to be committed is not taken."""
     disk = Disk()
-    with pytest.raises(Unavailable, match="member 3"):
+    with pytest.raises(Unavailable, match="replica 3"):
         await repair(disk, {2: b"", 3: None}).repair(AT, END)
     assert await repair(disk, {2: RIGHT, 3: RIGHT}, committed=AT).repair(AT, END) == 0
     assert not disk.written

@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
-from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
@@ -13,8 +12,9 @@ from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup, SegmentPart
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.segment import Segment, segment_name
+from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.replication.protocol.events import SendFrames
-from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation
+from ortoo.enode.replication.protocol.identity import Incarnation, ReplicaId
 from ortoo.enode.store.engine import Engine
 
 

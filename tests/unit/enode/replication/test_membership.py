@@ -7,15 +7,15 @@ import pytest
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import ReplicaMembership, next_incarnation
-from ortoo.enode.replication.replicated_log import open_replicated_log
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
-from ortoo.enode.replication.protocol.events import Truncate, DeleteBelow, Reset, Tick
+from ortoo.enode.replication.membership import ReplicaMembership, next_incarnation
+from ortoo.enode.replication.protocol.events import DeleteBelow, Reset, Tick, Truncate
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.step import step
+from ortoo.enode.replication.replicated_log import open_replicated_log
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
@@ -32,7 +32,7 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
     disk = MemoryDisk()
     disk.make_folder(FOLDER)
     claim_folder(disk, FOLDER, StoreIdentity("default", "enode-0", "the-store", 1), [])
-    with pytest.raises(Conflict, match="start it as member 1, or empty it") as refused:
+    with pytest.raises(Conflict, match="start it as replica 1, or empty it") as refused:
         ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1), number=2)
     assert refused.value.field == "member"
     kept = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1)).stored
@@ -155,7 +155,9 @@ async def test_nobody_is_asked_to_be_of_a_set_before_all_say_that_they_would() -
             raise Conflict("it is of another set")
         return others[address]
 
-    await ReplicaMembership(disk, FOLDER, Hasty(), Randomness(1), initial_voters=3, addresses=("1", "2", "3")).join_or_found(ask)
+    await ReplicaMembership(
+        disk, FOLDER, Hasty(), Randomness(1), initial_voters=3, addresses=("1", "2", "3")
+    ).join_or_found(ask)
     assert asked == [("2", True), ("3", True), ("2", True), ("3", True), ("2", False), ("3", False)]
 
 
@@ -175,7 +177,7 @@ def _segments(disk: FaultyDisk) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("others", [0, 2])
-async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: int) -> None:
+async def test_a_killed_log_is_not_cut_by_a_replica_with_nobody_to_ask(others: int) -> None:
     """Without replicas, or with the others down, and started twice: every acknowledged byte stays unchanged."""
     one = OneStore(settings=BUSY)
     await one.open()
@@ -195,11 +197,13 @@ async def test_a_killed_log_is_not_cut_by_a_member_with_nobody_to_ask(others: in
         write_log_summary(disk, FOLDER, StoredLogSummary(LogSummary(configurations=placed)))
     for _ in range(2):
         kept, outline = joining.next_incarnation()
-        log = await open_replicated_log(FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, stored=outline)
+        log = await open_replicated_log(
+            FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, stored=outline
+        )
         assert log.engine.appender.appended_position == end
-        member = Replica.initial(kept.identity, log.summary, kept.hard_state, now_s=0.0)
+        replica = Replica.initial(kept.identity, log.summary, kept.hard_state, now_s=0.0)
         for second in range(60):
-            member, actions = step(member, Tick(), float(second))
+            replica, actions = step(replica, Tick(), float(second))
             assert not any(isinstance(action, Truncate | Reset | DeleteBelow) for action in actions)
         await log.close()
     after = _segments(disk)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import ReplicaMembership
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.disk.disk import NoDescriptor
 from ortoo.enode.disk.identity import StoreIdentity
-from ortoo.enode.log.copies.frame_copies import make_entry, frames_in
+from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
 from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.store.store import Store
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore

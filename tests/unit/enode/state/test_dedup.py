@@ -11,7 +11,9 @@ KEY: Key = (1, 2, 3)
 DAY_MS = 86_400_000
 
 
-def sent(windows: SequenceWindowTable, sequencer: Sequencer, first: int, count: int, offset: int, at_ms: int = 0) -> WindowBatch:
+def sent(
+    windows: SequenceWindowTable, sequencer: Sequencer, first: int, count: int, offset: int, at_ms: int = 0
+) -> WindowBatch:
     """Store one batch completely."""
     batch = WindowBatch(first, count, offset, at_ms, 77)
     assert sequencer.decide(KEY, first, count, 77, at_ms) is None

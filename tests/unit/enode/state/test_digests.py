@@ -1,7 +1,7 @@
 """Digests by which replicas compare their states."""
 
-from ortoo.enode.changes.kinds import ExpiredDropped, IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.groups import RetryCopiesStored
+from ortoo.enode.changes.kinds import ExpiredDropped, IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import DIGEST_ROWS_MAX, State
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted, TopicDeleted, decode_changes, encode_changes
 from ortoo.enode.changes.groups import RetryCopiesStored
-from ortoo.enode.changes.halves import HalfEnded, HalfOpen, VerdictOrigin, HalfVerdict
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, HalfVerdict, VerdictOrigin
+from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state import table, timer_bucket
@@ -80,7 +80,9 @@ def test_what_changes_while_a_checkpoint_is_drawn_is_neither_lost_nor_told_twice
         chance, state, log = Randomness(seed), State(), list[StateChange]()
         state.timers.advance(NOW_MS)
 
-        def go_on(steps: int, *, chance: Randomness = chance, state: State = state, log: list[StateChange] = log) -> None:
+        def go_on(
+            steps: int, *, chance: Randomness = chance, state: State = state, log: list[StateChange] = log
+        ) -> None:
             for _ in range(steps):
                 change = step(state, chance, len(log))
                 if change is not None:

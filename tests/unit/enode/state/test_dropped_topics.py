@@ -2,6 +2,8 @@
 
 import struct
 
+from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
+from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.changes.kinds import (
     IdsRemembered,
     LocksChanged,
@@ -13,8 +15,6 @@ from ortoo.enode.changes.kinds import (
     TopicPut,
     WindowBatch,
 )
-from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
-from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.changes.pops import PopLeased, PopNote
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.state.fold import State

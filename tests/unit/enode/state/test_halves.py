@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, HalfVerdict, VerdictOrigin
 from ortoo.enode.changes.kinds import StateChange, TopicDeleted, decode_changes, encode_changes
-from ortoo.enode.changes.halves import HalfEnded, HalfOpen, VerdictOrigin, HalfVerdict
-from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.state.tables.halves import HalfMessageTable
+from ortoo.enode.transactions.checks import CheckSchedule
 from tests.unit.enode.state.folding import fold
 
 OPEN = HalfOpen(5, 7, 0, 5, 1, 1_000, 7_000, 0, False, 99, "p")
@@ -26,7 +26,12 @@ def test_an_end_is_final() -> None:
 def test_a_checkpoint_and_what_follows_give_the_same_state() -> None:
     """Open and ended transactions and keys are restored; folding a part twice changes nothing."""
     halves = HalfMessageTable()
-    changes: list[StateChange] = [OPEN, replace(OPEN, number=6, key=0), replace(OPEN, number=7, key=3, parked=True), ENDED]
+    changes: list[StateChange] = [
+        OPEN,
+        replace(OPEN, number=6, key=0),
+        replace(OPEN, number=7, key=3, parked=True),
+        ENDED,
+    ]
     for change in changes:
         fold(halves, change)
     again = HalfMessageTable()

@@ -6,21 +6,21 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import Unsupported
 from ortoo.enode.changes.kinds import (
-    StateChange,
+    DirectoryTopicPut,
     LocksChanged,
     OffsetRows,
     OffsetsCommitted,
     OffsetsSkipped,
     ProducerWindow,
     QueueEndSnapshot,
+    StateChange,
     TopicDeleted,
-    DirectoryTopicPut,
     TopicPut,
     WindowBatch,
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.log.checkpoint import CheckpointSlice, complete_checkpoints, split_slices, decode_slice
+from ortoo.enode.log.checkpoint import CheckpointSlice, complete_checkpoints, decode_slice, split_slices
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.state.fold import State

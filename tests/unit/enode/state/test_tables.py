@@ -3,18 +3,18 @@
 import pytest
 
 from ortoo.common.errors import Conflict, Fenced
+from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupMode, GroupUsed, RetryCopiesStored
+from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.changes.kinds import (
+    DirectoryTopicPut,
     ExpiredDropped,
     IdsRemembered,
     OffsetRows,
     OffsetsCommitted,
     OffsetsSkipped,
     QueueEndSnapshot,
-    DirectoryTopicPut,
     TopicPut,
 )
-from ortoo.enode.changes.groups import GroupDeclared, GroupUsed, GroupDeletionsDone, GroupMode, RetryCopiesStored
-from ortoo.enode.changes.halves import HalfOpen
 from ortoo.enode.state.interval_map import DeliveryState, IntervalMap, Phase, Piece
 from ortoo.enode.state.tables import groups, message_ids
 from ortoo.enode.state.tables.ends import QueueEndTable
@@ -22,7 +22,7 @@ from ortoo.enode.state.tables.groups import GroupUseTable
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.message_ids import MessageIdTable, RememberedId
 from ortoo.enode.state.tables.modes import check_mode
-from ortoo.enode.state.tables.offsets import GroupOffsetTable, GenerationReservations
+from ortoo.enode.state.tables.offsets import GenerationReservations, GroupOffsetTable
 from ortoo.enode.state.tables.sent_back import RetryMarkTable
 from ortoo.enode.state.tables.topics import TopicTable
 from tests.unit.enode.state.folding import fold

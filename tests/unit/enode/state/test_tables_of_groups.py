@@ -2,9 +2,9 @@
 
 import pytest
 
-from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.groups import GroupDropped, GroupMode, ModeSet
 from ortoo.enode.changes.halves import HalfEnded
+from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, WindowBatch
 from ortoo.enode.changes.pops import PopIntervals, PopLeased
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.state.fold import State

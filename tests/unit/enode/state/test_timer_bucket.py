@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ortoo.enode.state.timer_bucket import ROW, TimerStatus, TimerArray, TimerBucket
+from ortoo.enode.state.timer_bucket import ROW, TimerArray, TimerBucket, TimerStatus
 
 NO_MORE = 255
 
@@ -148,7 +148,7 @@ def test_whoever_begins_finds_every_timer_free() -> None:
     bucket = bucket_of([1, 2, 3])
     bucket.set_status(int64s(0, 1, 3, 8), TimerStatus.RECALLING)
     assert bucket.statuses(int64s(1, 2, 3)).tolist() == [TimerStatus.RECALLING, TimerStatus.FREE, TimerStatus.RECALLING]
-    assert bucket.live_rows()["hold"].tolist() == [TimerStatus.RECALLING, TimerStatus.FREE, TimerStatus.RECALLING]
+    assert bucket.live_rows()["status"].tolist() == [TimerStatus.RECALLING, TimerStatus.FREE, TimerStatus.RECALLING]
     bucket.reset_statuses()
     assert bucket.statuses(int64s(1, 2, 3)).tolist() == [TimerStatus.FREE] * 3
 

@@ -10,7 +10,7 @@ from ortoo.enode.changes.kinds import TopicDeleted, decode_changes, encode_chang
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.state.tables import timers as timers_module
 from ortoo.enode.state.tables.timers import FAR_MS, NEAR_MS, TimerTable
-from ortoo.enode.state.timer_bucket import TimerStatus, TimerArray, times_and_ids
+from ortoo.enode.state.timer_bucket import TimerArray, TimerStatus, times_and_ids
 from tests.unit.enode.state.folding import fold
 
 NOW_MS = 3_000 * FAR_MS
@@ -161,11 +161,23 @@ def test_what_is_done_with_timers_is_noted_in_several_buckets_at_once() -> None:
     timers = some()
     due_ms, ids = int64s(SOON_MS, NOW_MS, TOMORROW_MS, 17, SOON_MS), int64s(20, 10, 12, 1, 98)
     timers.set_status(due_ms, ids, TimerStatus.MOVING)
-    assert timers.statuses(due_ms, ids).tolist() == [TimerStatus.MOVING, TimerStatus.MOVING, TimerStatus.MOVING, NO_MORE, NO_MORE]
+    assert timers.statuses(due_ms, ids).tolist() == [
+        TimerStatus.MOVING,
+        TimerStatus.MOVING,
+        TimerStatus.MOVING,
+        NO_MORE,
+        NO_MORE,
+    ]
     assert timers.statuses(int64s(SOON_MS, LATER_MS), int64s(22, 11)).tolist() == [TimerStatus.FREE, TimerStatus.FREE]
     assert timers.statuses(int64s(), int64s()).tolist() == []
     timers.reset_statuses()
-    assert timers.statuses(due_ms, ids).tolist() == [TimerStatus.FREE, TimerStatus.FREE, TimerStatus.FREE, NO_MORE, NO_MORE]
+    assert timers.statuses(due_ms, ids).tolist() == [
+        TimerStatus.FREE,
+        TimerStatus.FREE,
+        TimerStatus.FREE,
+        NO_MORE,
+        NO_MORE,
+    ]
 
 
 def test_a_timer_that_is_moved_keeps_its_id_and_is_found_at_its_new_place() -> None:

@@ -6,14 +6,14 @@ from ortoo.common.errors import Fenced
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.state.tables.locks import Lock
 from ortoo.enode.store.lock_table import (
-    HEARTBEAT_TIMEOUT_S,
     DETACHED_GRACE_S,
+    HEARTBEAT_TIMEOUT_S,
     LIFETIME_S,
     RESTART_GRACE_S,
+    LockDenied,
     LockGranted,
     LockRequest,
     LockTable,
-    LockDenied,
 )
 
 KEY = (1, "g", 0)

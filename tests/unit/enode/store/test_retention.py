@@ -11,7 +11,7 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.store.retention import RetentionClock, Expired
+from ortoo.enode.store.retention import Expired, RetentionClock
 from ortoo.enode.store.retention import expired as expired_segments
 from ortoo.enode.store.store import Store, TopicCopy
 from ortoo.testing.time.virtual_clock import VirtualClock

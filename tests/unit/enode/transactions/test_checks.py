@@ -2,7 +2,7 @@
 
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfOpen
-from ortoo.enode.transactions.checks import RequestCheck, CheckListeners, DueCheck
+from ortoo.enode.transactions.checks import CheckListeners, DueCheck, RequestCheck
 
 BATCH = encode([Message(b"x")], now_ms=1)
 

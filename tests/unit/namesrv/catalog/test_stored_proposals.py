@@ -15,8 +15,12 @@ FIRST, SECOND = ids(1, 2)
 
 async def check(stored: StoredProposals | ProposalRow) -> None:
     """Only a caller that has read the last one replaces it, and only with a larger epoch."""
-    assert await stored.compare_and_store("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), "the first replaces nothing"
-    assert await stored.compare_and_store("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), "an old epoch replaces nothing"
+    assert await stored.compare_and_store("e", 7, Proposal(3, FIRST)) == Proposal(3, FIRST), (
+        "the first replaces nothing"
+    )
+    assert await stored.compare_and_store("e", 2, Proposal(4, SECOND)) == Proposal(3, FIRST), (
+        "an old epoch replaces nothing"
+    )
     assert await stored.compare_and_store("e", 3, Proposal(3, SECOND)) == Proposal(3, FIRST)
     assert await stored.compare_and_store("e", 3, Proposal(2, SECOND)) == Proposal(3, FIRST)
     assert await stored.compare_and_store("e", 3, Proposal(9, SECOND)) == Proposal(9, SECOND)

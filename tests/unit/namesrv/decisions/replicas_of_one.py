@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ortoo.namesrv.decisions.replicas import LogTail, ReplicaId, ReplicaReport, ReplicaSets, ReplicaSet
+from ortoo.namesrv.decisions.replicas import LogTail, ReplicaId, ReplicaReport, ReplicaSet, ReplicaSets
 
 
 def ids(*numbers: int) -> tuple[ReplicaId, ...]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.namesrv.decisions.orphaned_topics import StoredTopic, OrphanedTopics, adopted_topic, select_named
+from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopics, StoredTopic, adopted_topic, select_named
 from ortoo.namesrv.decisions.topics import Permission, Placement, Topic
 
 

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.namesrv.decisions.replicas import LogTail, ReplicaId, ReplicaReport, ReplicaSets, Proposal
-from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, ProposalState, operator_choice, next_proposal
+from ortoo.namesrv.decisions.proposals import PROPOSAL_TIMEOUT_S, ProposalState, next_proposal, operator_choice
+from ortoo.namesrv.decisions.replicas import LogTail, Proposal, ReplicaId, ReplicaReport, ReplicaSets
 from tests.unit.namesrv.decisions.replicas_of_one import ids, report, said
 
 FIRST, SECOND, THIRD = ids(1, 2, 3)
@@ -295,9 +295,9 @@ def test_two_members_take_nothing_over() -> None:
     members = ReplicaSets(lease_s=3.0)
     said(report(1, voters=2, is_leaving=True), silent(2, voters=2), members=members)
     assert next_proposal(members.sets["e"], standing) is None
-    assert next_proposal(said(silent(1, voters=2), silent(2, voters=2, role="SLAVE", end=200)), ProposalState()) == Proposal(
-        2, first
-    )
+    assert next_proposal(
+        said(silent(1, voters=2), silent(2, voters=2, role="SLAVE", end=200)), ProposalState()
+    ) == Proposal(2, first)
 
 
 def test_one_member_needs_nobody() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import AlreadyExists, Conflict, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.namesrv.decisions.publish_order import PublishPlace, parse_order, format_order
+from ortoo.namesrv.decisions.publish_order import PublishPlace, format_order, parse_order
 from ortoo.namesrv.decisions.topics import (
     TOPICS_MAX,
     NewTopic,
@@ -15,8 +15,8 @@ from ortoo.namesrv.decisions.topics import (
     Topic,
     TopicChange,
     change_topic,
-    with_defaults,
     create_topic,
+    with_defaults,
 )
 
 ALIVE = {"b": True, "a": True}
@@ -158,7 +158,10 @@ def test_the_order_for_producers_is_checked_against_the_queues_after_the_change(
         change_topic(TopicChange("t", publish_order=order), topic, ALIVE, version=4)
     changed = change_topic(TopicChange("t", 4, 4, publish_order=order), topic, ALIVE, version=4)
     assert changed.publish_order == order
-    assert change_topic(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order == order
+    assert (
+        change_topic(TopicChange("t", permission=Permission.READ_ONLY), changed, ALIVE, version=5).publish_order
+        == order
+    )
     assert change_topic(TopicChange("t", publish_order=()), changed, ALIVE, version=5).publish_order == ()
     assert parse_order(format_order(order)) == order
 

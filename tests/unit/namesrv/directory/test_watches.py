@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.errors import Overloaded
 from ortoo.namesrv.decisions.process_leases import Enode
-from ortoo.namesrv.decisions.route_changes import StoredDirectory, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.snode.cluster.directory import DirectoryCache, check_readable, check_writable
-from ortoo.snode.cluster.routes import EnodeEntry, Group, Permission, Placement, Queue, DirectoryUpdate, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Permission, Placement, Queue, Topic
 
 
 def topic(name: str, version: int = 1, permission: Permission = Permission.READ_WRITE) -> Topic:

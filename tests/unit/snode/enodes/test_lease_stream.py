@@ -21,7 +21,7 @@ from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer, add_EnodeServiceServic
 PART = LeasePart(0, 1, ((0, 1),))
 
 
-class Member(EnodeServiceServicer):
+class Replica(EnodeServiceServicer):
     """An enode whose pops wait until the test answers them; it answers settlements if the test sets it."""
 
     def __init__(self) -> None:
@@ -69,16 +69,16 @@ class Older(EnodeServiceServicer):
 
 
 @contextlib.asynccontextmanager
-async def served(*members: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Channels]]:
+async def served(*replicas: Any, timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Channels]]:
     """One process for each server, and links of a snode."""
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(60))
-        for member in members:
-            add = lambda server, member=member: add_EnodeServiceServicer_to_server(member, server)  # noqa: E731
+        for replica in replicas:
+            add = lambda server, replica=replica: add_EnodeServiceServicer_to_server(replica, server)  # noqa: E731
             server = await stack.enter_async_context(
                 GrpcServer("127.0.0.1:0", [("ortoo.v1.EnodeService", add)], grace_s=0.0)
             )
-            member.address = server.address
+            replica.address = server.address
         channels = await stack.enter_async_context(Channels())
         background = await stack.enter_async_context(Background("test"))
         links = GrpcLinks(
@@ -109,7 +109,7 @@ async def until(done: Any) -> None:
 
 async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_there() -> None:
     """Of many requests sent at once, those too that were not even written when the stream was refused."""
-    first, second = Member(), Member()
+    first, second = Replica(), Replica()
     async with served(first, second) as (links, _):
         link = links.to("e", first.address, 1)
         first.moved = NotLeader(leader_address=second.address, epoch=2)
@@ -119,31 +119,31 @@ async def test_what_a_member_did_not_read_before_it_said_who_leads_is_asked_ther
 
 async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> None:
     """Each request has its own timeout."""
-    member = Member()
-    async with served(member, timeout_s=2.0) as (links, _):
-        link = links.to("e", member.address)
+    replica = Replica()
+    async with served(replica, timeout_s=2.0) as (links, _):
+        link = links.to("e", replica.address)
         waiting = popping(link)
-        await until(lambda: member.pops)
-        member.settles = False
+        await until(lambda: replica.pops)
+        replica.settles = False
         with pytest.raises(Unavailable, match="2000 ms"):
             await settling(link)
         assert not waiting.done()
-        member.settles = True
-        member.there.set()
+        replica.settles = True
+        replica.there.set()
         await settling(link)
         assert (await waiting)[0].blocked == "seen"
-        assert member.streams == 1
+        assert replica.streams == 1
 
 
 async def test_a_channel_that_is_closed_fails_what_waits_at_once() -> None:
     """As when certificates were renewed twice; the next request uses another channel."""
-    member = Member()
-    async with served(member) as (links, channels):
-        link = links.to("e", member.address)
+    replica = Replica()
+    async with served(replica) as (links, channels):
+        link = links.to("e", replica.address)
         waiting = popping(link)
-        await until(lambda: member.pops)
+        await until(lambda: replica.pops)
         async with asyncio.timeout(5):
-            await channels.channel_to(member.address).close()
+            await channels.channel_to(replica.address).close()
             with pytest.raises(Unavailable):
                 await waiting
 
@@ -160,9 +160,9 @@ async def test_an_enode_of_an_older_version_is_asked_by_calls() -> None:
 
 async def test_a_link_that_is_broken_off_takes_no_request() -> None:
     """Its users get an error, and do not wait for ever."""
-    member = Member()
-    async with served(member) as (links, _):
-        link = links.to("e", member.address)
+    replica = Replica()
+    async with served(replica) as (links, _):
+        link = links.to("e", replica.address)
         await settling(link)
         link.close()
         link.close_leases()

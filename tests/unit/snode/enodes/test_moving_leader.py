@@ -24,7 +24,7 @@ BATCH = encode([Message(b"body")], now_ms=0)
 Verdict = Callable[[int], NotLeader | None]
 
 
-class Member(EnodeServiceServicer):
+class Replica(EnodeServiceServicer):
     """A process that takes appends, or reports that it does not lead, as the test sets it."""
 
     def __init__(self) -> None:
@@ -69,15 +69,15 @@ class Member(EnodeServiceServicer):
 
 
 @contextlib.asynccontextmanager
-async def two_members(timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Member, Member]]:
+async def two_replicas(timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks, Replica, Replica]]:
     """Two processes, and links of a snode."""
-    members = Member(), Member()
+    replicas = Replica(), Replica()
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(60))
-        for member in members:
-            add = lambda server, member=member: add_EnodeServiceServicer_to_server(member, server)  # noqa: E731
+        for replica in replicas:
+            add = lambda server, replica=replica: add_EnodeServiceServicer_to_server(replica, server)  # noqa: E731
             server = await stack.enter_async_context(GrpcServer("127.0.0.1:0", [("ortoo.v1.EnodeService", add)]))
-            member.address = server.address
+            replica.address = server.address
         channels = await stack.enter_async_context(Channels())
         background = await stack.enter_async_context(Background("test"))
         links = await stack.enter_async_context(
@@ -89,7 +89,7 @@ async def two_members(timeout_s: float = 10.0) -> AsyncIterator[tuple[GrpcLinks,
                 in_flight_bytes_max=1 << 20,
             )
         )
-        yield links, *members
+        yield links, *replicas
 
 
 async def until(done: Callable[[], bool]) -> None:
@@ -100,7 +100,7 @@ async def until(done: Callable[[], bool]) -> None:
 
 async def test_what_was_not_taken_is_stored_by_the_next_leader_in_order() -> None:
     """All of many appends succeed, and each queue's are in the order of the calls, later ones last."""
-    async with two_members() as (links, first, second):
+    async with two_replicas() as (links, first, second):
         link = links.to("e", first.address, 1)
         assert await link.append(1, 0, BATCH)
         first.answers.clear()
@@ -125,7 +125,7 @@ async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_lea
     stay: Callable[[GrpcEnodeLink], Coroutine[Any, Any, None]],
 ) -> None:
     """Otherwise the next leader would assume the snode is gone, and free its locks, until the connection breaks."""
-    async with two_members() as (links, first, second), Background("staying") as background:
+    async with two_replicas() as (links, first, second), Background("staying") as background:
         staying = background.start_future("stay", stay(links.to("e", first.address, 1)))
         await until(lambda: first.asked > 0)
         again = background.start_future("stay", stay(links.to("e", second.address, 2)))
@@ -137,7 +137,7 @@ async def test_who_stays_with_a_leader_that_hangs_leaves_it_when_another_one_lea
 
 async def test_later_appends_wait_behind_what_is_held() -> None:
     """While no leader is known, a new append does not overtake; a known leader releases all."""
-    async with two_members() as (links, first, second):
+    async with two_replicas() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.moved = NotLeader(epoch=2)
         sent = [link.append(1, 1, BATCH)]
@@ -151,7 +151,7 @@ async def test_later_appends_wait_behind_what_is_held() -> None:
 
 async def test_a_newer_epoch_makes_what_is_on_its_way_unknown_at_once() -> None:
     """Appends and calls to the older leader fail, not as "not taken"; its late answers change nothing."""
-    async with two_members() as (links, first, second):
+    async with two_replicas() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.answers.clear()
         sent, asked = link.append(1, 1, BATCH), asyncio.gather(link.describe_queues(1))
@@ -168,7 +168,7 @@ async def test_a_newer_epoch_makes_what_is_on_its_way_unknown_at_once() -> None:
 
 async def test_the_same_leader_in_a_newer_epoch_is_another_one() -> None:
     """It may have lost uncommitted data, so requests to its former term have an unknown outcome."""
-    async with two_members() as (links, first, _):
+    async with two_replicas() as (links, first, _):
         first.answers.clear()
         sent = links.to("e", first.address, 1).append(1, 1, BATCH)
         await until(lambda: first.asked == 1)
@@ -181,7 +181,7 @@ async def test_the_same_leader_in_a_newer_epoch_is_another_one() -> None:
 
 async def test_news_of_a_former_leader_are_old() -> None:
     """An outdated name server does not lead back while the newer leader is connected."""
-    async with two_members() as (links, first, second):
+    async with two_replicas() as (links, first, second):
         newer = links.to("e", second.address, 2)
         await newer.append(1, 1, BATCH)
         assert links.to("e", first.address, 1) is newer
@@ -190,7 +190,7 @@ async def test_news_of_a_former_leader_are_old() -> None:
 
 async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
     """By the address that the former leader gives, or that another request learns meanwhile."""
-    async with two_members() as (links, first, second):
+    async with two_replicas() as (links, first, second):
         link = links.to("e", first.address, 1)
         first.moved = NotLeader(leader_address=second.address, epoch=2)
         assert [one.queue_id for one in await link.describe_queues(1)] == [7]
@@ -203,7 +203,7 @@ async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
 
 async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
     """Their error says that nothing was stored, so a client may send the same elsewhere."""
-    async with two_members(timeout_s=0.3) as (links, first, _):
+    async with two_replicas(timeout_s=0.3) as (links, first, _):
         first.moved = NotLeader("nobody leads", epoch=2)
         link = links.to("e", first.address, 1)
         for asked in (link.append(1, 1, BATCH), link.describe_queues(1)):
@@ -214,7 +214,7 @@ async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
 
 async def test_what_never_reached_a_dead_leader_waits_for_the_next_one() -> None:
     """The former leader is down; unsent requests succeed if another one leads in time."""
-    async with two_members() as (links, _, second):
+    async with two_replicas() as (links, _, second):
         link = links.to("e", "127.0.0.1:1", 1)
         sent = [link.append(1, number, BATCH) for number in range(3)]
         await until(lambda: links.held_appends("e").is_holding)

@@ -16,7 +16,7 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.enodes.link import LockResult, LockRequest
+from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.settings import SnodeSettings
 from tests.unit.snode.fake_enode import FakeEnode

@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.membership.group_members import GroupMember, Subscription
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 
 

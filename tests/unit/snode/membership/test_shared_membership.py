@@ -2,8 +2,8 @@
 
 import dataclasses
 
-from ortoo.snode.membership.group_membership import StoredMember, SharedMembership
 from ortoo.snode.membership.group_members import GroupMember, Subscription, decode_member
+from ortoo.snode.membership.group_membership import SharedMembership, StoredMember
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 

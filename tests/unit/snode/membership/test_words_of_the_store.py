@@ -7,8 +7,15 @@ import pytest
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.group_membership import Membership, StoredMember, SharedMembership
-from ortoo.snode.membership.group_members import GroupMember, SlowConsumerRule, Subscription, decode_member, merge_subscriptions, assignable_client_ids
+from ortoo.snode.membership.group_members import (
+    GroupMember,
+    SlowConsumerRule,
+    Subscription,
+    assignable_client_ids,
+    decode_member,
+    merge_subscriptions,
+)
+from ortoo.snode.membership.group_membership import Membership, SharedMembership, StoredMember
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 A, B = ("g", "a"), ("g", "b")
@@ -222,8 +229,14 @@ def test_an_older_word_about_a_topic_is_passed_over() -> None:
     assert merge_subscriptions(known, [Subscription("t", "same", version=5)]) == (Subscription("t", "same", version=5),)
     assert merge_subscriptions(known, [Subscription("t", "none")]) == (Subscription("t", "none"),)
     assert merge_subscriptions(known, [Subscription("z"), Subscription("b")]) == (Subscription("b"), Subscription("z"))
-    assert merge_subscriptions([Subscription("t", version=1)], [Subscription("t", "one", version=1)])[0].tag_expression == "one"
-    assert merge_subscriptions([Subscription("t", "two", version=2)], [Subscription("t", version=1)])[0].tag_expression == "two"
+    assert (
+        merge_subscriptions([Subscription("t", version=1)], [Subscription("t", "one", version=1)])[0].tag_expression
+        == "one"
+    )
+    assert (
+        merge_subscriptions([Subscription("t", "two", version=2)], [Subscription("t", version=1)])[0].tag_expression
+        == "two"
+    )
 
 
 def test_who_shares_is_sorted() -> None:

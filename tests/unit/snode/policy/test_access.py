@@ -6,8 +6,8 @@ import pytest
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource, parse_access_rules
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, producer_pb2, pull_pb2, session_pb2, topic_pb2
 
 RULES = """

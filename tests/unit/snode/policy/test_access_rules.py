@@ -89,7 +89,11 @@ def test_addresses_are_compared_without_their_ports() -> None:
     ("need", "field", "words"),
     [
         (ADMIN, "access", "user shop is not an admin; only admins may do this"),
-        (RequiredPermission(Resource.TOPIC, "t", Grant.PUB), "topic", "user shop has no PUB for topic 't'; an operator may grant it"),
+        (
+            RequiredPermission(Resource.TOPIC, "t", Grant.PUB),
+            "topic",
+            "user shop has no PUB for topic 't'; an operator may grant it",
+        ),
         (
             RequiredPermission(Resource.GROUP, "g", Grant.PUB | Grant.SUB),
             "group",

@@ -10,8 +10,8 @@ from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2 as scaler
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.policy.access_rules import ADMIN, Grant, RequiredPermission, Resource
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.v1 import (
     admin_pb2,
@@ -212,7 +212,9 @@ SCALING = {"ExternalScaler/StreamIsActive"}
 
 
 @pytest.mark.parametrize(("method", "request_", "needs"), ROWS)
-def test_a_method_asks_for_what_its_request_touches(method: str, request_: Any, needs: list[RequiredPermission]) -> None:
+def test_a_method_asks_for_what_its_request_touches(
+    method: str, request_: Any, needs: list[RequiredPermission]
+) -> None:
     """G16: for everything that it names, each with the right grant."""
     assert list(required_permissions(method, request_, name_of)) == needs
 
@@ -225,7 +227,9 @@ def test_methods_that_ask_alike_share_a_rule_and_all_others_are_an_admins() -> N
         ("ExternalScaler/IsActive", SCALING),
     )
     for method, others in alike:
-        assert {one for one in REQUIRED_PERMISSIONS if REQUIRED_PERMISSIONS[one] is REQUIRED_PERMISSIONS[method]} >= others
+        assert {
+            one for one in REQUIRED_PERMISSIONS if REQUIRED_PERMISSIONS[one] is REQUIRED_PERMISSIONS[method]
+        } >= others
     asked = {method for method, _, _ in ROWS}.union(*(others for _, others in alike))
     assert all(list(required_permissions(one, None, name_of)) == [ADMIN] for one in REQUIRED_PERMISSIONS.keys() - asked)
     assert all(one.startswith(("AdminService/", "SettingsService/")) for one in REQUIRED_PERMISSIONS.keys() - asked)

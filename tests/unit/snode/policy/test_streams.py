@@ -29,7 +29,7 @@ async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.Monk
     """A user who may send anywhere can make up names without end. The stream is refused when memory is exhausted."""
     budget = MemoryBudget(64 << 20)
     share = budget.share("Produce")
-    monkeypatch.setattr(access, "current_share", lambda: share)
+    monkeypatch.setattr(access, "current_memory_share", lambda: share)
     directory: Any = SimpleNamespace(topic_name=str)
     rules = AccessControl("", None, directory)  # type: ignore[arg-type]  # nobody signs
     rules.rules = parse_access_rules(RULES)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from ortoo.common.errors import Unavailable
-from ortoo.common.groups.pop import LeasePart, StaleMessage, LeaseVerdict
+from ortoo.common.groups.pop import LeasePart, LeaseVerdict, StaleMessage
 from ortoo.common.process.background import Background
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from tests.unit.snode.fake_enode import FakeEnode
@@ -24,7 +24,9 @@ class SlowEnode(FakeEnode):
         self.came, self.go_on = asyncio.Event(), asyncio.Event()
         self.error: Exception | None = None
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
+    async def settle(
+        self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
+    ) -> list[StaleMessage]:
         """Record the request; every lease with number 9 is stale."""
         self.requests.append(list(parts))
         self.came.set()

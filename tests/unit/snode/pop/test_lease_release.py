@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
-from ortoo.common.groups.pop import Redeliver, LeasePart, Popped, PoppedBatch, PopRequest
+from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRequest, Redeliver
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode

@@ -46,7 +46,9 @@ def test_a_handle_that_the_cluster_did_not_make_is_refused() -> None:
             read_receipt(text, SEALS)
 
 
-@pytest.mark.parametrize("text", ["", "x", "é", "AAAA", "A" * 600, HANDLE.encoded(PLAIN)[:-4], HANDLE.encoded(SEALS)[:-4]])
+@pytest.mark.parametrize(
+    "text", ["", "x", "é", "AAAA", "A" * 600, HANDLE.encoded(PLAIN)[:-4], HANDLE.encoded(SEALS)[:-4]]
+)
 def test_what_is_no_handle_is_refused_by_its_field(text: str) -> None:
     """With any content."""
     with pytest.raises((Invalid, Unsupported), match="receipt_handle"):

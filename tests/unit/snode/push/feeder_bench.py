@@ -13,8 +13,8 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FetchedBatches, FetchBatchesRequest, LockRequest, QueueRange
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, LockRequest, QueueRange
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
@@ -104,7 +104,9 @@ class Locks:
 class Feed:
     """A feeder between the two."""
 
-    def __init__(self, it: Bench, script: Script, answers: Iterable[FetchedBatches | OrtooError] = (), **chosen: Any) -> None:
+    def __init__(
+        self, it: Bench, script: Script, answers: Iterable[FetchedBatches | OrtooError] = (), **chosen: Any
+    ) -> None:
         self.enode, self.client = script, Client()
         self.enode.answers.extend(answers)
         self.it = it
@@ -116,10 +118,10 @@ class Feed:
             QueueCursor(chosen.pop("queue", QUEUE), 9),
             77,
             "g",
-            chosen.pop("wanted", None),
+            chosen.pop("message_filter", None),
             self.client.wait_until_sendable,
             self.client.send,
-            chosen.pop("start_rule", SessionStart(StartFrom.FIRST)),
+            chosen.pop("start", SessionStart(StartFrom.FIRST)),
             None if is_broadcast else LOCK,
             lambda: BYTES_MAX,
             9,

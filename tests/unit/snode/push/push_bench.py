@@ -18,10 +18,10 @@ from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import FlushMode
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.settings import SnodeSettings

@@ -6,8 +6,8 @@ import pytest
 
 from ortoo.common.errors import DataLoss, Fenced, Forbidden, NotFound, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
-from ortoo.snode.enodes.link import FetchedBatches, FetchBatchesRequest, QueueRange
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, QueueRange
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import SKIPPED_MAX
 from ortoo.snode.push.outbox import Delivery
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
@@ -32,7 +32,7 @@ async def test_a_queue_without_an_offset_begins_as_the_session_asked_and_the_gro
     cases = ((StartFrom.FIRST, 3, QUEUE), (StartFrom.LAST, 7, QUEUE), (StartFrom.TIME, 41, QUEUE))
     for start_from, begins_at, queue in (*cases, (StartFrom.LAST, 3, RETRY), (StartFrom.TIME, 3, RETRY)):
         async with script() as (it, enode):
-            feed = Feed(it, enode, start_rule=SessionStart(start_from, 40), queue=queue)
+            feed = Feed(it, enode, start=SessionStart(start_from, 40), queue=queue)
             await feed.run()
             assert enode.asked[0].from_offset == feed.cursor.next_offset == begins_at
             assert feed.cursor.committed_offset is None
@@ -54,7 +54,7 @@ async def test_a_broadcast_session_begins_with_what_its_client_keeps_and_nobody_
     for offsets, begins_at, acknowledged in (({QUEUE: 6}, 6, 6), ({QUEUE: 0}, 0, 0), ({}, 3, None)):
         async with script() as (it, enode):
             rule = SessionStart(StartFrom.FIRST, offsets=offsets)
-            feed = Feed(it, enode, start_rule=rule, broadcast=True)
+            feed = Feed(it, enode, start=rule, broadcast=True)
             await feed.run()
             assert enode.asked == [FetchBatchesRequest(77, 2, begins_at, BYTES_MAX, wait_ms=30_000)]
             assert feed.cursor.committed_offset == acknowledged
@@ -101,14 +101,14 @@ async def test_what_is_not_wanted_is_passed_over_and_the_client_told_at_the_end_
     async with script() as (it, enode):
         wanted = compile_filter("a", "")
         unwanted, some, last = stored(3, "b", "b"), stored(5, "a", "b", "a"), stored(8, "c")
-        feed = Feed(it, enode, [fetched(unwanted, some, end_offset=9), fetched(last)], wanted=wanted)
+        feed = Feed(it, enode, [fetched(unwanted, some, end_offset=9), fetched(last)], message_filter=wanted)
         delivered, moved = await feed.run()
         assert delivered == Delivery(QUEUE, 9, 77, 5, 8, 1_005, some.batch, b"\0\0\0\0\2\0\0\0", 2)
         assert moved == told(8, 9)
         many = [stored(number, *["b"] * 4_096) for number in range(3, 3 + SKIPPED_MAX, 4_096)]
         for batches, expected in ((many[:-1], []), (many, [told(3, 3 + SKIPPED_MAX)])):
             enode.offsets["g", 2] = 3
-            feed = Feed(it, enode, [fetched(*batches, end_offset=100_000)], wanted=wanted)
+            feed = Feed(it, enode, [fetched(*batches, end_offset=100_000)], message_filter=wanted)
             assert await feed.run() == expected
 
 
@@ -132,7 +132,7 @@ async def test_what_expires_or_is_wanted_no_more_while_the_client_takes_nothing_
     """Also messages read before: its credit may come an hour later."""
     async with script() as (it, enode):
         first, second = stored(3, "a"), stored(4, "x", "a", "b", expire_at_ms=it.clock.now_ms() + 5_000)
-        feed = Feed(it, enode, [fetched(first, second)], wanted=compile_filter("a||b||x", ""))
+        feed = Feed(it, enode, [fetched(first, second)], message_filter=compile_filter("a||b||x", ""))
         feed.client.stops_after = 1
         feeding = it.parts.background.start_future("feed", feed.run(10.0))
         await it.rest(6.0)
@@ -240,7 +240,7 @@ async def test_damaged_messages_are_read_three_times_and_then_passed_over_with_t
             fetched(good, end_offset=20),
             *[later] * 3,
         ]
-        feed = Feed(it, enode, answers, wanted=compile_filter("a", ""))
+        feed = Feed(it, enode, answers, message_filter=compile_filter("a", ""))
         assert await feed.run() == [told(3, 5), told(5, 7, loss), whole(good), told(8, 10, later)]
         assert [one.from_offset for one in enode.asked] == [3, 5, 5, 5, 7, 8, 8, 8, 10]
         at_s = enode.asked_at_s

@@ -12,7 +12,15 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import DELIVERY_BYTES, DurableOffsets, Assignment, SessionClosed, Delivery, SessionOpened, PushOutbox
+from ortoo.snode.push.outbox import (
+    DELIVERY_BYTES,
+    Assignment,
+    Delivery,
+    DurableOffsets,
+    PushOutbox,
+    SessionClosed,
+    SessionOpened,
+)
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.testing.time.virtual_clock import VirtualClock
 

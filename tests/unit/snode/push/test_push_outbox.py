@@ -9,7 +9,15 @@ from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.records.batch import encode
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import DELIVERY_BYTES, DurableOffsets, Assignment, SessionClosed, Delivery, SessionOpened, PushOutbox
+from ortoo.snode.push.outbox import (
+    DELIVERY_BYTES,
+    Assignment,
+    Delivery,
+    DurableOffsets,
+    PushOutbox,
+    SessionClosed,
+    SessionOpened,
+)
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)

@@ -9,10 +9,10 @@ from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.snode.cluster.routes import Group, Placement, Queue, DirectoryUpdate, Topic
-from ortoo.snode.enodes.link import LockResult, LockRequest
+from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue, Topic
+from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.membership.group_members import CloseReason
-from ortoo.snode.push.outbox import DurableOffsets, Assignment, Delivery, SessionOpened
+from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionOpened
 from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
@@ -47,7 +47,9 @@ async def test_a_session_says_first_who_it_is_and_how_often_it_wants_to_hear() -
         for client_id in ("c", ""):
             plan = PushPlan("g", client_id, {"t": None}, heartbeat_interval_ms=7, expiry_ms=28)
             session = PushSession(it.parts, plan)
-            assert await session.outbox.next() == SessionOpened(session.session_id, 7, 28, client_id or session.session_id)
+            assert await session.outbox.next() == SessionOpened(
+                session.session_id, 7, 28, client_id or session.session_id
+            )
             assert len(session.session_id) == 16
             assert session.client_id == client_id or session.session_id
             assert set(session._filters) == {"t"}
@@ -210,13 +212,13 @@ async def test_locks_are_asked_for_in_the_clients_name_and_given_back() -> None:
         freed: list[LockRequest] = []
         take, release = it.enode.take_locks, it.enode.release_locks
 
-        async def taking(incarnation: str, wishes: Any) -> Any:
-            asked.extend(wishes)
-            return await take(incarnation, wishes)
+        async def taking(incarnation: str, requests: Any) -> Any:
+            asked.extend(requests)
+            return await take(incarnation, requests)
 
-        async def releasing(wishes: Any) -> Any:
-            freed.extend(wishes)
-            return await release(wishes)
+        async def releasing(requests: Any) -> Any:
+            freed.extend(requests)
+            return await release(requests)
 
         it.enode.take_locks, it.enode.release_locks = taking, releasing  # type: ignore[method-assign]
         session = await it.open()
@@ -245,8 +247,8 @@ async def test_who_lost_a_queue_to_a_newer_session_of_its_client_is_replaced() -
         ended: list[CloseReason] = []
         session.on_end = lambda reason, message: ended.append(reason)
 
-        async def newer(incarnation: str, wishes: Any) -> list[LockResult]:
-            return [LockResult(0, "c", 60_000) for _ in wishes]
+        async def newer(incarnation: str, requests: Any) -> list[LockResult]:
+            return [LockResult(0, "c", 60_000) for _ in requests]
 
         it.enode.take_locks = newer  # type: ignore[method-assign]
         await it.enode.commit_offsets(77, "g", [(2, 0, 0)], reset=True)

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
-from ortoo.snode.cluster.routes import DeliveryMode, Group, Permission, DirectoryUpdate, Topic
+from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Group, Permission, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.push import sessions as module
-from ortoo.snode.push.outbox import SessionClosed, Delivery
+from ortoo.snode.push.outbox import Delivery, SessionClosed
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import CLOSE_TIMEOUT_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
 from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
@@ -72,7 +72,9 @@ async def test_a_filter_is_made_of_each_subscription_and_the_groups_own_retry_to
         for name in ("u", "v"):
             it.directory.update_topic(dataclasses.replace(TOPIC, name=name))
         tagged, by_sql = Subscription("t", "a||b"), Subscription("u", sql_expression="x > 1")
-        filters = await it.sessions.compile_filters("g", [Subscription("%RETRY%g", "a"), tagged, by_sql, Subscription("v")], "")
+        filters = await it.sessions.compile_filters(
+            "g", [Subscription("%RETRY%g", "a"), tagged, by_sql, Subscription("v")], ""
+        )
         assert {name: one and one.expressions for name, one in filters.items()} == {
             "%RETRY%g": None,
             "t": ("a||b", ""),
@@ -184,11 +186,11 @@ async def test_a_session_that_meets_a_failure_ends_and_says_so(monkeypatch: pyte
     async with bench() as it:
         other = await it.open("other", group="h")
 
-        async def hold(group: str, *_: Any) -> None:
+        async def acquire(group: str, *_: Any) -> None:
             if group == "g":
                 raise ValueError("a defect")
 
-        monkeypatch.setattr(it.groups, "hold", hold)
+        monkeypatch.setattr(it.groups, "acquire", acquire)
         session = await it.open()
         assert await closed(session) == (
             CloseReason.EXPIRED,

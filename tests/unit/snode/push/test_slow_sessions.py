@@ -91,7 +91,10 @@ async def test_how_far_a_queue_is_its_enode_is_asked_once_for_all_sessions() -> 
             await it.store(queue_id, b"c", b"d", b"e", b"f")
         assert await swept(it, 1.0) == []
         assert asked == [77, 77]
-        assert "queue t/e/0 is 5 messages ahead of the acknowledged offset 1" in (await event(behind, SessionClosed)).message
+        assert (
+            "queue t/e/0 is 5 messages ahead of the acknowledged offset 1"
+            in (await event(behind, SessionClosed)).message
+        )
     async with bench() as it:
         behind = await began(it, 2, messages=2)
         await it.store(2, b"c", b"d", b"e", b"f")

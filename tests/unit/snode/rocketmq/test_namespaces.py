@@ -3,7 +3,7 @@
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Resource
-from ortoo.snode.rocketmq.protocol.namespaces import remove_namespace, add_namespace
+from ortoo.snode.rocketmq.protocol.namespaces import add_namespace, remove_namespace
 
 
 def test_every_name_of_a_request_is_made_whole_and_bare_again() -> None:

@@ -200,12 +200,12 @@ MOVED = StreamOffsets._move
     [
         ("no limit in bytes", ("", "send"), [(StreamReader, "getDefaultReadLimit", unlimited_by_bytes)]),
         ("start beyond the end", ("",), [(stream_read, "start_offsets", unchecked_start)]),
-        ("deleted topic unreported", ("", "send", "delete"), [(StreamOffsets, "_moved", silent_about_patterns)]),
+        ("deleted topic unreported", ("", "send", "delete"), [(StreamOffsets, "_move", silent_about_patterns)]),
         ("end of another topic", ("", "recreate"), [(StreamOffsets, "_end", target_by_name)]),
         (
             "group moves late",
             ("",),
-            [(StreamReader, "_show_group", lambda *_: None), (StreamReader, "commit", group_one_batch_late)],
+            [(StreamReader, "_commit_group", lambda *_: None), (StreamReader, "commit", group_one_batch_late)],
         ),
     ],
 )

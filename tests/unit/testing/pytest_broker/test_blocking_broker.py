@@ -19,7 +19,11 @@ pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 
 def at_a_time(kind: str, concurrency: int) -> dict[str, Any]:
     """The number of handlers of a consumer's `run`."""
-    return {"handling": HandlerOptions(concurrency=concurrency)} if kind == "pull_consumer" else {"concurrency": concurrency}
+    return (
+        {"handling": HandlerOptions(concurrency=concurrency)}
+        if kind == "pull_consumer"
+        else {"concurrency": concurrency}
+    )
 
 
 def test_a_blocking_program_runs_on_virtual_time(blocking_broker: BlockingBroker) -> None:

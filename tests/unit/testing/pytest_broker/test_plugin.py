@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from ortoo.testing.pytest_broker.durations import format_duration, seconds_of
 from ortoo.testing.pytest_broker.options import options_of_mark
-from ortoo.testing.pytest_broker.durations import seconds_of, format_duration
 
 pytest_plugins = ["pytester"]
 

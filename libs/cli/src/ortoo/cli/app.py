@@ -28,7 +28,7 @@ from ortoo.cli.commands import (
 )
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
-from ortoo.common.machine.standard_files import print_error, finish_output, open_missing_standard_files
+from ortoo.common.machine.standard_files import finish_output, open_missing_standard_files, print_error
 
 app = typer.Typer(
     help="Ortoo, a message queue.", no_args_is_help=True, add_completion=True, pretty_exceptions_enable=False
@@ -156,7 +156,7 @@ def dev(
     from ortoo.cli.dev.cluster import run as run_cluster
 
     if replicas not in (1, 3, 5):
-        raise typer.BadParameter("expected 1, 3 or 5", param_hint="--members")
+        raise typer.BadParameter("expected 1, 3 or 5", param_hint="--replicas")
     run_cluster(data_dir, listen_address, replicas)
 
 

@@ -23,18 +23,18 @@ from ortoo.client.admin.descriptions import (
     ClientInfo,
     ClientQueue,
     ClusterInfo,
+    ConsumeDirectlyResult,
     DeadLetter,
     DelayedMessage,
     DeletedGroup,
     DeletedTopic,
-    ConsumeDirectlyResult,
     FoundMessages,
     GroupDescription,
     GroupInfo,
     GroupLag,
     GroupMemberInfo,
-    OrphanedTopic,
     OpenTransaction,
+    OrphanedTopic,
     PeekedMessage,
     ProcessInfo,
     QueueInfo,
@@ -48,15 +48,15 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
-from ortoo.client.admin.replicas import EnodeReplica, ReplicaSet, ReplicaAdmin
 from ortoo.client.admin.operations import (
     ClusterFinding,
-    MessageDeliveries,
     Explanation,
+    MessageDeliveries,
     MessageDelivery,
     ProcessSettings,
     Reason,
 )
+from ortoo.client.admin.replicas import EnodeReplica, ReplicaAdmin, ReplicaSet
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -73,8 +73,8 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.client.produce.transactions import Transaction, TransactionalProducer, TransactionCheck, TransactionVerdict
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.flow_control import FlowLimits
-from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.pull_call import PullResult, PullStatus
+from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.settings import HandlerOptions, PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
 from ortoo.client.read.tailing import StoredMessage
@@ -104,26 +104,25 @@ __all__ = [
     "AlreadyExists",
     "App",
     "Client",
+    "ClientClosed",
     "ClientDescription",
     "ClientInfo",
     "ClientQueue",
-    "ClientClosed",
     "ClusterFinding",
     "ClusterInfo",
     "Codec",
     "CommitVerdict",
     "Conflict",
+    "ConsumeDirectlyResult",
     "Consumer",
+    "ConsumerClosed",
     "ConsumerSettings",
     "DataLoss",
     "DeadLetter",
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
-    "MessageDeliveries",
-    "ConsumeDirectlyResult",
     "EnodeReplica",
-    "ReplicaSet",
     "Explanation",
     "Fenced",
     "Filter",
@@ -134,18 +133,17 @@ __all__ = [
     "GroupDescription",
     "GroupInfo",
     "GroupLag",
+    "GroupMemberInfo",
     "HandlerOptions",
     "Internal",
     "Invalid",
-    "ConsumerClosed",
     "LostMessages",
-    "ReplicaAdmin",
-    "GroupMemberInfo",
     "Message",
+    "MessageDeliveries",
     "MessageDelivery",
     "NotFound",
-    "OrphanedTopic",
     "OpenTransaction",
+    "OrphanedTopic",
     "OrtooError",
     "OutOfRange",
     "Overloaded",
@@ -158,9 +156,9 @@ __all__ = [
     "Producer",
     "ProducerSettings",
     "PullConsumer",
+    "PullResult",
     "PullSettings",
     "PullStatus",
-    "PullResult",
     "Queue",
     "QueueInfo",
     "QueueLag",
@@ -170,6 +168,8 @@ __all__ = [
     "ReceivedBatch",
     "ReceivedMessage",
     "ReplayProgress",
+    "ReplicaAdmin",
+    "ReplicaSet",
     "RetryLater",
     "SendFuture",
     "SendFutures",
@@ -183,9 +183,9 @@ __all__ = [
     "TopicProgress",
     "Transaction",
     "TransactionCheck",
+    "TransactionVerdict",
     "TransactionalProducer",
     "Unavailable",
     "Unsupported",
-    "TransactionVerdict",
     "connect",
 ]

@@ -13,7 +13,7 @@ from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.pop.consumer import PopConsumer, PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
-from ortoo.client.produce.transactions import TransactionChecker, TransactionalProducer
+from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker
 from ortoo.client.pull.consumer import PullConsumer
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.push.consumer import Consumer, ConsumerSettings
@@ -112,7 +112,7 @@ async def connect(
     Defaults come from a profile (see `ortoo profile`): `profile`, else the one that ORTOO_PROFILE names, else the
     current one, which ORTOO_ADDRESS overrides. Without a profile the address is localhost:8081. If `addresses` are
     given, a profile is used only if `profile` is given too.
-    `client_id` names this client in its groups (default: made of host and process). `room` is the availability zone
+    `client_id` names this client in its groups (default: made of host and process). `zone` is the availability zone
     of this client, for allocation strategies that prefer queues of the same zone.
     `access_key` and `secret_key` sign every call (default: ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY).
     `tls_ca_file` (PEM, or "system") holds the roots of the server certificates and turns TLS on.

@@ -22,8 +22,8 @@ from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
-from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, open_enode_services
@@ -68,7 +68,9 @@ async def open_enode(
     async with contextlib.AsyncExitStack() as parts:
         make_data_dir(disk, settings.data_dir)
         store_settings = settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes())
-        store = await Store.open(settings.data_dir, settings=store_settings, disk=disk, clock=clock, randomness=randomness)
+        store = await Store.open(
+            settings.data_dir, settings=store_settings, disk=disk, clock=clock, randomness=randomness
+        )
         parts.push_async_callback(store.close)
         channels = await parts.enter_async_context(cluster_channels(settings, token))
         background = await parts.enter_async_context(Background("enode"))

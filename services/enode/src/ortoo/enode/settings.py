@@ -12,8 +12,8 @@ from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import LoadedSettings, NumberRange
-from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.log.settings import DAY_MS, RETENTION_SETTINGS, FlushMode, StoreSettings
+from ortoo.enode.transactions.checks import CheckSchedule
 
 GROUP_RETENTION_MS_MIN = 120_000
 """Snodes report popping groups every half minute, so a shorter retention would drop groups in use."""
@@ -186,7 +186,9 @@ class EnodeSettings(InnerSettings):
         elif implied is not None and origins["durability"] == "default":
             derived["durability"] = (implied, "role")
         elif implied is not None and implied is not settings.durability:
-            raise Invalid(f"{settings.durability}; {settings.role} means {implied}: give one of the two", field="durability")
+            raise Invalid(
+                f"{settings.durability}; {settings.role} means {implied}: give one of the two", field="durability"
+            )
         if settings.role is NodeRole.SLAVE and origins["memory_share_percent"] == "default":
             derived["memory_share_percent"] = (settings.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
         changed = {name: one for name, one in derived.items() if one[0] != getattr(settings, name)}

@@ -35,7 +35,7 @@ def run_tool(name: str, arguments: Sequence[str]) -> int:
     """Run one of TOOLS on the configured database; returns the exit code."""
     from ortoo.common.process.clock import SystemClock
     from ortoo.common.process.randomness import Randomness
-    from ortoo.namesrv.offline.backup import backup, restore, parse_arguments
+    from ortoo.namesrv.offline.backup import backup, parse_arguments, restore
 
     raise_limit()
     chosen = parse_arguments(arguments, name)

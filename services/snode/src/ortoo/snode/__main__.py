@@ -16,14 +16,18 @@ from ortoo.snode.settings import IMPORTANT, SnodeSettings, load
 from ortoo.snode.workers.parent import open_workers
 from ortoo.snode.workers.worker import Worker
 
-Open = Callable[[LoadedSettings[SnodeSettings], Callable[[], LoadedSettings[SnodeSettings]]], AbstractAsyncContextManager[Running]]
+Open = Callable[
+    [LoadedSettings[SnodeSettings], Callable[[], LoadedSettings[SnodeSettings]]], AbstractAsyncContextManager[Running]
+]
 
 
 def _choose_open(worker: Worker | None, folder: Path) -> Open:
     """Opens this process: as a whole snode, as the parent of its workers, or as one of these."""
 
     @contextlib.asynccontextmanager
-    async def open_process(loaded: LoadedSettings[SnodeSettings], reload: Callable[[], LoadedSettings[SnodeSettings]]) -> AsyncIterator[Running]:
+    async def open_process(
+        loaded: LoadedSettings[SnodeSettings], reload: Callable[[], LoadedSettings[SnodeSettings]]
+    ) -> AsyncIterator[Running]:
         if worker is None and loaded.settings.workers > 1:
             command = (sys.executable, "-m", "ortoo.snode", *sys.argv[1:])
             async with open_workers(loaded.settings, command, folder) as running:

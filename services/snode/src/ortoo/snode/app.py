@@ -7,11 +7,11 @@ from typing import Any
 
 from ortoo.common.cluster.address_server import update_name_servers
 from ortoo.common.cluster.addresses import advertised_address_of
-from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.errors.findings import Findings
-from ortoo.common.grpc.layers.layer import Guard, Layer
 from ortoo.common.grpc.cluster_token import cluster_channels, cluster_token
+from ortoo.common.grpc.layers.layer import Guard, Layer
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_listener
 from ortoo.common.machine.descriptors import Descriptors
@@ -42,8 +42,8 @@ from ortoo.snode.pull import PullComponents
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
-from ortoo.snode.rpc.layers.access import RocketmqErrorLayer, Rights, RocketmqSignIn, SignIn
-from ortoo.snode.rpc.layers.interceptors import InterceptorLayer, FlowControlLayer, TlsRequiredLayer
+from ortoo.snode.rpc.layers.access import Rights, RocketmqErrorLayer, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
 from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
 from ortoo.snode.send import SendComponents
@@ -112,14 +112,30 @@ async def open_snode(
         topics = TopicComponents(runtime, cluster, enodes.links)
         groups = await enter(open_membership(runtime, cluster, connect_redis, findings))
         sending = SendComponents(runtime, cluster, topics.producer_topics, enodes.links)
-        pull = PullComponents(runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic)
+        pull = PullComponents(
+            runtime, cluster, enodes.links, topics.group_settings, groups.membership, observation.traffic
+        )
         push_sessions = PushSessions(runtime, cluster, enodes, topics, groups, observation.traffic)
         pop = PopComponents(runtime, cluster, enodes.links, topics, pull.reader)
         clients = ClientComponents(runtime, cluster, enodes, topics, groups, push_sessions)
         policy = await open_policy(runtime, cluster)
-        gateway = MessagingActivities(runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor)
+        gateway = MessagingActivities(
+            runtime, cluster, enodes.links, topics, groups.membership, sending, pull, pop.processor
+        )
         services = Services(
-            runtime, cluster, enodes.links, topics, sending, pull, push_sessions, pop, clients, policy, gateway, findings, live
+            runtime,
+            cluster,
+            enodes.links,
+            topics,
+            sending,
+            pull,
+            push_sessions,
+            pop,
+            clients,
+            policy,
+            gateway,
+            findings,
+            live,
         )
         guards, layers = _around(settings, policy, cluster.name_server, clock)
         server = GrpcServer(
@@ -264,12 +280,18 @@ async def _flush_last_records(flush: Callable[[], Awaitable[None]]) -> None:
             await flush()
 
 
-def _make_announcing(runtime: Runtime, name_server: NameServerClient, public_address: str, cluster_address: str) -> Registrations:
+def _make_announcing(
+    runtime: Runtime, name_server: NameServerClient, public_address: str, cluster_address: str
+) -> Registrations:
     settings = runtime.settings
 
     async def announce(address: str) -> float:
         return await name_server.register(
-            address, settings.name, (public_address, cluster_address), runtime.incarnation, shares_membership=bool(settings.redis_url)
+            address,
+            settings.name,
+            (public_address, cluster_address),
+            runtime.incarnation,
+            shares_membership=bool(settings.redis_url),
         )
 
     return Registrations(

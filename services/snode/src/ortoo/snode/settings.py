@@ -127,7 +127,9 @@ class SnodeSettings(ServiceSettings):
         check_advertised(self.advertised_address)
         if self.tls_listen_address:
             check_address(self.tls_listen_address, "tls_listen_address")
-            is_tls_configured = bool(self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required)
+            is_tls_configured = bool(
+                self.tls_certificate_file or self.tls_key_file or self.tls_client_ca_file or self.tls_required
+            )
             for name in ("tls_certificate_file", "tls_key_file"):
                 if is_tls_configured and not getattr(self, name):
                     raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)

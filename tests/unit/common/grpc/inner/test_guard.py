@@ -8,10 +8,10 @@ import pytest
 from ortoo.common.cluster.role_names import CertificateRoles, Role, RoleNames
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import ServedCall, Method
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken
 from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.inner.guard import InnerGuard, inner_guards
+from ortoo.common.grpc.layers.layer import Method, ServedCall
 from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import namesrv_pb2
 
@@ -97,7 +97,9 @@ def test_the_method_is_checked_before_the_request_is_decoded() -> None:
     """For every row, the fields of a request are only read after it is decoded, and never for an unknown caller."""
     guard = InnerGuard(CERTIFICATES, None)
     for name, callers in CALLERS.items():
-        method = Method(f"/ortoo.v1.{name}", name, is_request_stream=False, is_response_stream=False, read=bytes, write=bytes)
+        method = Method(
+            f"/ortoo.v1.{name}", name, is_request_stream=False, is_response_stream=False, read=bytes, write=bytes
+        )
         for role in (None, *Role):
             names = ("web.example",) if role is None else tuple(CERTIFICATES.names_of(role))
             may = role in callers.roles

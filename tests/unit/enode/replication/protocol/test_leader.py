@@ -1,22 +1,22 @@
 """The state of a leader after it has stepped down."""
 
 from ortoo.enode.replication.protocol.events import (
-    LogAppended,
     ApplyCommitted,
-    Flushed,
-    TransferLeadership,
     BecomeLeader,
-    ReportLeaderSilent,
-    LeaderProposed,
-    HardStateSaved,
+    Flushed,
     FramesSent,
+    HardStateSaved,
+    LeaderProposed,
+    LogAppended,
+    ReportLeaderSilent,
     Tick,
+    TransferLeadership,
 )
 from ortoo.enode.replication.protocol.identity import Tail
 from ortoo.enode.replication.protocol.log_summary import EpochFrame
-from ortoo.enode.replication.protocol.messages import AppendAck, HeartbeatResponse, LogMatchRequest, LogMatched, Vote
+from ortoo.enode.replication.protocol.messages import AppendAck, HeartbeatResponse, LogMatched, LogMatchRequest, Vote
 from ortoo.enode.replication.protocol.roles import Idle
-from tests.unit.enode.replication.protocol.test_member import LATER_S, ONE, THREE, TWO, Run
+from tests.unit.enode.replication.protocol.test_replica import LATER_S, ONE, THREE, TWO, Run
 
 
 def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> None:
@@ -38,7 +38,7 @@ def test_who_leads_an_epoch_again_is_not_answered_for_what_it_asked_before() -> 
     run = Run()
     run.lead()
     run.followed()
-    run(TransferLeadership(TWO.member), LeaderProposed(1, ONE.member), HardStateSaved(run.member.reign))
+    run(TransferLeadership(TWO.member), LeaderProposed(1, ONE.member), HardStateSaved(run.member.hard_state))
     run(Vote(1, THREE, Tail(0, 0), is_electable=True), LogAppended(20, (EpochFrame(10, 20, 1),)), Flushed(0, 20))
     run(LogMatchRequest(1, THREE, 1, 0), LogMatched(1, THREE, 1, 0, 0), FramesSent(THREE, 1, 20))
     assert run(AppendAck(1, THREE, 1, 20)) == (ApplyCommitted(20),)

@@ -7,65 +7,69 @@ import pytest
 from ortoo.enode.replication.protocol.events import (
     Action,
     AddLearner,
-    LogAppended,
-    AppendEpoch,
     AppendConfiguration,
+    AppendEpoch,
     ApplyCommitted,
-    Truncate,
-    Truncated,
+    BecomeLeader,
     DeleteBelow,
-    SteppedDown,
     Event,
     Flushed,
-    TransferLeadership,
-    BecomeLeader,
-    ReportLeaderSilent,
-    LeaderProposed,
-    RejectRequest,
+    FramesSent,
     HardStateSaved,
+    LeaderProposed,
+    LogAppended,
+    RejectRequest,
     RemoveReplica,
+    ReportLeaderSilent,
+    RequestElection,
     Reset,
     SaveHardState,
     Send,
     SendFrames,
-    FramesSent,
-    RequestElection,
+    SteppedDown,
     Tick,
+    TransferLeadership,
+    Truncate,
+    Truncated,
     WriteFrames,
 )
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.leader import deletable_below
-from ortoo.enode.replication.protocol.log_summary import LogBase, BeginFrame, EpochFrame, LogSummary, ConfigurationFrame
-from ortoo.enode.replication.protocol.replica import ReplicationLimits, Replica
+from ortoo.enode.replication.protocol.log_summary import BeginFrame, ConfigurationFrame, EpochFrame, LogBase, LogSummary
 from ortoo.enode.replication.protocol.messages import (
     AppendAck,
     Frames,
-    TimeoutNow,
     Heartbeat,
     HeartbeatResponse,
-    LogMatchResponse,
-    LogMatchRequest,
-    LogMatched,
-    StaleEpoch,
-    Vote,
-    RequestVote,
     LeaseReleased,
+    LogMatched,
+    LogMatchRequest,
+    LogMatchResponse,
+    RequestVote,
+    StaleEpoch,
+    TimeoutNow,
+    Vote,
 )
-from ortoo.enode.replication.protocol.step import step
+from ortoo.enode.replication.protocol.replica import Replica, ReplicationLimits
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
+from ortoo.enode.replication.protocol.step import step
 
 ONE, TWO, THREE, FOUR = (Incarnation(ReplicaId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
-THREE_MEMBERS = Configuration((ONE.member, TWO.member, THREE.member))
+THREE_REPLICAS = Configuration((ONE.member, TWO.member, THREE.member))
 LATER_S = 10.0
 
 
 class Run:
     """A replica, and the actions of its last event."""
 
-    def __init__(self, members: Configuration = THREE_MEMBERS, *, window_bytes: int = 1000) -> None:
-        log = LogSummary().reset_to(LogBase(0, 0, members))
+    def __init__(self, replicas: Configuration = THREE_REPLICAS, *, window_bytes: int = 1000) -> None:
+        log = LogSummary().reset_to(LogBase(0, 0, replicas))
         self.member = Replica.initial(
-            ONE, replace(log, cuts=0, is_cutting=False), HardState(), 0.0, limits=ReplicationLimits(window_bytes=window_bytes)
+            ONE,
+            replace(log, truncations=0, is_truncating=False),
+            HardState(),
+            0.0,
+            limits=ReplicationLimits(window_bytes=window_bytes),
         )
         self.now_s = LATER_S
         self.wanted: tuple[Action, ...] = ()
@@ -98,7 +102,7 @@ class Run:
         """Follow a leader, matched, with an empty log."""
         self(beat(leader, epoch), HardStateSaved(self.member.hard_state))
         self(HardStateSaved(self.member.hard_state))
-        self(LogMatchResponse(epoch, ONE, self.member.stream_count, 0, 0, LogBase(0, 0, THREE_MEMBERS)))
+        self(LogMatchResponse(epoch, ONE, self.member.stream_count, 0, 0, LogBase(0, 0, THREE_REPLICAS)))
         self(Truncated(self.member.log.truncations))
 
     def frames(self, begin: int, end: int, *, epoch: int = 1, committed: int = 0) -> Frames:
@@ -117,7 +121,7 @@ def messages(actions: tuple[Action, ...]) -> list[object]:
     return [one.message for one in actions if isinstance(one, Send)]
 
 
-def test_a_sole_member_leads_by_itself_and_commits_what_it_flushes() -> None:
+def test_a_sole_replica_leads_by_itself_and_commits_what_it_flushes() -> None:
     """It needs no votes and no lease, and its committed position is the flushed one."""
     run = Run(Configuration((ONE.member,)))
     (save,) = run(Tick())
@@ -218,7 +222,10 @@ def test_a_leader_answers_where_logs_part() -> None:
     run.lead()
     run(LogAppended(50))
     log = run.member.log
-    run.member = replace(run.member, log=replace(log, history=log.history.truncated(0).with_epoch(1, 0).with_epoch(4, 20).with_epoch(6, 30)))
+    run.member = replace(
+        run.member,
+        log=replace(log, history=log.history.truncated(0).with_epoch(1, 0).with_epoch(4, 20).with_epoch(6, 30)),
+    )
     asked = {0: (0, 0), 1: (1, 20), 3: (1, 20), 4: (4, 30), 5: (4, 30), 6: (6, 50), 9: (6, 50)}
     for number, (last_epoch, (largest, end)) in enumerate(asked.items(), 1):
         (answer,) = messages(run(LogMatchRequest(1, TWO, number, last_epoch)))
@@ -234,7 +241,7 @@ def test_a_follower_finds_where_logs_part() -> None:
     run.member = replace(run.member, log=replace(run.member.log, history=run.member.log.history.with_epoch(3, 40)))
     run(beat(THREE, 7), HardStateSaved(HardState(7, THREE)))
     assert messages(run.wanted) == [LogMatchRequest(7, ONE, 2, 3)]
-    base = LogBase(0, 1, THREE_MEMBERS)
+    base = LogBase(0, 1, THREE_REPLICAS)
     assert messages(run(LogMatchResponse(7, ONE, 2, 2, 60, base))) == [LogMatchRequest(7, ONE, 2, 1)]
     assert run(LogMatchResponse(7, ONE, 2, 1, 35, base)) == (Truncate(35, 2),)
     assert run(Flushed(1, 50)) == ()
@@ -250,7 +257,7 @@ def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
     run = Run()
     run.follow()
     run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), HardStateSaved(HardState(4, THREE)))
-    base = LogBase(0, 1, THREE_MEMBERS)
+    base = LogBase(0, 1, THREE_REPLICAS)
     assert run(LogMatchResponse(4, ONE, 2, 1, 20, base)) == (Truncate(20, 2),)
     run(beat(TWO, 5), HardStateSaved(HardState(5, TWO)))
     assert run(LogMatchResponse(5, ONE, 3, 1, 20, base)) == ()
@@ -265,7 +272,7 @@ def test_what_is_below_the_leaders_begin_is_owed_before_it_is_given_up() -> None
     run = Run()
     run.follow()
     run(run.frames(0, 30), Flushed(1, 30), beat(THREE, 4), HardStateSaved(HardState(4, THREE)))
-    base = LogBase(100, 3, THREE_MEMBERS)
+    base = LogBase(100, 3, THREE_REPLICAS)
     owed = HardState(4, THREE, Tail(1, 30))
     assert run(LogMatchResponse(4, ONE, 2, 0, 100, base)) == (SaveHardState(owed),)
     assert messages(run(HardStateSaved(owed))) == [LogMatchRequest(4, ONE, 3, 1)]
@@ -302,11 +309,11 @@ def test_everybody_deletes_by_the_frame_that_says_so() -> None:
     run = Run()
     run.follow()
     run(run.frames(0, 30), Flushed(1, 30))
-    begins = replace(run.frames(30, 40), marks=(BeginFrame(30, 40, 20),))
+    begins = replace(run.frames(30, 40), protocol_frames=(BeginFrame(30, 40, 20),))
     run(begins)
     assert run(Flushed(1, 40), beat(TWO, 1, committed=39, appended=40))[0] == ApplyCommitted(39)
     assert run(beat(TWO, 1, committed=40, appended=40))[:2] == (ApplyCommitted(40), DeleteBelow(20))
-    assert run.member.log.base == LogBase(20, 1, THREE_MEMBERS)
+    assert run.member.log.base == LogBase(20, 1, THREE_REPLICAS)
 
 
 def test_what_a_follower_needs_is_kept_within_bounds() -> None:
@@ -427,11 +434,15 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
     run = Run()
     run.lead()
     run.followed()
-    learning = Configuration(THREE_MEMBERS.voters, (FOUR.member,))
+    learning = Configuration(THREE_REPLICAS.voters, (FOUR.member,))
     assert run(AddLearner(FOUR.member)) == (AppendConfiguration(learning),)
-    run(LogAppended(20, (ConfigurationFrame(20, learning),)), LogMatchRequest(1, FOUR, 1, 0), LogMatched(1, FOUR, 1, 0, 0))
+    run(
+        LogAppended(20, (ConfigurationFrame(20, learning),)),
+        LogMatchRequest(1, FOUR, 1, 0),
+        LogMatched(1, FOUR, 1, 0, 0),
+    )
     run(FramesSent(FOUR, 1, 20), AppendAck(1, FOUR, 1, 20), Flushed(0, 20), FramesSent(TWO, 1, 20))
-    voting = Configuration((*THREE_MEMBERS.voters, FOUR.member))
+    voting = Configuration((*THREE_REPLICAS.voters, FOUR.member))
     assert run(AppendAck(1, TWO, 1, 20)) == (ApplyCommitted(20),)
     # A voter that never answered would count as silent, and the leader might step down because of it.
     assert run(HeartbeatResponse(1, FOUR, 1, 1, 20)) == (AppendConfiguration(voting),)
@@ -473,7 +484,7 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     assert run(RemoveReplica(TWO.member)) == (AppendConfiguration(Configuration((ONE.member, THREE.member))),)
 
 
-def test_members_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
+def test_replicas_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
     """Both refusals name the remedy."""
     run = Run()
     run.lead()

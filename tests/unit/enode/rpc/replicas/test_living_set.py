@@ -11,14 +11,14 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.rpc.replicas.living_set import check_no_living_set
 from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
 from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
@@ -65,7 +65,9 @@ async def report(
 @pytest.mark.parametrize("number", [1, 2])
 async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path: Path, number: int) -> None:
     """Whether it is this number or another; processes of another set, and silent addresses, are no objection."""
-    joining = ReplicaMembership(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, initial_voters=3)
+    joining = ReplicaMembership(
+        RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, initial_voters=3
+    )
     add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
         addresses = f"{UNREACHABLE};{server.address}"
@@ -91,7 +93,9 @@ async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_
 
 async def test_an_address_that_only_the_name_server_knows_is_asked(namesrv: str, tmp_path: Path) -> None:
     """A replica that no longer reports but answers at its last address is alive."""
-    joining = ReplicaMembership(RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, initial_voters=3)
+    joining = ReplicaMembership(
+        RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, initial_voters=3
+    )
     await joining.join("the-set", 1)
     add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server, Channels() as channels:

@@ -10,7 +10,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.enode.replication.protocol.events import RequestElection
 from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.v1 import member_report_pb2 as pb
-from tests.unit.enode.replication.protocol.test_member import TWO
+from tests.unit.enode.replication.protocol.test_replica import TWO
 
 AT = "names:1"
 
@@ -41,9 +41,9 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
         told: Any = driver
         reports.driver, reports._stubs[AT] = told, names  # type: ignore[assignment]
         for ends in ("proposal", "promise"):
-            driver.post, driver.member = lambda event: None, SimpleNamespace(reign=SimpleNamespace(epoch=4))
-            driver.suggestion, names.answer = RequestElection(TWO.member, 4), pb.ReportMemberResponse()
-            driver.asked_for = lambda: driver.suggestion
+            driver.post, driver.replica = lambda event: None, SimpleNamespace(hard_state=SimpleNamespace(epoch=4))
+            driver.election_request, names.answer = RequestElection(TWO.member, 4), pb.ReportMemberResponse()
+            driver.current_election_request = lambda: driver.election_request
             names.heard.clear()
             await reports._report_once(AT)
             names.answer = proposing(4)  # an earlier epoch
@@ -51,10 +51,13 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
             if ends == "proposal":
                 names.answer = proposing(5)
             else:
-                driver.member.reign.epoch = 5
+                driver.replica.hard_state.epoch = 5
             await reports._report_once(AT)
             await reports._report_once(AT)
             assert [one.suggested.number for one in names.heard] == [2, 2, 2, 0]
-        driver.suggestion, driver.asked_for = RequestElection(TWO.member, 5), lambda: None  # its leader is followed
+        driver.election_request, driver.current_election_request = (
+            RequestElection(TWO.member, 5),
+            lambda: None,
+        )  # its leader is followed
         await reports._report_once(AT)
         assert not names.heard[-1].HasField("suggested")

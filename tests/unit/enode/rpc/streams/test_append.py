@@ -12,11 +12,11 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams import append
-from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.append import AppendStream
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.store.store import AppendResult, FlushMode
 from ortoo.v1 import enode_pb2, record_pb2
 
@@ -31,7 +31,7 @@ class SlowDisk:
         self.taken.append(asyncio.get_running_loop().create_future())
         return self.taken[-1]
 
-    def lacks(self, topic_id: int, queue_id: int) -> bool:
+    def is_missing(self, topic_id: int, queue_id: int) -> bool:
         return False
 
 

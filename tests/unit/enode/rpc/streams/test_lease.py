@@ -9,8 +9,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.memory_budget import SENDERS_PERCENT, MemoryBudget
 from ortoo.enode.rpc.streams import lease
-from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.lease import LeaseStream
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.v1 import enode_pop_pb2 as pb
 from ortoo.v1 import failure_pb2
 
@@ -64,7 +64,9 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
     """Later requests are answered first; an empty request is refused."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
-        answers = StreamRunner(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
+        answers = StreamRunner(background, draining).run(
+            "lease", LeaseStream(peer.popped, peer.settled), peer.requests()
+        )
         peer.pop(1, wait_ms=1_000)
         peer.pop(2, group="refused")
         peer.asked.put_nowait(pb.LeaseRequest(request_id=3, settle=pb.SettlePoppedRequest()))
@@ -85,7 +87,9 @@ async def test_a_stop_answers_what_the_stream_took_and_ends_it_well() -> None:
     """Requests sent later get no answer."""
     peer, draining = Peer(), asyncio.Event()
     async with Background("test") as background:
-        answers = StreamRunner(background, draining).run("lease", LeaseStream(peer.popped, peer.settled), peer.requests())
+        answers = StreamRunner(background, draining).run(
+            "lease", LeaseStream(peer.popped, peer.settled), peer.requests()
+        )
         peer.pop(1, wait_ms=1_000)
         assert await following(answers) == pb.LeaseResponse()
         answered = background.start_future("answer", following(answers))

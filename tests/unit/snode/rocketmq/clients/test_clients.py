@@ -126,7 +126,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
     settings, clock = SimpleNamespace(name="snode-0"), VirtualClock()
     runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness(1))
     registration = ClientRegistration(Membership(clock), runtime)
-    transacting: Any = TransactionActivity(TransactionProcessor(runtime, None, None, None), None)  # type: ignore[arg-type]
+    transactions: Any = TransactionActivity(TransactionProcessor(runtime, None, None, None), None)  # type: ignore[arg-type]
     stream = CommandStream()
     tracemalloc.start()
     try:
@@ -134,7 +134,7 @@ def test_what_a_client_takes_that_names_topics_is_counted() -> None:
         client = clients.touch(Caller("a"), 0.0)
         clients.add_published_topics(client, names)
         client.stream = stream
-        transacting.listens(client)
+        transactions.watch_transactions(client)
         registration.register(client)
         taken_bytes = tracemalloc.get_traced_memory()[0] - before
     finally:

@@ -9,8 +9,8 @@ from ortoo.snode.rocketmq.clients.routes import (
     ANY_QUEUE,
     MIXED_TYPES,
     accepted_types,
-    choose_endpoints,
     assignments,
+    choose_endpoints,
     endpoints_of,
     route_queues,
 )
@@ -103,7 +103,9 @@ def test_every_member_is_assigned_all_queues_of_each_broker() -> None:
 def test_what_a_topic_accepts_is_told_for_every_kind() -> None:
     """Clients compare a message's type with the list before they send; an empty one would refuse everything."""
     assert set(ACCEPTED_TYPES) == set(routes.MessageType)
-    assert all(accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED_TYPES.values())
+    assert all(
+        accepted and MessageType.MESSAGE_TYPE_UNSPECIFIED not in accepted for accepted in ACCEPTED_TYPES.values()
+    )
 
 
 @pytest.mark.parametrize(

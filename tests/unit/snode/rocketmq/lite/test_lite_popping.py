@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pop.processor import PopResult, PopCall
+from ortoo.snode.pop.processor import PopCall, PopResult
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -34,7 +34,9 @@ class Pops:
         """One message of the queue."""
         assert call.queue is not None
         if not self.asked:
-            self.subscriptions.set_lite_topics(self.subscriptions.get_or_create("c", "g", "t", 0.0), frozenset("b"), 0.0)
+            self.subscriptions.set_lite_topics(
+                self.subscriptions.get_or_create("c", "g", "t", 0.0), frozenset("b"), 0.0
+            )
         self.asked.append(call.queue)
         return PopResult([Leased(call.queue)])  # type: ignore[list-item]
 

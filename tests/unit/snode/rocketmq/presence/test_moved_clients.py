@@ -7,8 +7,8 @@ from typing import Any
 from ortoo.common.groups.pop import Redeliver, Renew
 from ortoo.common.process.memory_budget import MemoryBudget
 from ortoo.common.process.randomness import Randomness
-from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.membership.group_members import GroupMember
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.table import EXPIRY_S, ClientTable
@@ -38,8 +38,10 @@ async def test_a_client_that_went_to_another_snode_keeps_what_it_has() -> None:
     settings = SimpleNamespace(name="snode-0.1")
     runtime: Any = SimpleNamespace(settings=settings, incarnation="i", clock=clock, randomness=Randomness())
     registration = ClientRegistration(membership, runtime)
-    transacting: Any = SimpleNamespace(listens=lambda client: None, listens_no_more=lambda client: None)
-    presence = ClientActivity(clients, leases, transacting, registration, LiteSubscriptions(), clock)
+    transactions: Any = SimpleNamespace(
+        watch_transactions=lambda client: None, unwatch_transactions=lambda client: None
+    )
+    presence = ClientActivity(clients, leases, transactions, registration, LiteSubscriptions(), clock)
     client = clients.touch(Caller("c"), clock.monotonic_s())
     client.group = "g"
     registration.register(client)

@@ -10,7 +10,7 @@ from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, DigestType, Encoding, MessageType, Resource, SystemProperties
 from ortoo.common.errors import Invalid
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, status_of
-from ortoo.snode.rocketmq.protocol.messages import DELAY_MS_MAX, DeliveryInfo, write_message, read_message, timestamp
+from ortoo.snode.rocketmq.protocol.messages import DELAY_MS_MAX, DeliveryInfo, read_message, timestamp, write_message
 
 NOW_MS = 1_790_000_000_000
 PLACE = DeliveryInfo("t", "enode-0", 3, 17, NOW_MS + 5, "made", attempt=2, receipt_handle="h", invisible_ms=1500)

@@ -12,11 +12,11 @@ from ortoo.common.errors import NotFound, Unavailable
 from ortoo.common.groups.pop import Redeliver, Renew
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.receive.auto_renewal import (
+    HOLD_MAX_S,
+    LEASE_MS,
     LEASES_PER_REQUEST_MAX,
     REDELIVERY_DELAY_MS,
     RENEW_BEFORE_S,
-    LEASE_MS,
-    HOLD_MAX_S,
     AutoRenewedLease,
     AutoRenewedLeases,
 )
@@ -90,7 +90,9 @@ class World:
         """Another message is leased to a client."""
         enode, topic_id, group = place
         now_s = self.clock.monotonic_s()
-        lease = AutoRenewedLease(f"c{self.count % 2}", ReceiptHandle(enode, group, topic_id, 0, 7, self.count, 1), now_s)
+        lease = AutoRenewedLease(
+            f"c{self.count % 2}", ReceiptHandle(enode, group, topic_id, 0, 7, self.count, 1), now_s
+        )
         self.leases.add(lease)
         self.held[self.count] = Held(lease, place, now_s + SLICE_S)
         self.count += 1

@@ -73,11 +73,11 @@ class Pops:
     letters: list[ReceiptHandle] = field(default_factory=list)
 
     async def settle(
-        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Any, *, in_time: bool = False
+        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: Any, *, unexpired_only: bool = False
     ) -> list[set[int]]:
         """One message, in time."""
         [(one, offsets)] = receipts
-        assert in_time
+        assert unexpired_only
         assert tuple(offsets) == (one.first_offset,)
         if one.first_offset in self.failing:
             raise self.failing[one.first_offset]

@@ -27,7 +27,7 @@ class Storage:
         self.stored: list[str] = []
         self._refusals = refusals
 
-    async def ensure(self, parent: Topic, lite_topic: str, *, to_send: bool) -> Queue:
+    async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool) -> Queue:
         if lite_topic == "full":
             raise GrpcProxyError(Code.LITE_TOPIC_QUOTA_EXCEEDED, "the quota is used up")
         return Queue(lite_topic, "e", 0)

@@ -10,7 +10,7 @@ from ortoo.common.records.batch import Message, encode
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Permission, Topic
 from ortoo.snode.enodes.link import DueHalf, OpenHalf
-from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, ConnectedClient, ClientTable, CommandStream
+from ortoo.snode.rocketmq.clients.table import COMMANDS_MAX, ClientTable, CommandStream, ConnectedClient
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 from ortoo.snode.send.transactions import TransactionProcessor
@@ -24,18 +24,18 @@ class Producers:
     def __init__(self, names: str, topics: Iterable[str], *, deaf: str = "") -> None:
         directory: Any = DirectoryCache()
         for name, topic_id in TOPICS.items():
-            directory.learn_topic(Topic(name, topic_id, 1, Permission.READ_WRITE, ()))
+            directory.update_topic(Topic(name, topic_id, 1, Permission.READ_WRITE, ()))
         parts: Any = SimpleNamespace(directory=directory)
         self.clients = ClientTable(MemoryBudget(1 << 30).share("clients"))
         self.transactions = TransactionProcessor(parts, parts, parts, parts)
-        self.transacting = TransactionActivity(self.transactions, directory)
+        self.activity = TransactionActivity(self.transactions, directory)
         self.streams: dict[str, CommandStream] = {}
         for name in names:
             client = self.clients.touch(Caller(name), 0.0)
             self.clients.add_published_topics(client, set(topics))
             if name not in deaf:
                 self.streams[name] = client.stream = CommandStream()
-            self.transacting.watch_transactions(client)
+            self.activity.watch_transactions(client)
 
     def asked(self, topic: str) -> str:
         """The client that gets a check of a transaction of this topic; empty if none does."""
@@ -48,7 +48,7 @@ class Producers:
         """A client disconnects."""
         client = self.clients.remove(name)
         assert client is not None
-        self.transacting.unwatch_transactions(client)
+        self.activity.unwatch_transactions(client)
         return client
 
 
@@ -81,7 +81,7 @@ async def test_who_comes_to_send_to_more_topics_is_asked_about_those_too() -> No
     producers.clients.add_published_topics(client, {"u"})
     assert producers.asked("u") == ""
     for _ in range(2):
-        producers.transacting.watch_transactions(client)
+        producers.activity.watch_transactions(client)
     assert producers.asked("u") == "a"
     assert [producers.asked("t") for _ in range(4)] == ["a", "b", "a", "b"]
 
@@ -93,7 +93,7 @@ async def test_who_may_not_send_any_more_or_does_not_read_is_not_asked() -> None
         client = producers.clients.get(name)
         assert client is not None
         if name == "a":
-            client.principal = SimpleNamespace(sends_to=lambda topic: False)  # type: ignore[assignment]
+            client.principal = SimpleNamespace(may_send_to=lambda topic: False)  # type: ignore[assignment]
         else:
             for _ in range(COMMANDS_MAX):
                 producers.streams[name].send(TelemetryCommand())

@@ -8,7 +8,7 @@ import typer
 
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_groups, complete_topics
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, body_start, message_fields, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, utc
 from ortoo.common.errors import NotFound
 
 if TYPE_CHECKING:

@@ -97,14 +97,18 @@ def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list
         existing = {entry["name"]: entry for entry in present[kind]}
         for entry in declared[kind]:
             previous = existing.get(entry["name"])
-            desired = {key: value for key, value in entry.items() if key != "name" and (previous or {}).get(key) != value}
+            desired = {
+                key: value for key, value in entry.items() if key != "name" and (previous or {}).get(key) != value
+            }
             if previous is None:
                 changes.append(DeclaredChange(kind, entry["name"], True, desired, {}))
                 continue
             if kind == "topic":
                 _check_changeable(entry, previous)
             if desired:
-                changes.append(DeclaredChange(kind, entry["name"], False, desired, {key: previous[key] for key in desired}))
+                changes.append(
+                    DeclaredChange(kind, entry["name"], False, desired, {key: previous[key] for key in desired})
+                )
     return changes
 
 
@@ -134,9 +138,13 @@ def _check(entry: object, keys: Mapping[str, type], where: str) -> None:
 
 def _check_changeable(entry: Entry, existing: Entry) -> None:
     if entry.get("type", existing["type"]) != existing["type"]:
-        raise Invalid(f"topic {existing['name']} has the type {existing['type']}, which cannot be changed", field="type")
+        raise Invalid(
+            f"topic {existing['name']} has the type {existing['type']}, which cannot be changed", field="type"
+        )
     if entry.get("queues", existing["queues"]) < existing["queues"]:
-        raise Invalid(f"topic {existing['name']} has {existing['queues']} queues on each enode; expected more", field="queues")
+        raise Invalid(
+            f"topic {existing['name']} has {existing['queues']} queues on each enode; expected more", field="queues"
+        )
 
 
 async def _read_existing(mq: "Client") -> dict[str, list[Entry]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:

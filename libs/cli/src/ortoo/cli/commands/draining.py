@@ -36,7 +36,9 @@ async def drain(
 ) -> CommandOutput:
     """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
     topics = await _topics_on(mq, enode)
-    sole_topics = [one.name for one in topics if not _order_without(one, enode) and not one.name.startswith(SYSTEM_PREFIX)]
+    sole_topics = [
+        one.name for one in topics if not _order_without(one, enode) and not one.name.startswith(SYSTEM_PREFIX)
+    ]
     if sole_topics:
         raise Conflict(
             f"topics {', '.join(sole_topics)} have write queues only on {enode}; add other enodes first with "
@@ -85,7 +87,9 @@ async def _wait_drained(mq: "Client", enode: str, topics: "Sequence[TopicInfo]")
 
     clock = SystemClock()
     ends, unchanged_since_s = await _end_offset_sum(mq, enode, topics), clock.monotonic_s()
-    while (remaining := await _remaining(mq, enode, topics)) or clock.monotonic_s() - unchanged_since_s < ROUTE_EXPIRY_S:
+    while (
+        remaining := await _remaining(mq, enode, topics)
+    ) or clock.monotonic_s() - unchanged_since_s < ROUTE_EXPIRY_S:
         await clock.sleep(POLL_INTERVAL_S)
         if (found := await _end_offset_sum(mq, enode, topics)) != ends:
             ends, unchanged_since_s = found, clock.monotonic_s()

@@ -9,7 +9,7 @@ import typer
 from ortoo.cli.commands.delays import text_of_time
 from ortoo.cli.terminal.command import GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_deleted_groups, complete_groups, complete_topics
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:

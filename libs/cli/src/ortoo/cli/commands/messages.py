@@ -14,7 +14,7 @@ import typer
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_enodes
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, body_start, message_fields, when_unread
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, when_unread
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
@@ -163,7 +163,9 @@ async def probe(
                 raise DataLoss(f"{receipt.queue} has another message at offset {receipt.offset} than was stored there")
             read_s = clock.monotonic_s()
             place = (receipt.queue.enode, receipt.queue.queue_id, receipt.offset)
-            probed.append(ProbeResult(*place, round((stored_s - started_s) * 1000, 1), round((read_s - stored_s) * 1000, 1)))
+            probed.append(
+                ProbeResult(*place, round((stored_s - started_s) * 1000, 1), round((read_s - stored_s) * 1000, 1))
+            )
     columns: Columns = {
         "ENODE": "enode",
         "QUEUE": "queue_id",
@@ -255,7 +257,9 @@ def _properties(pairs: Sequence[str]) -> dict[str, str]:
 def _receipt_output(receipt: "Receipt") -> CommandOutput:
     queue = receipt.queue
     if receipt.recall_handle:
-        return CommandOutput(receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}")
+        return CommandOutput(
+            receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}"
+        )
     place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
     return CommandOutput(receipt, f"stored {receipt.message_id} in {place}")
 

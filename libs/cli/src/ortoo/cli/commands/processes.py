@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ortoo.cli.terminal.completion import complete_groups
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 
 if TYPE_CHECKING:
     from ortoo.client import Client, ProcessSettings
@@ -95,9 +95,7 @@ async def set_settings(
         values[name] = value
     if not values and not reset:
         raise typer.BadParameter("expected NAME=VALUE or --reset NAME", param_hint="CHANGES")
-    found = await mq.admin.operations.update_settings(
-        role, values, reset=reset or (), process=process, dry_run=dry_run
-    )
+    found = await mq.admin.operations.update_settings(role, values, reset=reset or (), process=process, dry_run=dry_run)
     rows = [(each, one) for each in found for one in each.changes]
     done = "would change" if dry_run else "changed until the next start, which uses file and environment"
     said = (OutputTable(_CHANGE_COLUMNS, rows), done) if rows else ("nothing to change",)
@@ -108,7 +106,9 @@ async def settings_history(mq: "Client", role: RoleName, process: Process = "") 
     """Show the changes of settings in running processes since their start, and the users who made them."""
     found = await mq.admin.operations.list_setting_changes(role, process)
     rows = [(each, one) for each in found for one in each.changes]
-    return CommandOutput(found, (OutputTable({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_errors_of(found)))
+    return CommandOutput(
+        found, (OutputTable({"AT": lambda it: _time(it[1].at_ms), **_CHANGE_COLUMNS}, rows), *_errors_of(found))
+    )
 
 
 def _errors_of(found: "Sequence[ProcessSettings]") -> list[str]:

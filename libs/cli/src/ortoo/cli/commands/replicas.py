@@ -6,7 +6,7 @@ import typer
 
 from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.completion import complete_enodes
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 
 if TYPE_CHECKING:
     from ortoo.client import Client, ReplicaSet
@@ -18,7 +18,8 @@ Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have t
 async def show(
     mq: "Client",
     enode: Annotated[
-        str, typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=complete_enodes)
+        str,
+        typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=complete_enodes),
     ] = "",
 ) -> CommandOutput:
     """Show the leader, the state and the lag of each replica."""
@@ -38,7 +39,9 @@ async def show(
     }
     if not replica_sets:
         return CommandOutput(replica_sets, "no enode has more than one replica, or none reports")
-    return CommandOutput(replica_sets, (OutputTable(columns, rows), *(_leaderless(one) for one in replica_sets if one.leader is None)))
+    return CommandOutput(
+        replica_sets, (OutputTable(columns, rows), *(_leaderless(one) for one in replica_sets if one.leader is None))
+    )
 
 
 def _ago(time_ms: int | None) -> str:
@@ -57,14 +60,16 @@ async def transfer_leadership(
 ) -> CommandOutput:
     """Transfer leadership to another replica. Acknowledged messages are kept, and clients see a short pause."""
     successor = await mq.admin.replicas.transfer_leadership(enode, to)
-    return CommandOutput({"enode": enode, "successor": successor}, f"transferred leadership of {enode} to replica {successor}")
+    return CommandOutput(
+        {"enode": enode, "successor": successor}, f"transferred leadership of {enode} to replica {successor}"
+    )
 
 
 async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
     """Propose a replica as leader if there is none and none is elected automatically, as with two replicas."""
     epoch = await mq.admin.replicas.elect(enode, replica, disk)
     return CommandOutput(
-        {"enode": enode, "member": replica, "epoch": epoch},
+        {"enode": enode, "replica": replica, "epoch": epoch},
         f"proposed replica {replica} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows if it leads",
     )
 
@@ -92,7 +97,9 @@ async def accept_store(
     """Accept another store of an enode. Messages that only the former store holds are lost."""
     former = await mq.admin.replicas.accept_store(enode, store)
     if former == store:
-        return CommandOutput({"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}")
+        return CommandOutput(
+            {"enode": enode, "store": store, "former_store": former}, f"{enode} keeps its store {store}"
+        )
     return CommandOutput(
         {"enode": enode, "store": store, "former_store": former},
         f"accepted store {store} of {enode}; after it has registered, its former store {former} is rejected",

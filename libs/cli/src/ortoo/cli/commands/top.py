@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 from ortoo.common.process.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ async def top(
         await clock.sleep(interval_s)
 
 
-async def _take_snapshot(admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms: int) -> tuple[dict[str, int], Snapshot]:
+async def _take_snapshot(
+    admin: "Admin", before: Mapping[str, int], before_ms: int, at_ms: int
+) -> tuple[dict[str, int], Snapshot]:
     cluster, topics, groups = await asyncio.gather(admin.describe_cluster(), admin.list_topics(), admin.list_groups())
     described = await asyncio.gather(*(admin.describe_topic(topic.name) for topic in topics[:ROWS_MAX]))
     ends: dict[str, int] = {}

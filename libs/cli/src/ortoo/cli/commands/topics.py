@@ -6,8 +6,8 @@ import typer
 
 from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
-from ortoo.cli.terminal.completion import complete_orphaned_topics, complete_deleted_topics, complete_enodes
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable, utc
+from ortoo.cli.terminal.completion import complete_deleted_topics, complete_enodes, complete_orphaned_topics
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Invalid
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ async def create(
 async def show_all(mq: "Client") -> CommandOutput:
     """Show all topics."""
     topics = await mq.admin.list_topics()
-    return CommandOutput(topics, OutputTable({"TOPIC": "name", "QUEUES": _queue_count, "PERMISSION": "permission"}, topics))
+    return CommandOutput(
+        topics, OutputTable({"TOPIC": "name", "QUEUES": _queue_count, "PERMISSION": "permission"}, topics)
+    )
 
 
 async def describe(mq: "Client", name: TopicName) -> CommandOutput:

@@ -7,7 +7,7 @@ import typer
 
 from ortoo.cli.commands.delays import Limit, text_of_time
 from ortoo.cli.terminal.completion import complete_topics
-from ortoo.cli.terminal.output import CommandOutput, Columns, OutputTable
+from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 
 if TYPE_CHECKING:
     from ortoo.client import Client

@@ -8,7 +8,7 @@ from typing import Self
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from ortoo.cli.demo.flights import UNITED
-from ortoo.cli.demo.tally import GroupTally, GroupResult, content_hash
+from ortoo.cli.demo.tally import GroupResult, GroupTally, content_hash
 from ortoo.client import ConsumerSettings, Message, connect
 from ortoo.common.process.background import Background
 

@@ -48,7 +48,8 @@ class RoleSubprocess:
             await self.kill()
             log_tail = self._log.read_text(errors="replace").splitlines()[-5:]
             raise Unavailable(
-                f"the {self.role} did not become ready; the last lines of its log {self._log} are " + " | ".join(log_tail)
+                f"the {self.role} did not become ready; the last lines of its log {self._log} are "
+                + " | ".join(log_tail)
             )
         self.address = ready_line[2]
 

@@ -23,11 +23,11 @@ from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.service import Running, allow_descriptors
 from ortoo.enode.app import open_enode
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.settings import EnodeSettings as EnodeSettings
+from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.app import open_namesrv
-from ortoo.namesrv.settings import NamesrvSettings as NamesrvSettings
+from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.app import open_snode
-from ortoo.snode.settings import SnodeSettings as SnodeSettings
+from ortoo.snode.settings import SnodeSettings
 
 ANY_PORT = "127.0.0.1:0"
 STOP_GRACE_S = 1.0
@@ -185,7 +185,9 @@ def _certificate(folder: Path, listen_address: str) -> tuple[str, str]:
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     if not (certificate_file.exists() and key_file.exists()):
         folder.mkdir(parents=True, exist_ok=True)
-        certificate, key = make_self_signed_certificate(("localhost", "127.0.0.1", "::1", listen_address.rpartition(":")[0]))
+        certificate, key = make_self_signed_certificate(
+            ("localhost", "127.0.0.1", "::1", listen_address.rpartition(":")[0])
+        )
         key_file.touch(mode=0o600)
         key_file.write_bytes(key)
         certificate_file.write_bytes(certificate)

@@ -8,9 +8,9 @@ from ortoo.client import (
     ClusterFinding,
     ClusterInfo,
     DeletedTopic,
-    ReplicaSet,
     GroupInfo,
     OrphanedTopic,
+    ReplicaSet,
     TopicDescription,
 )
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
@@ -123,7 +123,13 @@ def _protocol_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
 
 def cluster_findings(facts: Facts) -> list[DoctorFinding]:
     """The problems behind a snode that answers."""
-    derived = [*_process_findings(facts), *_replica_findings(facts), *_directory_findings(facts), *_topic_findings(facts), *_group_findings(facts)]
+    derived = [
+        *_process_findings(facts),
+        *_replica_findings(facts),
+        *_directory_findings(facts),
+        *_topic_findings(facts),
+        *_group_findings(facts),
+    ]
     reported = list(_reported_findings(facts))
     reported_names = {finding.name for finding in reported}
     return [*reported, *(finding for finding in derived if finding.name not in reported_names)]
@@ -155,16 +161,22 @@ def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
     for enode in enodes:
         if not enode.alive:
             remedy = "start it again with its volume; its messages are in its log, and its queues wait for it"
-            yield DoctorFinding("enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", remedy)
+            yield DoctorFinding(
+                "enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", remedy
+            )
         if enode.index_nearly_full:
-            observed = f"the index of enode {enode.name} is nearly full; when it is full, sends to some queues are rejected"
+            observed = (
+                f"the index of enode {enode.name} is nearly full; when it is full, sends to some queues are rejected"
+            )
             remedy = (
                 "delete topics with many queues (ortoo topic list, ortoo topic delete NAME --at-once), or "
                 "raise store.index_bytes_max or store.segment_bytes, or lower store.retention_age_ms"
             )
             yield DoctorFinding("index nearly full", observed, remedy, critical=False)
     if facts.cluster.inner_ports_open:
-        observed = "access rules are in force without a cluster token, so clients that reach an enode directly bypass them"
+        observed = (
+            "access rules are in force without a cluster token, so clients that reach an enode directly bypass them"
+        )
         remedy = (
             "give all roles one cluster_token_file, or mutual TLS (docs/operations/inner-ports.md), or allow only the "
             "cluster to reach them"
@@ -212,7 +224,9 @@ def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
         leader_epoch = next((one.epoch for one in enode.replicas if one.number == enode.leader), 0)
         if behind := [one.number for one in enode.replicas if one.state == "following" and one.epoch < leader_epoch]:
             observed = f"replicas {', '.join(map(str, behind))} of enode {name} do not know epoch {leader_epoch} yet"
-            remedy = f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, read their logs"
+            remedy = (
+                f"wait a few seconds. If the finding remains, the leader cannot reach them: {show}, read their logs"
+            )
             yield DoctorFinding("stale epoch", observed, remedy, critical=False)
 
 
@@ -221,9 +235,7 @@ def _directory_findings(facts: Facts) -> Iterator[DoctorFinding]:
     adoptable = [one.name for one in facts.orphaned if not one.obstacle]
     if adoptable:
         observed = f"enodes hold {_list_topics(adoptable)}, which the name server's directory lacks, so no client can read them"
-        remedy = (
-            f"take them in: ortoo topic adopt {adoptable[0] if len(adoptable) == 1 else '--all'} (docs/operations/directory.md)"
-        )
+        remedy = f"take them in: ortoo topic adopt {adoptable[0] if len(adoptable) == 1 else '--all'} (docs/operations/directory.md)"
         yield DoctorFinding("unregistered topics", observed, remedy)
     for one in [one for one in facts.orphaned if one.obstacle][:NAMES_MAX]:
         observed = f"enodes hold a topic {one.name} that the directory does not know"
@@ -246,7 +258,9 @@ def _topic_findings(facts: Facts) -> Iterator[DoctorFinding]:
         return
     if facts.topic_error:
         remedy = "an enode is frozen or the snode cannot reach it; check its CPU time and the network"
-        yield DoctorFinding("topic unreachable", f"topic {facts.topic} cannot be described: {facts.topic_error}", remedy)
+        yield DoctorFinding(
+            "topic unreachable", f"topic {facts.topic} cannot be described: {facts.topic_error}", remedy
+        )
         return
     if facts.topic_described is None:
         remedy = f"create it: ortoo topic create {facts.topic}{_suggestion(facts.topic, facts.topics)}"
@@ -260,7 +274,9 @@ def _topic_findings(facts: Facts) -> Iterator[DoctorFinding]:
     placed = {placement.enode for placement in topic.placements}
     if placed and not placed & alive:
         observed = f"topic {topic.name} has queues on {', '.join(sorted(placed))} only, and none of these is alive"
-        yield DoctorFinding("topic unreachable", observed, "start one of these enodes, or place the topic on another too")
+        yield DoctorFinding(
+            "topic unreachable", observed, "start one of these enodes, or place the topic on another too"
+        )
 
 
 def _group_findings(facts: Facts) -> Iterator[DoctorFinding]:

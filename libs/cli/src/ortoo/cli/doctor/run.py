@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from ortoo.cli.doctor.findings import Facts, DoctorFinding, address_findings, cluster_findings
+from ortoo.cli.doctor.findings import DoctorFinding, Facts, address_findings, cluster_findings
 from ortoo.cli.terminal.output import CommandOutput, show
 from ortoo.client import Admin, ClusterInfo, NotFound, OrtooError, connect
 from ortoo.client.admin.address_check import CHECK_TIMEOUT_S, AddressCheck, check_address, check_reachable
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 async def diagnose(address: str, topic: str, group: str, *, as_json: bool, timeout_factor: float = 1.0) -> None:
-    """Print what is wrong, within `patience` times LIMIT_S; the exit code is 1 if anything serious is."""
+    """Print what is wrong, within `timeout_factor` times LIMIT_S; the exit code is 1 if anything serious is."""
     deadline_s = asyncio.get_running_loop().time() + TIMEOUT_S * timeout_factor
     environ = os.environ if address else effective_environment()
     addresses = addresses_from(address, environ)
@@ -35,7 +35,9 @@ async def diagnose(address: str, topic: str, group: str, *, as_json: bool, timeo
     found = [finding for one in checks for finding in address_findings(one)]
     snode_addresses = [one.address for one in checks if one.role == "snode"]
     if snode_addresses:
-        found += await _findings_behind(snode_addresses, environ, topic, group, deadline_s, DETAILS_TIMEOUT_S * timeout_factor)
+        found += await _findings_behind(
+            snode_addresses, environ, topic, group, deadline_s, DETAILS_TIMEOUT_S * timeout_factor
+        )
     show(CommandOutput(found, _lines(found, snode_addresses)), as_json=as_json)
     if any(finding.critical for finding in found):
         sys.exit(1)
@@ -58,7 +60,9 @@ async def _findings_behind(
             return cluster_findings(await _facts(mq.admin, topic, group, deadline_s, details_s))
     except (OrtooError, TimeoutError) as error:
         reason = str(error) or "no answer in time"
-        return [DoctorFinding("no answer", f"the snode does not answer: {reason}", "look at its log and its processor time")]
+        return [
+            DoctorFinding("no answer", f"the snode does not answer: {reason}", "look at its log and its processor time")
+        ]
 
 
 async def _describe_cluster(admin: Admin, deadline_s: float) -> tuple[ClusterInfo, int]:
@@ -75,9 +79,13 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
     reported_timeout_s = deadline_s - asyncio.get_running_loop().time()
     (cluster, skew_ms), reported = await asyncio.gather(
         _describe_cluster(admin, deadline_s - details_s),
-        _try_call(admin.operations.list_findings(timeout_s=reported_timeout_s * PROCESS_TIMEOUT_SHARE), reported_timeout_s),
+        _try_call(
+            admin.operations.list_findings(timeout_s=reported_timeout_s * PROCESS_TIMEOUT_SHARE), reported_timeout_s
+        ),
     )
-    snode_addresses = list(dict.fromkeys(snode.address for snode in cluster.snodes))[:SNODES_CHECKED_MAX]  # workers share one
+    snode_addresses = list(dict.fromkeys(snode.address for snode in cluster.snodes))[
+        :SNODES_CHECKED_MAX
+    ]  # workers share one
     snodes, groups, topics, described, (lag, members, modes), (orphaned, deleted, replica_sets) = await asyncio.gather(
         asyncio.gather(*(_check_reachable(other, details_s) for other in snode_addresses)),
         _try_call(admin.list_groups(), details_s),

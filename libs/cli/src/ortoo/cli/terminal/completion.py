@@ -1,7 +1,7 @@
 """Shell completion of arguments: the cluster's topics, groups and enodes, and the profiles.
 
 The shell waits for each completion and shows any output within the command line. Completion therefore ends after
-`LIMIT_S`, prints no errors, and offers nothing on failure.
+`TIMEOUT_S`, prints no errors, and offers nothing on failure.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ Completion = Callable[[typer.Context, str], list[str]]
 
 
 def completion(query: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
-    """The completion for a parameter; its values are attribute `name` of the results of `ask`."""
+    """The completion for a parameter; its values are attribute `name` of the results of `query`."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
@@ -45,8 +45,10 @@ def complete_profiles(incomplete: str) -> list[str]:
     return _matching([file.stem for file in profiles_folder().glob("*.toml")], incomplete)
 
 
-async def _query_cluster(query: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context) -> Iterable[Any]:
-    """The values in the cluster. Errors: TimeoutError after `LIMIT_S`, OrtooError."""
+async def _query_cluster(
+    query: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context
+) -> Iterable[Any]:
+    """The values in the cluster. Errors: TimeoutError after `TIMEOUT_S`, OrtooError."""
     import asyncio
 
     from ortoo.client import connect

@@ -24,7 +24,7 @@ BODY_CHARACTERS = 60
 SMALL_INTEGER_FIELDS = frozenset(
     (
         *("added", "attempt", "attempts", "attempts_max", "checks", "groups", "in_flight", "in_flight_max", "leader"),
-        *("majority", "member", "message_count", "number", "proposed", "publish_order", "queue_id", "queues"),
+        *("majority", "replica", "message_count", "number", "proposed", "publish_order", "queue_id", "queues"),
         *("read_queue_count", "removed", "reported_ms_ago", "slow_consumer_grace_ms"),
         *("slow_consumer_threshold_messages", "slow_grace_ms", "slow_messages", "successor", "write_queue_count"),
     )

@@ -71,8 +71,10 @@ class AddressCheck:
     """The environment variable that routes gRPC to this address through a proxy."""
 
 
-async def check_address(address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0) -> AddressCheck:
-    """Examine one address. Never raises, and takes at most `patience` times EXAMINE_TIMEOUT_S."""
+async def check_address(
+    address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0
+) -> AddressCheck:
+    """Examine one address. Never raises, and takes at most `timeout_factor` times EXAMINE_TIMEOUT_S."""
     deadline_s = asyncio.get_running_loop().time() + CHECK_TIMEOUT_S * timeout_factor
     checked = await check_reachable(address, environ, timeout_factor=timeout_factor)
     if not checked.connects:
@@ -81,7 +83,9 @@ async def check_address(address: str, environ: Mapping[str, str] = os.environ, *
     tls = tls_from("", "", "", environ)
     # Concurrently: the steps share one deadline.
     protocol, is_tls, (role, serving, answers) = await asyncio.gather(
-        _detect_protocol(host, port, deadline_s), _speaks_tls(host, port, deadline_s), _detect_role(address, deadline_s, tls)
+        _detect_protocol(host, port, deadline_s),
+        _speaks_tls(host, port, deadline_s),
+        _detect_role(address, deadline_s, tls),
     )
     if is_tls and tls is not None and answers:
         protocol = SpokenProtocol.HTTP2
@@ -94,12 +98,16 @@ async def check_address(address: str, environ: Mapping[str, str] = os.environ, *
     return dataclasses.replace(checked, speaks=protocol, role=role, serving=serving)
 
 
-async def check_reachable(address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0) -> AddressCheck:
-    """Examine only the DNS name and the port of an address; `patience` multiplies the usual limits."""
+async def check_reachable(
+    address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0
+) -> AddressCheck:
+    """Examine only the DNS name and the port of an address; `timeout_factor` multiplies the usual limits."""
     if not is_address(address) or "/" in address:
         return AddressCheck(address)
     host, port = _host_and_port(address)
-    checked = AddressCheck(address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ))
+    checked = AddressCheck(
+        address, well_formed=True, proxy_variable=_proxy_variable(address.rpartition(":")[0], environ)
+    )
     try:
         async with asyncio.timeout(RESOLVE_TIMEOUT_S * timeout_factor):
             await _resolve(host, port)

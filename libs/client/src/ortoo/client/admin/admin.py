@@ -15,8 +15,8 @@ from ortoo.client.admin.descriptions import (
     FoundMessages,
     GroupInfo,
     GroupLag,
-    OrphanedTopic,
     OpenTransaction,
+    OrphanedTopic,
     PeekedMessage,
     QueueInfo,
     ReplayProgress,
@@ -24,8 +24,8 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
-from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.admin.operations import Operations
+from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, Sql, filter_expressions
 from ortoo.client.core.queues import Queue
@@ -283,9 +283,15 @@ class Admin:
         await self._call("ResumeTransaction", admin_pb2.ResumeTransactionRequest(transaction_id=transaction_id))
 
     def tail(
-        self, topic: str, *, from_beginning: bool = False, follow: bool = True, messages_max: int = 0, filter: Filter = "*"
+        self,
+        topic: str,
+        *,
+        from_beginning: bool = False,
+        follow: bool = True,
+        messages_max: int = 0,
+        filter: Filter = "*",
     ) -> AsyncIterator[StoredMessage]:
-        """Messages of all queues of a topic, from the oldest or from now. Without `from_first` it always follows.
+        """Messages of all queues of a topic, from the oldest or from now. Without `from_beginning` it always follows.
 
         Joins no group and moves no offset. Errors: NotFound, or Unavailable when the snode or an enode disconnects.
         """
@@ -316,11 +322,14 @@ class Admin:
     def list_dead_letters(
         self, group: str, condition: Sql | None = None, *, dead_letters_max: int = 0, include_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, by enode, oldest first. `where` filters by properties; `letters_max` 0 = all."""
+        """The dead letters of a group, by enode, oldest first. `condition` filters by properties.
+
+        `dead_letters_max` 0 = all.
+        """
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             where=_condition_text(condition),
-            letters_max=_count(dead_letters_max, "letters_max"),
+            letters_max=_count(dead_letters_max, "dead_letters_max"),
             with_replayed=include_replayed,
         )
         return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)

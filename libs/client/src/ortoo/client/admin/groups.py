@@ -131,7 +131,8 @@ class GroupAdmin:
         previous = {queue_of(one.queue): one.offset for one in answer.before}
         refused = {queue_of(one.queue): one.offset for one in answer.ahead}
         return [
-            replace(one, before=previous.get(one.queue, -1), wanted=refused.get(one.queue, -1)) for one in _offsets(answer)
+            replace(one, previous=previous.get(one.queue, -1), refused_offset=refused.get(one.queue, -1))
+            for one in _offsets(answer)
         ]
 
     async def clone_offsets(self, from_group: str, to_group: str, topic: str) -> list[QueueOffset]:

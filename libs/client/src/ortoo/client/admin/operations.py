@@ -133,7 +133,7 @@ class Operations:
     ) -> list[ProcessSettings]:
         """Change settings of running processes until their next start; `reset` restores those of file and environment.
 
-        Values are written as in the environment. Either every process takes the change or none; with `check_only` none
+        Values are written as in the environment. Either every process takes the change or none; with `dry_run` none
         does. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
@@ -143,7 +143,7 @@ class Operations:
         return [read(ProcessSettings, one) for one in answer.processes]
 
     async def list_setting_changes(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """The changes of settings in each process of a role since it started. Errors: as `settings`."""
+        """The changes of settings in each process of a role since it started. Errors: as `list_settings`."""
         request = settings_pb2.ListSettingChangesRequest(role=role, process=process)
         answer = await self._connection.call(SettingsServiceStub, "ListSettingChanges", request)
         return [read(ProcessSettings, one) for one in answer.processes]

@@ -76,7 +76,9 @@ class ReplicaAdmin:
 
         Errors: NotFound, Conflict, or Unavailable without a leader.
         """
-        request = enode_members_pb2.HandOverRequest(enode=enode, successor=_replica_id(to, "") if to is not None else None)
+        request = enode_members_pb2.HandOverRequest(
+            enode=enode, successor=_replica_id(to, "") if to is not None else None
+        )
         answer = await self._call("HandOver", request)
         return int(answer.successor.number)
 
@@ -91,7 +93,9 @@ class ReplicaAdmin:
 
     async def remove(self, enode: str, number: int, disk: str = "") -> None:
         """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
-        await self._call("RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_replica_id(number, disk)))
+        await self._call(
+            "RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_replica_id(number, disk))
+        )
 
     async def accept_store(self, enode: str, store_id: str) -> str:
         """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
@@ -105,7 +109,7 @@ class ReplicaAdmin:
 
 def _replica_id(number: int, disk: str) -> member_report_pb2.MemberId:
     if not 1 <= number <= NUMBER_MAX:
-        raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="member")
+        raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="replica")
     return member_report_pb2.MemberId(number=number, disk=disk)
 
 

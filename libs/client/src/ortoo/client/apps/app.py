@@ -55,14 +55,16 @@ class TopicProducer(Generic[T]):
         self._producer: Producer | None = None
 
     async def send(self, value: T, template: Message | None = None) -> Receipt:
-        """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `like`.
+        """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `template`.
 
         Errors: Closed while the program does not run, otherwise as `Producer.send`.
         """
         if self._producer is None:
             raise ClientClosed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
         body = self._codec.encode(value)
-        message = Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
+        message = (
+            Message(body) if template is None else Message(body, template.tag, template.keys, **template.rare._asdict())
+        )
         return await self._producer.send(message)
 
     @asynccontextmanager

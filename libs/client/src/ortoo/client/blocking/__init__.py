@@ -15,7 +15,13 @@ One thread runs the event loop of each connection. Calls may come from any threa
 """
 
 from ortoo.client.blocking.admin import BlockingAdmin, BlockingGroupAdmin
-from ortoo.client.blocking.client import BlockingClient, BlockingProducer, BlockingTransaction, BlockingTransactionalProducer, connect
+from ortoo.client.blocking.client import (
+    BlockingClient,
+    BlockingProducer,
+    BlockingTransaction,
+    BlockingTransactionalProducer,
+    connect,
+)
 from ortoo.client.blocking.consumers import BlockingConsumer, BlockingPopConsumer, BlockingPullConsumer
 
 __all__ = [

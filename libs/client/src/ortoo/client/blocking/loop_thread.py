@@ -43,7 +43,7 @@ class LoopCall(Generic[T]):
         return self._task is not None and self._task.done()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until it has ended or for `limit_s`; returns whether it has ended."""
+        """Wait until it has ended or for `timeout_s`; returns whether it has ended."""
         try:
             self._ended.get(timeout=timeout_s)
         except Empty:
@@ -81,7 +81,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it.
 
-        Errors: those of `work`, TimeoutError after `limit_s`, Closed.
+        Errors: those of `work`, TimeoutError after `timeout_s`, Closed.
         """
         return self._outcome(self._begin(work), timeout_s)
 
@@ -134,10 +134,14 @@ class LoopThread:
         else:
             opened.close()
 
-    def iterate(self, source: AsyncIterator[T], *, prefetch: bool = False, timeout_s: float | None = None) -> Iterator[T]:
-        """Iterate over an async iterator. With `ahead` the next item is fetched while the caller uses the current one.
+    def iterate(
+        self, source: AsyncIterator[T], *, prefetch: bool = False, timeout_s: float | None = None
+    ) -> Iterator[T]:
+        """Iterate over an async iterator.
 
-        Errors: those of the iterator, TimeoutError when an item takes longer than `limit_s`.
+        With `prefetch` the next item is fetched while the caller uses the current one.
+
+        Errors: those of the iterator, TimeoutError when an item takes longer than `timeout_s`.
         """
 
         async def next_item() -> tuple[T, ...]:

@@ -19,7 +19,7 @@ INITIAL_HEARTBEAT_INTERVAL_S = 30.0
 
 
 class BidiStream(Generic[Request, Response]):
-    """Requests are sent in the order of `say`; `run` ends when the server ends the stream or it breaks."""
+    """Requests are sent in the order of `send`; `run` ends when the server ends the stream or it breaks."""
 
     def __init__(
         self,
@@ -30,9 +30,10 @@ class BidiStream(Generic[Request, Response]):
         clock: Clock,
         heartbeat_interval_s: float = INITIAL_HEARTBEAT_INTERVAL_S,
     ) -> None:
-        """`hear` gets each response of the snode at `peer` and returns whether it was the last.
+        """`on_response` gets each response of the snode at `peer` and returns whether it was the last.
 
-        `heartbeat` is called every `heartbeat_s` and may return a request to send; an error from it ends the stream.
+        `make_heartbeat` is called every `heartbeat_interval_s` and may return a request to send; an error from it ends
+        the stream.
         """
         self.heartbeat_interval_s = heartbeat_interval_s
         self._interval_shortened = asyncio.Event()

@@ -48,7 +48,7 @@ class Connection:
         """`addresses` are host:port of snodes, tried in this order; without `client_id` one is generated.
 
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
-        each answer and makes at most `tries_max` attempts.
+        each answer and makes at most `attempts_max` attempts.
         """
         if not addresses:
             raise Invalid("no address; expected host:port of a snode, such as localhost:8081", field="addresses")
@@ -150,9 +150,9 @@ class Connection:
         await self.clock.sleep(self.backoff.delay_s(attempt, self.randomness))
 
     async def run_with_failover(self, run_stream: Callable[[str], Awaitable[bool | None]]) -> None:
-        """Call `converse` with one snode after another, with a pause between, until it returns None.
+        """Call `run_stream` with one snode after another, with a pause between, until it returns None.
 
-        `converse` gets an address. It returns whether that snode worked before the stream broke; None = finished.
+        `run_stream` gets an address. It returns whether that snode worked before the stream broke; None = finished.
         """
         attempt, address = 0, self.address
         while (was_working := await run_stream(address)) is not None:
@@ -187,7 +187,9 @@ class Connection:
             self.mark_failed(address)
             if attempt >= self._attempts_max:
                 all_addresses = " or ".join(self._addresses)
-                raise Unavailable(f"no answer from {all_addresses} ({error}); check that a snode is running there") from error
+                raise Unavailable(
+                    f"no answer from {all_addresses} ({error}); check that a snode is running there"
+                ) from error
             self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 

@@ -4,8 +4,8 @@ import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress
+from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -36,7 +36,8 @@ class ReceivedBatch:
         """`rows` are the rows of the stored batch as int32 each, empty = all; row 0 has the offset `first_offset`.
 
         `row_stored_at_ms` are int64 each, empty = all were stored at `stored_at_ms`.
-        `finished` is called for acknowledgements; `current` returns whether this consumer still owns the queue.
+        `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
+        queue.
         """
         self.queue = queue
         self.topic_id = topic_id

@@ -8,8 +8,8 @@ from typing import Any, Generic
 import grpc
 
 from ortoo.client import log_events
-from ortoo.client.core.connection import Connection
 from ortoo.client.core.bidi_stream import BidiStream, Request, Response
+from ortoo.client.core.connection import Connection
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import consumer_pb2
@@ -19,12 +19,18 @@ _log = get_logger("session")
 
 
 class ReconnectingSession(ABC, Generic[Request, Response]):
-    """One session after another. Subclasses define the messages: those of `_begin` first, then others."""
+    """One session after another. Subclasses define the messages: those of `_send_opening` first, then others."""
 
     def __init__(
-        self, connection: Connection, open_stream: Callable[[grpc.aio.Channel], Any], make_request: Callable[..., Request]
+        self,
+        connection: Connection,
+        open_stream: Callable[[grpc.aio.Channel], Any],
+        make_request: Callable[..., Request],
     ) -> None:
-        """`call` opens a stream; `request` makes the request of an event by its name. Nothing is sent yet."""
+        """`open_stream` opens a stream.
+
+        `make_request` makes the request of an event by its name. Nothing is sent yet.
+        """
         self.address = ""
         """The snode of the session."""
         self._connection = connection
@@ -66,7 +72,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         return None if self._is_closing else self._is_opened
 
     def _send(self, **event: Any) -> None:
-        """Send an event. Without a session it is dropped, so `_begin` must send it again."""
+        """Send an event. Without a session it is dropped, so `_send_opening` must send it again."""
         if self._stream is not None:
             self._stream.send(self._make_request(**event))
 
@@ -94,7 +100,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
             _log.emit(log_events.SESSION_CLOSE_TIMEOUT, address=self.address)
 
     async def _prepare_opening(self) -> bool:
-        """Fetch the data that `_begin` needs; returns whether that succeeded."""
+        """Fetch the data that `_send_opening` needs; returns whether that succeeded."""
         return True
 
     @abstractmethod

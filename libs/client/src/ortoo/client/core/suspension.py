@@ -9,7 +9,7 @@ from ortoo.client.core.queues import Queue
 class QueueHold:
     """A hold on a queue in which a message in order waits for its next attempt."""
 
-    __slots__ = ("revoked", "queue")
+    __slots__ = ("queue", "revoked")
 
     def __init__(self, queue: Queue) -> None:
         """Hold `queue`."""
@@ -21,7 +21,7 @@ class QueueHold:
 class Suspension:
     """The suspended queues, or all."""
 
-    __slots__ = ("_changed", "_held", "_named", "is_all", "queues")
+    __slots__ = ("_changed", "_holds", "_suspended", "is_all", "queues")
 
     def __init__(self) -> None:
         """Begin with nothing suspended."""
@@ -70,7 +70,7 @@ class Suspension:
         self._update()
 
     def drop_holds(self, owned: Collection[Queue]) -> bool:
-        """End the holds of queues outside `kept`; returns whether there were any."""
+        """End the holds of queues outside `owned`; returns whether there were any."""
         dropped = [hold for hold in self._holds if hold.queue not in owned]
         for hold in dropped:
             hold.revoked.set()

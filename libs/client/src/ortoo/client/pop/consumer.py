@@ -10,7 +10,7 @@ from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, log_fields, run_handlers, error_text
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields, run_handlers
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
@@ -145,7 +145,9 @@ class PopConsumer:
         return [message for lease in leases for message in lease.messages(self)]
 
     async def _pop(self, count: int, wait_ms: int = 0) -> list[PopLease]:
-        attempt_id = self._unanswered_attempts.pop() if self._unanswered_attempts else self._connection.randomness.id_text()
+        attempt_id = (
+            self._unanswered_attempts.pop() if self._unanswered_attempts else self._connection.randomness.id_text()
+        )
         try:
             return await self._pop_attempt(attempt_id, count, wait_ms)
         except Unavailable:
@@ -158,7 +160,9 @@ class PopConsumer:
                 self._background.spawn("call off", self._release_cancelled())
             raise
 
-    async def _pop_attempt(self, attempt_id: str, count: int, wait_ms: int = 0, *, cancel: bool = False) -> list[PopLease]:
+    async def _pop_attempt(
+        self, attempt_id: str, count: int, wait_ms: int = 0, *, cancel: bool = False
+    ) -> list[PopLease]:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
         request.messages_max, request.wait_ms, request.attempt_id = count, wait_ms, attempt_id
@@ -200,7 +204,7 @@ class PopConsumer:
         while self._cancelled_attempts:
             attempt_id = self._cancelled_attempts.pop()
             try:
-                # An older snode ignores `call_off` and pops; messages that it finds are released as well.
+                # An older snode ignores `cancel` and pops; messages that it finds are released as well.
                 await self._release(await self._pop_attempt(attempt_id, self._settings.messages_max, cancel=True))
             except OrtooError as failure:
                 _log.emit(log_events.CANCELLED_POP_RELEASE_FAILED, reason=str(failure))
@@ -291,7 +295,10 @@ class PopConsumer:
         if not chosen:
             return
         self._check_not_stale(
-            lease, await self._send_nack([(lease, chosen)], delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=park)
+            lease,
+            await self._send_nack(
+                [(lease, chosen)], delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=park
+            ),
         )
 
     async def _send_nack(

@@ -26,7 +26,7 @@ class PopCalls:
     def __init__(self, connection: Connection, background: Background, *, retry_timeout_s: float) -> None:
         """Call over `connection`; `background` runs batches of acknowledgements.
 
-        While an enode is down, Ack and Nack are retried for `patience_s`.
+        While an enode is down, Ack and Nack are retried for `retry_timeout_s`.
         """
         self._connection = connection
         self._background = background

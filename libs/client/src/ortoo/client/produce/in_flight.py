@@ -69,7 +69,7 @@ class InFlight:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a batch was refused or returned since the last `resume`."""
+        """Whether a batch was refused or returned since the last `retry`."""
         return bool(self._to_retry) or self._refused_sequence is not None
 
     def put(self, batch: ProducerBatch) -> None:

@@ -24,7 +24,7 @@ class ProduceCall:
     """A stream with one snode. `run` ends when it breaks; batches without an answer then stay in flight."""
 
     def __init__(self, channel: grpc.aio.Channel, peer: str, on_result: OnResult, *, clock: Clock) -> None:
-        """`answered` gets each batch with its error, or None when it was stored."""
+        """`on_result` gets each batch with its error, or None when it was stored."""
         self.has_responded = False
         """Whether the snode has answered, so that a break does not count as a failure of that snode."""
         self._channel = channel

@@ -10,11 +10,11 @@ from ortoo.client import log_events
 from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.queues import Queue, Receipt
-from ortoo.client.produce.queue_batcher import QueueBatcher
 from ortoo.client.produce.in_flight import FailureAction, InFlight
 from ortoo.client.produce.produce_call import ProduceCall
 from ortoo.client.produce.producer_batch import ProducerBatch, SendFuture, SendFutures, UnreportedErrors
 from ortoo.client.produce.producer_settings import ProducerSettings
+from ortoo.client.produce.queue_batcher import QueueBatcher
 from ortoo.client.produce.routes import Route, query_route
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.grpc.messages import read, write
@@ -116,13 +116,15 @@ class Producer:
         return self._enqueue(message)
 
     def enqueue_nowait(self, message: Message | bytes) -> SendFuture:
-        """As `send_soon` without waiting. Errors: Invalid, or Overloaded while too many bytes are in flight."""
+        """As `enqueue` without waiting. Errors: Invalid, or Overloaded while too many bytes are in flight."""
         if (unacknowledged := self._unacknowledged_bytes) > self._settings.memory_bytes_max:
-            raise Overloaded(f"{unacknowledged} bytes wait for an answer; `await send_soon(...)` waits", retry_after_ms=10)
+            raise Overloaded(
+                f"{unacknowledged} bytes wait for an answer; `await enqueue(...)` waits", retry_after_ms=10
+            )
         return self._enqueue(message)
 
     async def wait_for_room(self) -> None:
-        """Wait until `send_nowait` accepts a message."""
+        """Wait until `enqueue_nowait` accepts a message."""
         while self._unacknowledged_bytes > self._settings.memory_bytes_max and not self._is_closed:
             self._batch_done.clear()
             await self._batch_done.wait()

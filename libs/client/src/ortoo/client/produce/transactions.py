@@ -198,7 +198,11 @@ async def end_transaction(
     source: "enode_deferred_pb2.VerdictSource.ValueType" = enode_deferred_pb2.VERDICT_SOURCE_PRODUCER,
 ) -> None:
     """Commit or roll back. Errors: Invalid, NotFound, Conflict, Unavailable."""
-    wire = enode_deferred_pb2.VERDICT_COMMIT if verdict is TransactionVerdict.COMMIT else enode_deferred_pb2.VERDICT_ROLL_BACK
+    wire = (
+        enode_deferred_pb2.VERDICT_COMMIT
+        if verdict is TransactionVerdict.COMMIT
+        else enode_deferred_pb2.VERDICT_ROLL_BACK
+    )
     request = producer_pb2.EndTransactionRequest(transaction_id=transaction_id, verdict=wire, source=source)
     await connection.call(ProducerServiceStub, "EndTransaction", request)
 

@@ -55,7 +55,9 @@ class QueueAssignment:
             session_pb2.RegisterConsumer,
             settings,
             group=self._group,
-            subscriptions=[subscription(topic, self._subscriptions[topic], self._version) for topic in sorted(self._subscriptions)],
+            subscriptions=[
+                subscription(topic, self._subscriptions[topic], self._version) for topic in sorted(self._subscriptions)
+            ],
             consume_type=session_pb2.CONSUME_TYPE_PULL,
             message_model=message_model(broadcast=settings.broadcast),
             start_from=start_from(settings.from_first, settings.from_time_ms),

@@ -12,10 +12,10 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.offsets.offset_lookup import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
-from ortoo.client.pull.pull_member import PullMember
-from ortoo.client.pull.pull_handlers import BatchHandler, CommitVerdict, PullHandlers, BatchProcessor, ack_all
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_call import PullResult, pull
+from ortoo.client.pull.pull_handlers import BatchHandler, BatchProcessor, CommitVerdict, PullHandlers, ack_all
+from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import HandlerOptions, PullSettings
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import Conflict, Invalid
@@ -91,7 +91,9 @@ class PullConsumer:
         Errors: those for which the server refused this member, or Left before it is entered and after it has left.
         """
         with self._exclusive():
-            return await self._member.next_from(ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000)
+            return await self._member.next_from(
+                ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000
+            )
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue, until the consumer has left. Errors: as `poll`."""

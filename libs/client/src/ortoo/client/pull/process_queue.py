@@ -6,8 +6,8 @@ Messages are taken in order and may finish in any order. The commit offset is th
 from collections import deque
 from collections.abc import Sequence
 
-from ortoo.client.core.queues import Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.pull.flow_control import BufferedMessages
 
@@ -25,7 +25,7 @@ class ProcessQueue:
         self.pulled_at_s = 0.0
         """Time of the last pull, on the monotonic clock."""
         self.epoch = 0
-        """Incremented by `restart`; results of earlier pulls are ignored then."""
+        """Incremented by `reset`; results of earlier pulls are ignored then."""
         self.was_reset = False
         """Whether it was restarted since the last commit."""
         self.running_handlers = 0
@@ -45,7 +45,9 @@ class ProcessQueue:
         """The unfinished messages."""
         progress = self._progress
         oldest = progress.first_unfinished_offset
-        return BufferedMessages(progress.messages, progress.size_bytes, 0 if oldest is None else self._newest_offset - oldest)
+        return BufferedMessages(
+            progress.messages, progress.size_bytes, 0 if oldest is None else self._newest_offset - oldest
+        )
 
     @property
     def has_waiting(self) -> bool:

@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.handlers import RetryLater, LocalAttempts, log_fields, nack_messages
+from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields, nack_messages
 from ortoo.client.core.received import ReceivedMessage
-from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.process_queue import ProcessQueue
+from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import HandlerOptions
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
@@ -40,7 +40,9 @@ BatchProcessor = Callable[[Sequence[ReceivedMessage]], Awaitable[object]]
 class PullHandlers:
     """Gives a member's messages to a handler until cancelled or refused by the server."""
 
-    def __init__(self, connection: Connection, member: PullMember, handler: BatchProcessor, options: HandlerOptions) -> None:
+    def __init__(
+        self, connection: Connection, member: PullMember, handler: BatchProcessor, options: HandlerOptions
+    ) -> None:
         """`handler` returns the number of processed messages from the front; None = all."""
         self._connection = connection
         self._clock = connection.clock
@@ -129,7 +131,9 @@ class PullHandlers:
         except RetryLater as later:
             return 0, later
         except Exception as error:
-            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **log_fields(self._member.group, messages[0]))
+            _log.emit(
+                log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **log_fields(self._member.group, messages[0])
+            )
             return 0, error
         count = max(0, min(done, len(messages))) if isinstance(done, int) else len(messages)
         return count, RetryLater()
@@ -143,7 +147,9 @@ class PullHandlers:
                 await self._nack(queue, messages, failure, 0)
             except OrtooError as error:
                 _log.emit(
-                    log_events.NACK_FAILED_RETRYING_LOCALLY, **log_fields(self._member.group, messages[0]), reason=str(error)
+                    log_events.NACK_FAILED_RETRYING_LOCALLY,
+                    **log_fields(self._member.group, messages[0]),
+                    reason=str(error),
                 )
                 return False
             self._member.check_retry_topic()

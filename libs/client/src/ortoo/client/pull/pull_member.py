@@ -14,17 +14,17 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import Suspension
 from ortoo.client.core.wire import wire_queue
-from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import LossLog
+from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.offset_lookup import start_offsets
 from ortoo.client.offsets.store import LocalOffsets, OffsetStore, RemoteOffsets
+from ortoo.client.pull.assignment import QueueAssignment
 from ortoo.client.pull.flow_control import FlowControlCounts
-from ortoo.client.pull.revocations import QueueRevocations
 from ortoo.client.pull.process_queue import ProcessQueue, round_robin
 from ortoo.client.pull.queue_locks import ConsumerQueueLocks
 from ortoo.client.pull.queue_puller import QueuePuller
+from ortoo.client.pull.revocations import QueueRevocations
 from ortoo.client.pull.settings import PullSettings
-from ortoo.client.pull.assignment import QueueAssignment
 from ortoo.client.sessions.group_view import GroupView, assignment_change
 from ortoo.client.sessions.session import Session
 from ortoo.common.errors import NotFound, OrtooError, Unsupported
@@ -56,7 +56,9 @@ class PullMember:
         self.group = group
         self.has_messages = asyncio.Event()
         """Set when there may be messages to take, or a failure."""
-        self.failure: OrtooError | None = ConsumerClosed(f"this consumer is not in {group!r} yet; enter it with `async with`")
+        self.failure: OrtooError | None = ConsumerClosed(
+            f"this consumer is not in {group!r} yet; enter it with `async with`"
+        )
         """The reason why this member gets no messages; None = it does."""
         self.is_ordered = False
         """Whether a queue is released only when none of its messages is in a handler."""
@@ -86,7 +88,9 @@ class PullMember:
     async def join(self) -> None:
         """Join the group. Errors: those of the server, or DataLoss for a damaged offset file."""
         self._offset_store = self._new_store()
-        self._revocations = QueueRevocations(self._offset_store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms)
+        self._revocations = QueueRevocations(
+            self._offset_store, self._locks, self._clock, wait_ms=self.settings.leave_wait_ms
+        )
         await self._background.__aenter__()
         self.failure = None
         try:

@@ -10,7 +10,7 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.suspension import Suspension
 from ortoo.client.offsets.losses import LossLog, LostMessages
-from ortoo.client.pull.flow_control import FlowLimits, FlowControlCounts
+from ortoo.client.pull.flow_control import FlowControlCounts, FlowLimits
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_call import PullResult, PullStatus, pull
 from ortoo.client.pull.settings import PullSettings

@@ -45,13 +45,17 @@ class QueueRevocations:
     async def complete(self, *, wait_for_handlers: bool) -> bool:
         """Release the queues whose handlers have finished; returns whether all are released.
 
-        Handlers get `wait_ms` to finish. After it an unordered queue is released anyway. `patient` keeps it locked
-        until they have finished.
+        Handlers get `wait_ms` to finish. After it an unordered queue is released anyway. `wait_for_handlers` keeps it
+        locked until they have finished.
         """
         deadline_s = self._clock.monotonic_s() + self._wait_s
         while any(it.running_handlers for it, _ in self._revoking.values()) and self._clock.monotonic_s() < deadline_s:
             await self._clock.sleep(POLL_S)
-        finished = {queue: ours for queue, (it, ours) in self._revoking.items() if not (wait_for_handlers and it.running_handlers)}
+        finished = {
+            queue: ours
+            for queue, (it, ours) in self._revoking.items()
+            if not (wait_for_handlers and it.running_handlers)
+        }
         locked = [queue for queue, is_ours in finished.items() if is_ours]
         for queue in locked:
             self._store.table.update(queue, self._revoking[queue][0].commit_offset, increase_only=True)

@@ -14,11 +14,11 @@ from ortoo.client.core.handlers import nack_messages
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.core.wire import LANGUAGE, client_version, message_model, start_from, subscription
-from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.losses import LossLog, LostMessages
+from ortoo.client.offsets.offset_file import OffsetFile, offset_path
 from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
-from ortoo.client.push.push_handlers import Handler, PushHandlers, NackCall
+from ortoo.client.push.push_handlers import Handler, NackCall, PushHandlers
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.messages import write
@@ -109,7 +109,9 @@ class Consumer:
         self._member.open()
         self._background.spawn("session", self._member.run())
         ack_interval_s = self._settings.ack_interval_ms / 1000
-        self._background.after("acks", self._member.has_progress, ack_interval_s, self._report_progress, clock=self._clock)
+        self._background.after(
+            "acks", self._member.has_progress, ack_interval_s, self._report_progress, clock=self._clock
+        )
         if self._broadcast_offsets is not None:
             self._background.every("offsets", _PERSIST_INTERVAL_S, self._broadcast_offsets.persist, clock=self._clock)
         return self

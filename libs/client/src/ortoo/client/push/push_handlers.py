@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from ortoo.client import log_events
-from ortoo.client.core.handlers import RetryLater, LocalAttempts, log_fields
+from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import QueueHold
@@ -41,7 +41,7 @@ class PushHandlers:
         concurrency: int,
         retry_delay_ms: float,
     ) -> None:
-        """`send_back` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
+        """`nack` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
         self._group = group
         self._handler = handler
         self._member = member

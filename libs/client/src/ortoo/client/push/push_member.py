@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
-from ortoo.client.core.reconnecting_session import ReconnectingSession
-from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.progress import BatchProgress, QueueProgress
+from ortoo.client.core.queues import RETRY_PREFIX, Queue
 from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.suspension import QueueHold, Suspension
 from ortoo.client.core.wire import queue_of, received_batch, subscription, wire_queue
 from ortoo.client.offsets.losses import LossLog, LostMessages
@@ -43,7 +43,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
     ) -> None:
         """Join with `opening`; at most `messages_max` messages and `bytes_max` bytes are unacknowledged.
 
-        `broadcast` stores the offsets of a broadcast consumer; `rule` is the start of a queue without one.
+        `broadcast` stores the offsets of a broadcast consumer; `start_rule` is the start of a queue without one.
         """
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
@@ -53,7 +53,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         """The reason why there is no session; None = there is or will be one."""
         self.losses = losses
         self.has_progress = asyncio.Event()
-        """Set when `report` has something to send."""
+        """Set when `report_progress` has something to send."""
         self._opening = opening
         self._broadcast = broadcast
         self._start_rule = start_rule
@@ -179,7 +179,11 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             if self._broadcast is not None:
                 for queue, offset in commits.items():  # smaller than before if a queue was reset
                     self._broadcast.table.update(queue, offset)
-        if self._pending_credit_messages >= 0 and self._pending_credit_bytes >= 0 and (self._pending_credit_messages or self._pending_credit_bytes):
+        if (
+            self._pending_credit_messages >= 0
+            and self._pending_credit_bytes >= 0
+            and (self._pending_credit_messages or self._pending_credit_bytes)
+        ):
             self._grant(self._pending_credit_messages, self._pending_credit_bytes)
 
     async def leave(self) -> None:

@@ -31,15 +31,20 @@ async def fetch(
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the queue's end at the time of the call.
 
-    With `follow` it never ends. `wanted` filters messages. `columns` names the fields that the caller reads; others may
-    be missing in the batches. With `joined`, a batch may have rows of several stored ones. `passed` is called after
-    each answer, also without a match, with the next offset and the topic's id. After a broken stream the read continues
-    through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after several breaks in a row, or
-    DataLoss, whose `end_offset` is the next readable offset.
+    With `follow` it never ends. `filter` filters messages. `columns` names the fields that the caller reads; others may
+    be missing in the batches. With `coalesce`, a batch may have rows of several stored ones. `on_progress` is called
+    after each answer, also without a match, with the next offset and the topic's id. After a broken stream the read
+    continues through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after several breaks in a row,
+    or DataLoss, whose `end_offset` is the next readable offset.
     """
     tags, sql = filter_expressions(filter)
     request = consumer_pb2.FetchRequest(
-        queue=wire_queue(queue), follow=follow, tag_expression=tags, sql_expression=sql, columns=columns, joined=coalesce
+        queue=wire_queue(queue),
+        follow=follow,
+        tag_expression=tags,
+        sql_expression=sql,
+        columns=columns,
+        joined=coalesce,
     )
     at, failures, topic_id = from_offset, 0, 0
     while True:

@@ -41,8 +41,8 @@ def allocate_queues(
         client_id,
         view.strategy,
         configured=configured,
-        rooms=zones,
-        member_rooms=view.zones,
+        zones=zones,
+        member_zones=view.zones,
     )
 
 

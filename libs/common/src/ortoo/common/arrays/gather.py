@@ -44,7 +44,7 @@ def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
 
 
 def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Make an uncompressed batch of one or more rows, as `narrowed`, without the idempotence data."""
+    """Make an uncompressed batch of one or more rows, as `narrow`, without the idempotence data."""
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):

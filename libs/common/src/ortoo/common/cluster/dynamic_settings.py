@@ -15,7 +15,15 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs import logger as logs
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock, SystemClock
-from ortoo.common.process.settings import LoadedSettings, Setting, SettingChange, with_values, check_ranges, flatten, format_value
+from ortoo.common.process.settings import (
+    LoadedSettings,
+    Setting,
+    SettingChange,
+    check_ranges,
+    flatten,
+    format_value,
+    with_values,
+)
 
 HISTORY_MAX = 200
 OPERATOR = "operator"
@@ -28,7 +36,11 @@ class DynamicSettings(Generic[S]):
     """The settings of one process; `appliers` apply their changes."""
 
     def __init__(
-        self, loaded: LoadedSettings[S], load: Callable[[], LoadedSettings[S]] | None = None, *, clock: Clock | None = None
+        self,
+        loaded: LoadedSettings[S],
+        load: Callable[[], LoadedSettings[S]] | None = None,
+        *,
+        clock: Clock | None = None,
     ) -> None:
         """Begin with the `loaded` settings; `load` reads them again."""
         self.settings = loaded.settings
@@ -62,11 +74,13 @@ class DynamicSettings(Generic[S]):
     ) -> list[SettingChange]:
         """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
-        Returns the changes, also with `check_only`. Errors: Invalid, naming the setting, and no setting changes.
+        Returns the changes, also with `dry_run`. Errors: Invalid, naming the setting, and no setting changes.
         """
         for name in (*values, *reset):
             if name not in flatten(self.settings):
-                with_values(self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX)  # Invalid if unknown
+                with_values(
+                    self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX
+                )  # Invalid if unknown
             if name not in self.settings.LIVE:
                 raise Invalid(
                     "cannot be changed in a running process; change it in the file or environment and restart. These "

@@ -22,7 +22,7 @@ _log = get_logger("registration")
 
 
 class Registrations:
-    """One process's leases. `announce` takes a name server's address and returns the lease in seconds."""
+    """One process's leases. `register` takes a name server's address and returns the lease in seconds."""
 
     def __init__(
         self,

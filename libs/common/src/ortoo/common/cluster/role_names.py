@@ -111,7 +111,9 @@ class CertificateRoles:
     def __init__(self, chosen: RoleNames, cluster_name: str = "") -> None:
         """`cluster_name` is the name that the certificates of all processes share; empty = they share none."""
         self._names = {role: chosen.names_of(role) or _default(role, cluster_name) for role in Role}
-        self._known = lru_cache(CACHED_CONNECTIONS_MAX)(lambda dns, uris: self.of(CertificateNames.of({DNS: dns, URI: uris})))
+        self._known = lru_cache(CACHED_CONNECTIONS_MAX)(
+            lambda dns, uris: self.of(CertificateNames.of({DNS: dns, URI: uris}))
+        )
 
     def names_of(self, role: Role) -> tuple[str, ...]:
         """The names of a role."""
@@ -123,7 +125,9 @@ class CertificateRoles:
 
     def of(self, presented: CertificateNames) -> frozenset[Role]:
         """The roles of a caller; empty for an unknown caller. One name may stand for several roles."""
-        return frozenset(role for role, names in self._names.items() if any(_has_name(presented, name) for name in names))
+        return frozenset(
+            role for role, names in self._names.items() if any(_has_name(presented, name) for name in names)
+        )
 
 
 def _default(role: Role, cluster_name: str) -> tuple[str, ...]:

@@ -123,7 +123,7 @@ def _as_seen_by_clients(error: errors.OrtooError, peer: str) -> errors.OrtooErro
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = False) -> errors.OrtooError:
     """The error of a failed call to `peer`: the server's own error, or that of the transport.
 
-    `within`: the call was one within the cluster. A client may see its error, so that it contains no address; the
+    `is_internal`: the call was one within the cluster. A client may see its error, so that it contains no address; the
     transport's text becomes a note of it, for the log.
     """
     for key, value in error.trailing_metadata() or ():
@@ -143,7 +143,7 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = 
 
 @contextlib.contextmanager
 def rpc_errors(peer: str, *, is_internal: bool = False) -> Iterator[None]:
-    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `within` as in `error_of_rpc`.
+    """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `is_internal` as in `error_of_rpc`.
 
     It also raises CancelledError when the task was cancelled just as a call failed. In that case grpc.aio loses the
     cancellation and raises the failure. A loop that retries after failures would otherwise never end.

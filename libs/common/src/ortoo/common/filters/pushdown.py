@@ -83,7 +83,7 @@ class BatchSelector:
     """The selected messages of a range of a queue, gathered batch by batch."""
 
     def __init__(self, pushdown: Pushdown, message_filter: MessageFilter | None, from_offset: int) -> None:
-        """Select by `pushdown`, whose filter is `wanted`, from an offset on."""
+        """Select by `pushdown`, whose filter is `message_filter`, from an offset on."""
         self._pushdown = pushdown
         self._message_filter = message_filter
         self._parts: list[SelectedPart] = []

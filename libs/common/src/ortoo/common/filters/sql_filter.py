@@ -20,10 +20,10 @@ from ortoo.common.filters.property_values import NUMBER
 from ortoo.common.filters.sql_conditions import (
     COMPARE,
     Arithmetic,
+    BatchRows,
     Condition,
     Part,
     Property,
-    BatchRows,
     Value,
     all_of,
     any_of,
@@ -32,9 +32,9 @@ from ortoo.common.filters.sql_conditions import (
     is_null,
     is_truth,
     like,
+    negate,
     number_order,
     one_of,
-    negate,
     same_text,
     text_order,
     truth,
@@ -184,7 +184,8 @@ class _Reader:
             raise Invalid("TRUE and FALSE can be compared with a property, by = or <>", field=self._field)
         if isinstance(left, str) != isinstance(right, str):
             raise Invalid(
-                f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote both or none",
+                f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote both "
+                "or none",
                 field=self._field,
             )
         if not isinstance(left, Property | Arithmetic):

@@ -90,7 +90,7 @@ def assign_queues(
     """The queues of each group member, sorted; no queue has two owners.
 
     `configured` (CONFIG) maps group members to the queues they name; of two that name one queue the first by id has it.
-    `rooms` (MACHINE_ROOM) lists the availability zones whose queues are assigned. `member_rooms` (ROOM_NEARBY) is the
+    `zones` (MACHINE_ROOM) lists the availability zones whose queues are assigned. `member_zones` (ROOM_NEARBY) is the
     zone of each group member; within a zone the `inner` strategy counts. `virtual_nodes` and `ring_position`
     (CONSISTENT_HASH) define the ring. Errors: Invalid for no group members, no queues, or a missing zone.
     """
@@ -115,7 +115,9 @@ def assign_queues(
             )
 
         def within(its_queues: Sequence[Q], its_members: Sequence[str]) -> "Assignments[Q]":
-            return assign_queues(its_queues, its_members, inner, virtual_nodes=virtual_nodes, ring_position=ring_position)
+            return assign_queues(
+                its_queues, its_members, inner, virtual_nodes=virtual_nodes, ring_position=ring_position
+            )
 
         return _zone_nearby(ordered_queues, ordered_members, member_zones or {}, within)
     return averagely(ordered_queues, ordered_members)
@@ -171,7 +173,9 @@ def _config(members: Sequence[str], configured: Mapping[str, Sequence[Q]]) -> "A
     assigned: set[tuple[str, str, int]] = set()
     assignments: Assignments[Q] = {}
     for member in members:
-        named = sorted({queue for queue in configured.get(member, ()) if _sort_key(queue) not in assigned}, key=_sort_key)
+        named = sorted(
+            {queue for queue in configured.get(member, ()) if _sort_key(queue) not in assigned}, key=_sort_key
+        )
         assigned.update(map(_sort_key, named))
         assignments[member] = named
     return assignments

@@ -93,7 +93,9 @@ class BulkField:
         """The message and its bulks. Errors: DecodeError."""
         if len(data) < BULK_BYTES_MIN:
             message = self._kind.FromString(data)
-            return BulkMessage(message, [self._bulk(getattr(holder, self._names[-1])) for holder in self._holders(message)])
+            return BulkMessage(
+                message, [self._bulk(getattr(holder, self._names[-1])) for holder in self._holders(message)]
+            )
         found: list[memoryview | None] = []
         rest = b"".join(_without(memoryview(data), self._path, found, is_outermost=True))
         if not self._is_repeated:

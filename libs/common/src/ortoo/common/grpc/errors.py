@@ -6,7 +6,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from ortoo.common.errors import Invalid, OrtooError, Unavailable, Unsupported
-from ortoo.common.process.containment import record_contained, as_ortoo_error
+from ortoo.common.process.containment import as_ortoo_error, record_contained
 
 Context = grpc.aio.ServicerContext[Any, Any]
 

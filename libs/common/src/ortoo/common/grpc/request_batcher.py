@@ -44,7 +44,7 @@ class RequestBatcher(Generic[Item, Answer]):
     ) -> None:
         """`send` answers several requests, at most `size_max` in size, in their order; runs in `background`.
 
-        At most `under_way_max` of its calls run at once. `unclaimed` gets answers whose tasks no longer wait.
+        At most `in_flight_max` of its calls run at once. `unclaimed` gets answers whose tasks no longer wait.
         """
         self._send = send
         self._background = background

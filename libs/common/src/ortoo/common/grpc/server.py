@@ -12,13 +12,13 @@ from grpc_reflection.v1alpha import reflection
 
 from ortoo.common.errors import Conflict
 from ortoo.common.errors.findings import Finding
+from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
+from ortoo.common.grpc.completion_queue.server import QueueServer
 from ortoo.common.grpc.layers.call_memory import HEADER_BYTES_MAX, CallMemory
 from ortoo.common.grpc.layers.coding import Decoding, Encoding
 from ortoo.common.grpc.layers.error_translation import ErrorTranslation
 from ortoo.common.grpc.layers.layer import Guard, Layer, Layers
 from ortoo.common.grpc.layers.observers import Observers
-from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
-from ortoo.common.grpc.completion_queue.server import QueueServer
 from ortoo.common.grpc.limits import core_sockets, inflation
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch

@@ -31,7 +31,7 @@ def restore_parent_cores() -> None:
 
 
 class LinuxCores:
-    """See `Cores`. Belongs to the main thread, which starts the child processes."""
+    """See `CpuCores`. Belongs to the main thread, which starts the child processes."""
 
     def __init__(self) -> None:
         """Begin without pinning."""

@@ -105,7 +105,11 @@ class CoreChoice:
 
     def unpin(self) -> None:
         """Use all cores. If they are needed again within the last waiting time, that time doubles."""
-        self._pause_samples = min(2 * self._pause_samples, SAMPLES_AFTER_OVERLOAD_MAX) if self._pinned_samples < self._pause_samples else SAMPLES_AFTER_OVERLOAD
+        self._pause_samples = (
+            min(2 * self._pause_samples, SAMPLES_AFTER_OVERLOAD_MAX)
+            if self._pinned_samples < self._pause_samples
+            else SAMPLES_AFTER_OVERLOAD
+        )
         self.core, self._samples_left, self._pinned_samples = None, self._pause_samples, 0
 
     def choose(self, load: CoreLoad) -> Sequence[int]:
@@ -147,7 +151,7 @@ class _Sample:
 
 
 class CorePinning:
-    """Pins the process to the core that `OneCore` chooses."""
+    """Pins the process to the core that `CoreChoice` chooses."""
 
     def __init__(self, cores: CpuCores) -> None:
         """Do nothing before the first measurement."""
@@ -199,7 +203,11 @@ class CorePinning:
             self.unpin()
 
     def _is_due(self, now_s: float) -> bool:
-        return self._choice.core is None or self._last_sample is None or now_s - self._last_sample.at_s > SAMPLE_INTERVAL_S - OWN_SAMPLE_INTERVAL_S
+        return (
+            self._choice.core is None
+            or self._last_sample is None
+            or now_s - self._last_sample.at_s > SAMPLE_INTERVAL_S - OWN_SAMPLE_INTERVAL_S
+        )
 
     def _sample_all(self, now_s: float, used_s: float) -> None:
         allowed, core = self._cores.allowed(), self._choice.core

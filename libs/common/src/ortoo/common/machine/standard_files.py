@@ -20,7 +20,7 @@ STANDARD_OUTPUT, STANDARD_ERROR = 1, 2
 EXIT_UNREAD = 141
 """The exit code of a command whose reader closed the pipe, as `| head` does; a shell shows it for SIGPIPE."""
 _inherited: list[int] = []
-"""The inherited standard error, where `own_standard_error` opened it again."""
+"""The inherited standard error, where `capture_standard_error` opened it again."""
 
 
 def open_missing_standard_files() -> None:
@@ -38,9 +38,10 @@ def open_missing_standard_files() -> None:
 def capture_standard_error(writer: LineWriter) -> None:
     """Make writes to standard error non-blocking in this process, until it ends.
 
-    It begins with `hold_standard_files`. Python's output goes through `writer`. A pipe or a terminal is opened again as
-    non-blocking, for libraries in C. That does not affect other processes that share it. Where standard error was
-    closed, writes are refused instead of discarded, also in child processes, so that all of them count dropped lines.
+    It begins with `open_missing_standard_files`. Python's output goes through `writer`. A pipe or a terminal is opened
+    again as non-blocking, for libraries in C. That does not affect other processes that share it. Where standard error
+    was closed, writes are refused instead of discarded, also in child processes, so that all of them count dropped
+    lines.
     """
     open_missing_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode

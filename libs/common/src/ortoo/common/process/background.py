@@ -27,8 +27,8 @@ class Background:
 
     Leaving the block cancels all tasks and waits for them. A failed task of `spawn` cancels its siblings and the
     block's body, and the block raises the failure. So no service runs without one of its loops. Use `spawn` on a
-    process's Background only for the process's own loops. Use a `scope` for tasks that serve one peer, or `contained`
-    for a single one. Use `asked` when a caller waits for the result.
+    process's Background only for the process's own loops. Use a `scope` for tasks that serve one peer, or
+    `run_contained` for a single one. Use `start_future` when a caller waits for the result.
     """
 
     def __init__(self, name: str) -> None:

@@ -47,7 +47,7 @@ def record_contained(where: str, error: BaseException, **about: object) -> None:
 
 
 def as_ortoo_error(error: Exception, where: str) -> OrtooError:
-    """The error for the caller: an OrtooError unchanged, another error as Internal, after `contain`."""
+    """The error for the caller: an OrtooError unchanged, another error as Internal, after `record_contained`."""
     if isinstance(error, OrtooError):
         return error
     record_contained(where, error)
@@ -57,8 +57,8 @@ def as_ortoo_error(error: Exception, where: str) -> OrtooError:
 class Scope:
     """The tasks that serve one peer, client, stream or request. One that fails ends the scope, never the process.
 
-    The failure goes to `contain`, the scope's other tasks are cancelled, and `failed` is called with it, so that
-    waiting callers get an answer. `Background.scope` makes it, and the end of the Background ends it.
+    The failure goes to `record_contained`, the scope's other tasks are cancelled, and `failed` is called with it, so
+    that waiting callers get an answer. `Background.scope` makes it, and the end of the Background ends it.
     """
 
     def __init__(

@@ -18,7 +18,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.logs import logger as logs
 from ortoo.common.machine.affinity import system_cores
-from ortoo.common.machine.standard_files import EXIT_UNREAD, print_error, finish_output
+from ortoo.common.machine.standard_files import EXIT_UNREAD, finish_output, print_error
 from ortoo.common.process import service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings, flatten, format_value

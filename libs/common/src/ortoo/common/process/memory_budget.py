@@ -87,15 +87,15 @@ class MemoryShare:
     __slots__ = (
         "_budget",
         "_closed",
-        "reserved_bytes",
-        "slow_since_s",
         "bytes",
         "evicted_at_s",
         "fixed_bytes",
         "is_unresponsive",
         "kind",
-        "on_deaf",
         "on_evict",
+        "on_unresponsive",
+        "reserved_bytes",
+        "slow_since_s",
     )
 
     def __init__(self, budget: "MemoryBudget", kind: str, evict: Callable[[str], object] | None) -> None:
@@ -114,7 +114,7 @@ class MemoryShare:
         """The time since which the peer has not taken its unread bytes."""
         self.evicted_at_s: float | None = None
         self.is_unresponsive = False
-        """Whether `on_deaf` was called."""
+        """Whether `on_unresponsive` was called."""
         self._closed = False
 
     @property
@@ -213,7 +213,7 @@ class MemoryShare:
 
     @contextlib.contextmanager
     def reserved(self, size_bytes: int) -> Iterator["ReservedBytes"]:
-        """As `ask`, for a block; its bytes are returned after it. Errors: Overloaded, before the block."""
+        """As `reserve`, for a block; its bytes are returned after it. Errors: Overloaded, before the block."""
         held = self.reserve(size_bytes)
         try:
             yield held

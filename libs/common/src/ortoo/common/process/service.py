@@ -16,8 +16,8 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.affinity import restore_parent_cores
-from ortoo.common.machine.allocator import retain_freed_buffers, freeze_startup_objects
-from ortoo.common.machine.cores import CpuCores, CorePinning
+from ortoo.common.machine.allocator import freeze_startup_objects, retain_freed_buffers
+from ortoo.common.machine.cores import CorePinning, CpuCores
 from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.machine.line_writer import LineWriter

@@ -6,7 +6,7 @@ tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes th
 the environment, which overrides the file, which overrides the default. An unknown key is an error with a suggestion,
 because a setting that is silently ignored is hard to find.
 
-A number has a `Range`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
+A number has a `NumberRange`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
 """
 
 import dataclasses
@@ -65,7 +65,7 @@ class SettingChange:
 
 @dataclasses.dataclass(frozen=True)
 class NumberRange:
-    """The valid range of a number: from `least` to `most`, both included."""
+    """The valid range of a number: from `minimum` to `maximum`, both included."""
 
     minimum: float
     maximum: float

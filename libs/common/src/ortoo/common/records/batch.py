@@ -133,7 +133,9 @@ def _encode(
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=bool(written.get("deliver_at_ms")))
 
 
-def _columns_behind_body(messages: Sequence[Message], now_ms: int, limits: text_rules.MessageLimits) -> dict[str, bytes]:
+def _columns_behind_body(
+    messages: Sequence[Message], now_ms: int, limits: text_rules.MessageLimits
+) -> dict[str, bytes]:
     """Write the columns after the body column, by name and in order."""
     tag, tag_bytes = dictionary_column([message.tag for message in messages], text_rules.TAG)
     keys, keys_bytes = list_column(_keys(messages), text_rules.KEY)

@@ -236,7 +236,12 @@ set_rare: _Setter = Message.__dict__["rare"].__set__
 
 
 def check_parts(
-    body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields, field: str, limits: MessageLimits = PRODUCER_LIMITS
+    body: bytes,
+    tag: str | None,
+    keys: Sequence[str],
+    rare: RareFields,
+    field: str,
+    limits: MessageLimits = PRODUCER_LIMITS,
 ) -> None:
     """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
     check_body(body, f"{field}.body")

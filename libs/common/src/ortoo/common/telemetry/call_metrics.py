@@ -5,8 +5,8 @@ from typing import Any
 import grpc
 import structlog
 
-from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import Metrics

@@ -35,7 +35,9 @@ COLUMNS: Final = (
     MessageColumn("properties", "map<string,string>", "the user's properties; empty if it has none"),
     MessageColumn("trace_context", "string", "W3C trace context; null if it has none"),
     MessageColumn("priority", "int", "larger is more urgent; null if it has none", is_default=False),
-    MessageColumn("deliver_at", "timestamp", "not visible before this time; null if it was not delayed", is_default=False),
+    MessageColumn(
+        "deliver_at", "timestamp", "not visible before this time; null if it was not delayed", is_default=False
+    ),
 )
 """Every column of a message, in display order."""
 BY_NAME: Final = {column.name: column for column in COLUMNS}

@@ -132,9 +132,19 @@ class ClusterLink:
         filter: Filter = "*",
         on_progress: Callable[[int, int], object] | None = None,
     ) -> Iterator[ReceivedBatch]:
-        """Batches of one queue with at least these columns. Errors and `passed`: as in `ortoo.client.read.fetch`."""
+        """Batches of one queue with at least these columns.
+
+        Errors and `on_progress`: as in `ortoo.client.read.fetch`.
+        """
         source = fetch(
-            self.connection, queue, from_offset, to_offset, columns=columns, filter=filter, coalesce=True, on_progress=on_progress
+            self.connection,
+            queue,
+            from_offset,
+            to_offset,
+            columns=columns,
+            filter=filter,
+            coalesce=True,
+            on_progress=on_progress,
         )
         return self._thread.iterate(source, prefetch=True)
 

@@ -48,7 +48,7 @@ class OptionReader:
             raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
     def require(self, name: str, allowed: bool, context: str) -> None:
-        """Errors: Invalid when `name` is given where it has no effect. `what` names the options that it needs."""
+        """Errors: Invalid when `name` is given where it has no effect. `context` names the options that it needs."""
         if not allowed and self.given(name):
             raise Invalid(f"it has no effect here, only with {context}; remove it", field=name)
 

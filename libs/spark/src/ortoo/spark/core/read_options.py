@@ -115,7 +115,9 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
     for name in STREAM_ONLY:
         reader.require(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
     start = _bound(reader, "starting", "latest" if streaming else "earliest")
-    reader.require("startingOffsetsDefault", not start.keyword and start.time_ms is None, "offsets as JSON, or a group's")
+    reader.require(
+        "startingOffsetsDefault", not start.keyword and start.time_ms is None, "offsets as JSON, or a group's"
+    )
     timed = start.time_ms is not None or start.times is not None
     reader.require("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")
     reader.require("maxTriggerDelay", bool(reader.given("minOffsetsPerTrigger")), "minOffsetsPerTrigger")
@@ -156,7 +158,11 @@ def _topics(reader: OptionReader, *, required: bool) -> tuple[tuple[str, ...], s
     reader.at_most_one(*alternatives)
     if required and not reader.given(*alternatives):
         raise Invalid("missing topics; expected one of subscribe, subscribePattern and assign", field="subscribe")
-    topics, pattern, assigned = reader.names("subscribe") or reader.names("path"), reader.text(alternatives[1]), reader.json("assign")
+    topics, pattern, assigned = (
+        reader.names("subscribe") or reader.names("path"),
+        reader.text(alternatives[1]),
+        reader.json("assign"),
+    )
     if pattern:
         try:
             re.compile(pattern)

@@ -24,8 +24,8 @@ from ortoo.spark.pipeline.jobs.archive import archive
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.replay import replay
 from ortoo.spark.pipeline.jobs.trace import trace
-from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.session import session
 from ortoo.spark.pipeline.runtime.settings import (
     ArchiveSettings,
@@ -108,7 +108,9 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     for _ in range(2):
         replay(spark, settings, say)
     register(spark)
-    wind, is_same = live_report(spark, settings.address, Path(settings.output_folder("reports", "")) / "checkpoint-wind", say)
+    wind, is_same = live_report(
+        spark, settings.address, Path(settings.output_folder("reports", "")) / "checkpoint-wind", say
+    )
     for line in text_table(wind):
         say(line)
     say("the live report equals the batch report" if is_same else "THE LIVE REPORT DIFFERS from the batch report")
@@ -123,7 +125,10 @@ def _pipeline(spark: Any, settings: PipelineSettings, say: Say) -> bool:
     for name, (found, expected) in counts.items():
         say(f"{name:30} {found:>9,}  {'as expected' if found == expected else f'EXPECTED {expected:,}'}")
     is_right = (
-        is_same and outcome is not None and outcome.is_complete and all(found == expected for found, expected in counts.values())
+        is_same
+        and outcome is not None
+        and outcome.is_complete
+        and all(found == expected for found, expected in counts.values())
     )
     say("every flight is stored once in each place" if is_right else "something is wrong")
     return is_right

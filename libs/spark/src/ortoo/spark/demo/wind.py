@@ -15,8 +15,8 @@ from pyspark.sql import functions as sf
 from ortoo.cli.demo import flights as departures
 from ortoo.client import Message, blocking
 from ortoo.spark.format import bodies
-from ortoo.spark.pipeline.runtime.report_page import ReportTable
 from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.report_page import ReportTable
 
 TOPICS = ("live-weather", "live-flights")
 """Sent in this order, so that the weather of an hour precedes its flights."""

@@ -12,7 +12,9 @@ from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, offset_at
 
 def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
     """The start of each queue. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
-    default = options.start_default if options.start.offsets is not None or options.start.group else options.start.keyword
+    default = (
+        options.start_default if options.start.offsets is not None or options.start.group else options.start.keyword
+    )
     found = _resolved(link, options.start, state, "startingOffsets", default or options.start_default)
     for queue, offset in found.items():
         if offset > (stored := state.ranges[queue]).end:
@@ -56,7 +58,9 @@ def _resolved(link: ClusterLink, bound: OffsetBound, state: TopicState, field: s
         return {queue: offset_at(link, queue, held, bound.time_ms) for queue, held in state.ranges.items()}
     elif bound.times is not None:
         _check_queues_exist(bound.times, state, field + "ByTimestamp")
-        requested = {queue: offset_at(link, queue, state.ranges[queue], time_ms) for queue, time_ms in bound.times.items()}
+        requested = {
+            queue: offset_at(link, queue, state.ranges[queue], time_ms) for queue, time_ms in bound.times.items()
+        }
     else:
         requested = bound.offsets or {}
         _check_queues_exist(requested, state, field)

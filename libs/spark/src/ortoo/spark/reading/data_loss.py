@@ -60,7 +60,12 @@ def clip_to_stored(
             begin = kept_from
         if end > stored.end and begin < end:
             losses.append(
-                Loss(queue, max(begin, stored.end), end, f"the queue holds {stored.begin} to {stored.end}; it was truncated")
+                Loss(
+                    queue,
+                    max(begin, stored.end),
+                    end,
+                    f"the queue holds {stored.begin} to {stored.end}; it was truncated",
+                )
             )
             end = max(begin, stored.end)
     if losses and policy == "fail":

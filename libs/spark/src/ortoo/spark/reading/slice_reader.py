@@ -41,7 +41,8 @@ def read_slice(
         if link.clock.monotonic_s() > deadline_s:
             raise Unavailable(
                 f"queue {queue.queue_id} of {queue.topic} on {queue.enode} could not be read at offset "
-                f"{remainder.begin} for {timeout_ms / 1000:.0f} s ({problem}); the option fetchTimeoutMs sets this limit"
+                f"{remainder.begin} for {timeout_ms / 1000:.0f} s ({problem}); the option fetchTimeoutMs sets this "
+                "limit"
             )
         link.sleep(_RETRY_S)
 
@@ -96,7 +97,9 @@ class Remainder:
             stored = _stored_range(self._link, self._queue)
         except Unavailable:
             return False
-        part, losses = clip_to_stored(self._queue, OffsetSpan(self.begin, self.end), stored, self._policy, recreated=self.recreated)
+        part, losses = clip_to_stored(
+            self._queue, OffsetSpan(self.begin, self.end), stored, self._policy, recreated=self.recreated
+        )
         for loss in losses:
             self._report_loss(loss)
         self.begin, self.end = part.begin, part.end

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from ortoo.client import Queue
 from ortoo.spark.core.offsets import SourceOffsets
-from ortoo.spark.reading.data_loss import Loss, data_loss_error
 from ortoo.spark.reading.batch_limits import limit_offsets
+from ortoo.spark.reading.data_loss import Loss, data_loss_error
 from ortoo.spark.reading.topic_state import OffsetSpan, TopicState
 
 BytesLimit = Callable[[Mapping[Queue, int], Mapping[Queue, int]], int]
@@ -61,12 +61,12 @@ class StreamOffsets:
         self._is_pinned = True
 
     def is_moving(self, at: SourceOffsets, state: TopicState) -> bool:
-        """Whether the state `held` moves a queue or shows lost messages."""
+        """Whether the state `state` moves a queue or shows lost messages."""
         moved, losses = self._move(at, state)
         return bool(losses) or moved != at
 
     def next(self, at: SourceOffsets, state: TopicState, now_s: float, *, unlimited: bool = False) -> OffsetStep:
-        """The end of the batch after `at`, within the limits, or with `everything` without limits.
+        """The end of the batch after `at`, within the limits, or with `unlimited` without limits.
 
         Errors: DataLoss for the policy `fail`.
         """

@@ -17,10 +17,10 @@ from ortoo.spark.core.group_offsets import commit_group, ensure_group
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.core.read_options import ReadOptions
+from ortoo.spark.reading.batch_limits import MessageSize
 from ortoo.spark.reading.batch_read import TaskReader
 from ortoo.spark.reading.bounds import start_offsets
 from ortoo.spark.reading.data_loss import Loss, clip_to_stored
-from ortoo.spark.reading.batch_limits import MessageSize
 from ortoo.spark.reading.stream_offsets import StreamLimits, StreamOffsets, ranges
 from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, current_state
 

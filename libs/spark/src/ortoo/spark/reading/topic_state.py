@@ -24,7 +24,7 @@ class OffsetSpan:
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """Topics at one moment. Queues of enodes that are down are in `missing` instead of `ranges`."""
+    """Topics at one moment. Queues of enodes that are down are in `unavailable` instead of `ranges`."""
 
     topic_ids: Mapping[str, int]
     ranges: Mapping[Queue, OffsetSpan]
@@ -62,7 +62,9 @@ def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: b
         queues = _assigned(options, name, queues)
         expected |= queues
         ranges |= {
-            item.queue: OffsetSpan(item.begin_offset, item.end_offset) for item in description.queues if item.queue in queues
+            item.queue: OffsetSpan(item.begin_offset, item.end_offset)
+            for item in description.queues
+            if item.queue in queues
         }
     ordered = {queue: ranges[queue] for queue in sorted(ranges)}
     return TopicState(topic_ids, ordered, frozenset(expected - ranges.keys()))

@@ -107,7 +107,9 @@ class _Lane:
         self._next = (self._next + 1) % len(self._queues)
         sequence = self._sequences[queue]
         self._sequences[queue] = sequence + batch.count
-        return AddressedBatch(queue, self._topic_id, replace(batch, producer_id=self._producer_id, first_sequence=sequence))
+        return AddressedBatch(
+            queue, self._topic_id, replace(batch, producer_id=self._producer_id, first_sequence=sequence)
+        )
 
 
 def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:

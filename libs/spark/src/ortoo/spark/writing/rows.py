@@ -34,7 +34,9 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
         made["message_group"] = pa.repeat(pa.scalar(options.message_group), rows)
     extra = [name for name in names if name not in COLUMNS]
     if extra:
-        made["properties"] = _add_extra_properties(made.get("properties"), {name: columns[name] for name in extra}, rows)
+        made["properties"] = _add_extra_properties(
+            made.get("properties"), {name: columns[name] for name in extra}, rows
+        )
     return pa.RecordBatch.from_arrays(list(made.values()), names=list(made))
 
 

@@ -85,7 +85,7 @@ Operation = CreateFile | WriteFile | ResizeFile | SyncData | RenameFile | Remove
 class FileContent:
     """The bytes of one file: as programs see them, the durable ones, and the pending changes."""
 
-    __slots__ = ("durable", "current", "lost", "pending")
+    __slots__ = ("current", "durable", "lost", "pending")
 
     def __init__(self, durable: bytes = b"") -> None:
         """A file that holds `durable`."""
@@ -248,7 +248,9 @@ class DiskImage:
 
     def used_bytes(self) -> int:
         """The total size of all files with a name."""
-        return sum(len(self.contents[number].current) for one in self.folders.values() for number in one.current.values())
+        return sum(
+            len(self.contents[number].current) for one in self.folders.values() for number in one.current.values()
+        )
 
 
 def _outside(lost: WriteFile | ResizeFile, newer: WriteFile) -> Iterator[WriteFile | ResizeFile]:

@@ -16,9 +16,9 @@ from ortoo.common.errors import Conflict
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Buffer
 from ortoo.testing.disks.disk_image import (
+    CrashOutcome,
     CreateFile,
     DiskImage,
-    CrashOutcome,
     MakeFolder,
     Operation,
     RemoveFile,
@@ -126,7 +126,9 @@ class MemoryDisk:
             image.apply(operation)
         return cls(image=image)
 
-    def after_crash(self, choice: Randomness, outcome: CrashOutcome = USUAL_OUTCOME, *, record: bool = False) -> "MemoryDisk":
+    def after_crash(
+        self, choice: Randomness, outcome: CrashOutcome = USUAL_OUTCOME, *, record: bool = False
+    ) -> "MemoryDisk":
         """Another disk, as a power cut now would leave this one; `choice` decides which unsynced changes arrived."""
         with self._mutex:
             return MemoryDisk(

@@ -17,4 +17,4 @@ from ortoo.testing.memory_grpc.node import NODE, Node
 from ortoo.testing.memory_grpc.packet import Packet
 from ortoo.testing.memory_grpc.transport import MemoryTransport
 
-__all__ = ["NODE", "MemoryConnection", "InstantNetwork", "MemoryTransport", "Network", "Node", "Packet"]
+__all__ = ["NODE", "InstantNetwork", "MemoryConnection", "MemoryTransport", "Network", "Node", "Packet"]

@@ -10,7 +10,7 @@ from grpc.aio._channel import Channel
 
 from ortoo.testing.memory_grpc.call_end import ChannelLimits
 from ortoo.testing.memory_grpc.client_call import MemoryCall
-from ortoo.testing.memory_grpc.connection import MemoryConnection, ConnectionEnd
+from ortoo.testing.memory_grpc.connection import ConnectionEnd, MemoryConnection
 from ortoo.testing.memory_grpc.node import Endpoint
 
 State = grpc.ChannelConnectivity
@@ -166,7 +166,9 @@ class CoreChannel:
         if not self.endpoint.is_alive or self._is_closed:
             return
         try:
-            connection = self._dialer.connect(self._address, ConnectionEnd(self.endpoint, self, self._limits.keepalive_s))
+            connection = self._dialer.connect(
+                self._address, ConnectionEnd(self.endpoint, self, self._limits.keepalive_s)
+            )
         except ConnectionRefusedError:
             self._failed(REFUSED)
             return

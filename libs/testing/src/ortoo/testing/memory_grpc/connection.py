@@ -116,7 +116,9 @@ class CallStream:
         self.is_accepted = False
         """Whether the server has received its first packet."""
         self._connection = connection
-        self._lanes = {way: PacketLane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)}
+        self._lanes = {
+            way: PacketLane(connection, way, partial(connection.deliver, self, way)) for way in (True, False)
+        }
 
     @property
     def peer(self) -> str:

@@ -32,7 +32,7 @@ class Node:
         self._heirs[heir] = None
 
     def remove_kill_callback(self, heir: Callable[[bool], None]) -> None:
-        """Undo `when_killed`."""
+        """Undo `add_kill_callback`."""
         self._heirs.pop(heir, None)
 
     def kill(self, *, silently: bool = False) -> None:

@@ -12,7 +12,7 @@ from grpc.aio._server import Server
 from ortoo.common.logs.logger import get_logger
 from ortoo.testing import log_events
 from ortoo.testing.memory_grpc.call_end import ChannelLimits
-from ortoo.testing.memory_grpc.connection import UNAVAILABLE, MemoryConnection, ConnectionEnd, CallStream
+from ortoo.testing.memory_grpc.connection import UNAVAILABLE, CallStream, ConnectionEnd, MemoryConnection
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.packet import Packet, Status
 from ortoo.testing.memory_grpc.server_call import Handler, ServerCall

@@ -7,7 +7,7 @@ import grpc
 
 from ortoo.common.grpc.transport import Options
 from ortoo.testing.memory_grpc.channel import CoreChannel, MemoryChannel
-from ortoo.testing.memory_grpc.connection import MemoryConnection, ConnectionEnd
+from ortoo.testing.memory_grpc.connection import ConnectionEnd, MemoryConnection
 from ortoo.testing.memory_grpc.network import InstantNetwork, Network
 from ortoo.testing.memory_grpc.node import Endpoint
 from ortoo.testing.memory_grpc.server import CoreServer, MemoryServer

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from ortoo.testing.pytest_broker.next_due import next_due_ms
 from ortoo.testing.pytest_broker.durations import Duration, seconds_of
 from ortoo.testing.pytest_broker.loop import BrokerLoop
+from ortoo.testing.pytest_broker.next_due import next_due_ms
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS, RunClock
 

@@ -5,8 +5,8 @@ from types import TracebackType
 from typing import Self
 
 from ortoo.testing.memory_grpc import Packet
-from ortoo.testing.pytest_broker.message_trace import TEST
 from ortoo.testing.pytest_broker.loop import BrokerLoop
+from ortoo.testing.pytest_broker.message_trace import TEST
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
 from ortoo.testing.simulation.cluster.machine import Machine
 

@@ -15,12 +15,12 @@ from ortoo.common.grpc.transport import using_transport
 from ortoo.common.process.clock import using_clock
 from ortoo.common.process.randomness import using_randomness
 from ortoo.testing.memory_grpc import NODE
-from ortoo.testing.pytest_broker.options import BrokerOptions
 from ortoo.testing.pytest_broker.clock import ClientsClock, TimeAdvance
-from ortoo.testing.pytest_broker.message_trace import TEST, MessageTrace
 from ortoo.testing.pytest_broker.durations import format_duration
 from ortoo.testing.pytest_broker.faults import Faults
 from ortoo.testing.pytest_broker.loop import BrokerLoop, is_of_test
+from ortoo.testing.pytest_broker.message_trace import TEST, MessageTrace
+from ortoo.testing.pytest_broker.options import BrokerOptions
 from ortoo.testing.pytest_broker.threads import TurnTakingLoop
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
 from ortoo.testing.simulation.kernel.garbage import explicit_garbage_collection

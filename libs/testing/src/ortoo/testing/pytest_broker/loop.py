@@ -6,12 +6,12 @@ from contextvars import Context, copy_context
 from typing import Any, TypeVar, TypeVarTuple
 
 from ortoo.common.process.containment import waiting_place
-from ortoo.testing.pytest_broker.message_trace import TEST
 from ortoo.testing.pytest_broker.durations import format_duration
+from ortoo.testing.pytest_broker.message_trace import TEST
 from ortoo.testing.pytest_broker.threads import TurnTakingThread
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
@@ -30,7 +30,7 @@ class BrokerLoop(VirtualLoop):
     """The loop of a simulated run, for an application's own test."""
 
     def __init__(self, chances: RandomStreams, *, patience_s: float) -> None:
-        """`patience_s` is the virtual time that may pass automatically; time that a test advances does not count."""
+        """`timeout_s` is the virtual time that may pass automatically; time that a test advances does not count."""
         super().__init__(chances)
         self.timeout_s = patience_s
         self.threads: dict[int, TurnTakingThread] = {}

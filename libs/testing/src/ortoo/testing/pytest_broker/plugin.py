@@ -167,8 +167,8 @@ def _is_coroutine_test(request: pytest.FixtureRequest) -> bool:
 def _stage_of(item: pytest.Item) -> "HostedBroker":
     """The broker of a test, not started. Fails the test when its options are wrong."""
     from ortoo.common.process.randomness import Randomness
-    from ortoo.testing.pytest_broker.options import options_of_mark
     from ortoo.testing.pytest_broker.hosted_broker import HostedBroker
+    from ortoo.testing.pytest_broker.options import options_of_mark
 
     found = item.stash.get(_STAGE, None)
     if found is None:

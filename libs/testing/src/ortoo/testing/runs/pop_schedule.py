@@ -19,7 +19,7 @@ import sys
 from dataclasses import dataclass, field
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted, decode_changes, encode_changes
+from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine, TakeResult
 from ortoo.enode.state.fold import State
@@ -204,7 +204,9 @@ class PopSchedule:
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
                 if not self._may_settle(offset, lease.number):
-                    raise PopViolation(f"message {offset} was released by lease {lease.number:#x}, which no longer has it")
+                    raise PopViolation(
+                        f"message {offset} was released by lease {lease.number:#x}, which no longer has it"
+                    )
                 row = self._row(offset)
                 row.attempt, row.number, row.leased, row.until_ms = (
                     attempt, lease.number, False, self._now_ms + delay_ms,

@@ -36,9 +36,14 @@ def environ(address: str) -> dict[str, str]:
 
 
 async def run(
-    arguments: Sequence[str], address: str, *, until_output: str = "", stdin_text: bytes = b"", timeout_s: float = TIMEOUT_S
+    arguments: Sequence[str],
+    address: str,
+    *,
+    until_output: str = "",
+    stdin_text: bytes = b"",
+    timeout_s: float = TIMEOUT_S,
 ) -> CommandResult:
-    """Run a command to its end; with `until`, interrupt it (Ctrl-C) when that text is on its standard output.
+    """Run a command to its end; with `until_output`, interrupt it (Ctrl-C) when that text is on its standard output.
 
     Errors: TimeoutError, after the process was killed.
     """

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.testing.memory_grpc import MemoryConnection, MemoryTransport, Node, Packet
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams, happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.fingerprint import fingerprint
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams, happens
 from ortoo.testing.simulation.kernel.trace import Trace
 
 USUAL_S = (0.000_1, 0.002)

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.simulation.violations import Violations
 from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.trace import Trace
+from ortoo.testing.simulation.violations import Violations
 from ortoo.testing.simulation.world import World
 
 

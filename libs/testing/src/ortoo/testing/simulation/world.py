@@ -7,16 +7,16 @@ from typing import Any, TextIO
 
 from ortoo.common.cluster.process_name import using_process_name
 from ortoo.common.grpc.transport import using_transport
-from ortoo.testing.simulation.violations import Violations
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
+from ortoo.testing.simulation.dependencies.database import SimulatedDatabase
+from ortoo.testing.simulation.dependencies.redis import SimulatedRedis, virtual_redis_time
 from ortoo.testing.simulation.kernel.clock import MachineClock, RunClock
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.garbage import explicit_garbage_collection
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, dispose_all
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.trace import Trace
-from ortoo.testing.simulation.dependencies.database import SimulatedDatabase
-from ortoo.testing.simulation.dependencies.redis import SimulatedRedis, virtual_redis_time
 from ortoo.testing.simulation.network import SimulatedNetwork
+from ortoo.testing.simulation.violations import Violations
 
 
 class World:

@@ -26,11 +26,11 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import recover
 from ortoo.enode.store.store import Store
-from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, DiskImage, CrashOutcome, Operation
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, CrashOutcome, DiskImage, Operation
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.log_fold import FoldedState, Frame, fold_from_scratch, plain_state_of, frames_written
-from ortoo.testing.store.model import NEVER, StoreViolation, StoreHistory, SentBatch, check, observe
+from ortoo.testing.store.log_fold import FoldedState, Frame, fold_from_scratch, frames_written, plain_state_of
+from ortoo.testing.store.model import NEVER, SentBatch, StoreHistory, StoreViolation, check, observe
 from ortoo.testing.store.workload import FOLDER, NEEDED, SETTINGS, Workload, open_store
 from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
 

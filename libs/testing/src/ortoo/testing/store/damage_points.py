@@ -21,7 +21,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX
 from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
-from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, PAGE_BYTES, FileContent, DiskImage, Folder
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, PAGE_BYTES, DiskImage, FileContent, Folder
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.crash_points import silence_logs
 from ortoo.testing.store.model import StoreViolation
@@ -84,7 +84,9 @@ class DamagePoint:
     @property
     def position(self) -> int:
         """The position in the log where the damage begins."""
-        return self.base + (self.position_in_file // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.position_in_file)
+        return self.base + (
+            self.position_in_file // PAGE_BYTES * PAGE_BYTES if self.kind == "zeroed page" else self.position_in_file
+        )
 
     @property
     def end_position(self) -> int:
@@ -262,7 +264,9 @@ def check_damage_point(pristine: UndamagedStore, point: DamagePoint, seed: int, 
         raise StoreViolation(f"{point}: {type(error).__name__}: {error}") from error
 
 
-async def _check(pristine: UndamagedStore, place: DamagePoint, disk: MemoryDisk, clock: VirtualClock, report: DamageReport) -> None:
+async def _check(
+    pristine: UndamagedStore, place: DamagePoint, disk: MemoryDisk, clock: VirtualClock, report: DamageReport
+) -> None:
     try:
         store = await _opened(disk, clock, pristine.settings)
     except DataLoss as error:
@@ -305,7 +309,9 @@ async def _append_to_all(store: Store, pristine: UndamagedStore, torn_from: int)
             end = kept[-1] if kept else 0
             answer = await store.append(*key, SealedBatch(body, crc32c(body), 1, len(body)))
             if answer.first_offset < end:
-                raise StoreViolation(f"queue {key}: offset {answer.first_offset} is given again, {end} were acknowledged")
+                raise StoreViolation(
+                    f"queue {key}: offset {answer.first_offset} is given again, {end} were acknowledged"
+                )
             if len(kept) < len(batches) and answer.first_offset != end:
                 raise StoreViolation(f"queue {key}: offset {answer.first_offset} follows on {end}, behind a torn tail")
             again = await store.fetch(*key, answer.first_offset)

@@ -7,9 +7,9 @@ from ortoo.enode.recovery.opening import recover
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, SyncData
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import OUTCOMES, STEPS, Recording, CrashReport, check_point, silence_logs
+from ortoo.testing.store.crash_points import OUTCOMES, STEPS, CrashReport, Recording, check_point, silence_logs
 from ortoo.testing.store.log_fold import frames_written
-from ortoo.testing.store.model import StoreViolation, StoreHistory, check, observe
+from ortoo.testing.store.model import StoreHistory, StoreViolation, check, observe
 from ortoo.testing.store.workload import FOLDER, Workload, open_store
 from ortoo.testing.time.virtual_clock import VirtualClock
 

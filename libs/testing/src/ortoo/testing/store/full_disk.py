@@ -121,7 +121,7 @@ class SenderLoad:
 
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
-    """A tmpfs of this size at `folder`. Errors: NotAllowed."""
+    """A tmpfs of this size at `folder`. Errors: MountNotAllowed."""
     folder.mkdir(parents=True)
     mounted = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)], capture_output=True, text=True
@@ -135,7 +135,7 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
 
 
 async def fill(rounds: int, size_bytes: int, folder: Path) -> FullDiskReport:
-    """Fill the disk `rounds` times. Errors: NotAllowed, Broken."""
+    """Fill the disk `rounds` times. Errors: MountNotAllowed, Broken."""
     report = FullDiskReport()
     enode = RoleProcess(
         "enode",

@@ -7,20 +7,20 @@ index files, and retention does not affect it.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from ortoo.enode.changes.groups import ModeSet, RetryCopiesStored, RetryMarksDropped
 from ortoo.enode.changes.kinds import (
-    StateChange,
+    DirectoryTopicPut,
     IdsRemembered,
     OffsetRows,
     OffsetsCommitted,
     ProducerWindow,
     QueueEndSnapshot,
+    StateChange,
     TopicDeleted,
-    DirectoryTopicPut,
     TopicPut,
     decode_changes,
     encode_changes,
 )
-from ortoo.enode.changes.groups import ModeSet, RetryCopiesStored, RetryMarksDropped
 from ortoo.enode.changes.pops import PopFinished, PopIntervals, PopLeased, PopReturned
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,

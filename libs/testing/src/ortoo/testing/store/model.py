@@ -1,8 +1,8 @@
 """The expected content of a store, kept in the simplest way: lists of all requests.
 
-A `History` keeps each request with the moments of its call and of its answer. Moments are numbers of disk operations,
-so that the promises at a crash between two operations are known. `check` compares a store that was opened after a crash
-at some moment with it.
+A `StoreHistory` keeps each request with the moments of its call and of its answer. Moments are numbers of disk
+operations, so that the promises at a crash between two operations are known. `check` compares a store that was opened
+after a crash at some moment with it.
 """
 
 from dataclasses import dataclass, field
@@ -155,7 +155,9 @@ def _check_offsets(history: StoreHistory, found: Observed, moment: int, settled:
             continue
         values = possible_values(wishes, moment)
         if found.offsets.get(key) not in values:
-            raise StoreViolation(f"(topic, group, queue) {key} is at offset {found.offsets.get(key)}, expected one of {values}")
+            raise StoreViolation(
+                f"(topic, group, queue) {key} is at offset {found.offsets.get(key)}, expected one of {values}"
+            )
         settled.offsets[key] = [RequestedValue(found.offsets.get(key), 0, 0)]
     if unknown := found.offsets.keys() - history.offsets.keys():
         raise StoreViolation(f"offsets of {unknown} were never committed")
@@ -202,7 +204,9 @@ def _check_messages(history: StoreHistory, found: Observed, moment: int, settled
     for key, (_, end) in found.ranges.items():
         highest = ends.get(key, 0)
         if end < highest:
-            raise StoreViolation(f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused")
+            raise StoreViolation(
+                f"queue {key} ends at {end}; offsets up to {highest} were acknowledged and could be reused"
+            )
 
 
 def _acknowledged_ends(history: StoreHistory, moment: int) -> dict[tuple[int, int], int]:
@@ -216,7 +220,9 @@ def _acknowledged_ends(history: StoreHistory, moment: int) -> dict[tuple[int, in
 
 def _check_found(sent: SentBatch, first_offset: int, batch: SealedBatch, moment: int) -> None:
     if sent.refused:
-        raise StoreViolation(f"queue {sent.key}: a batch that was refused, or lost before, is found at offset {first_offset}")
+        raise StoreViolation(
+            f"queue {sent.key}: a batch that was refused, or lost before, is found at offset {first_offset}"
+        )
     if sent.requested_at > moment:
         raise StoreViolation(f"queue {sent.key}: offset {first_offset} holds a batch that was sent later")
     if batch != sent.batch:

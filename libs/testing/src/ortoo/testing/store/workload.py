@@ -12,14 +12,14 @@ from typing import Any
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.changes.kinds import StateChange, IdsRemembered, OffsetsCommitted
 from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, RetryMarksDropped
+from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, StateChange
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.model import StoreViolation, StoreHistory, SentBatch, RequestedValue
+from ortoo.testing.store.model import RequestedValue, SentBatch, StoreHistory, StoreViolation
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 FOLDER = Path("/store")

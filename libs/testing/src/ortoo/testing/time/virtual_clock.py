@@ -107,7 +107,7 @@ class VirtualClock:
         """Run `main` on a loop of its own whose time moves whenever all tasks wait for it.
 
         It must not wait for anything outside the loop, such as threads or other processes. After `limit_s` virtual
-        seconds the run ends. Errors: TimeRanOut.
+        seconds the run ends. Errors: TimeLimitExceeded.
         """
         brought: list[T] = []
 
@@ -146,7 +146,9 @@ class _ClockSelector(selectors.DefaultSelector):
         if deadline is None:
             return super().select(timeout)
         if deadline > self._until_s:
-            raise TimeLimitExceeded(f"all tasks wait, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s")
+            raise TimeLimitExceeded(
+                f"all tasks wait, and the next would wake at {deadline:.3f} s of {self._until_s:.3f} s"
+            )
         self._clock.advance_to_next()
         return []
 

@@ -9,8 +9,8 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.changes.kinds import StateChange, IdsRemembered
 from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.changes.kinds import IdsRemembered, StateChange
 from ortoo.enode.state.tables.message_ids import short_id
 from ortoo.enode.store.store import FlushMode, Store
 
@@ -34,7 +34,9 @@ class DeduplicatedPlace:
 class DeduplicatedAppends:
     """Stores the messages whose ids are neither remembered nor being stored."""
 
-    def __init__(self, store: Store, appends: AppendRouter, background: Background, clock: Clock, *, window_ms: int) -> None:
+    def __init__(
+        self, store: Store, appends: AppendRouter, background: Background, clock: Clock, *, window_ms: int
+    ) -> None:
         """Remember ids for `window_ms`; 0 = no deduplication."""
         self._ids = store.engine.state.ids
         self._appends = appends
@@ -43,10 +45,13 @@ class DeduplicatedAppends:
         self.window_ms = window_ms
         self._in_flight: dict[tuple[int, bytes], asyncio.Future[DeduplicatedPlace]] = {}
 
-    async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[DeduplicatedPlace]:
+    async def append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[DeduplicatedPlace]:
         """Store the new messages of a batch; returns the place of each message when all are durable.
 
-        Errors: Invalid (ids), Overloaded (too many ids are remembered), and as `Intake.append`: no message is stored.
+        Errors: Invalid (ids), Overloaded (too many ids are remembered), and as `AppendRouter.append`: no message is
+        stored.
         Unavailable when a concurrent request for some of the messages failed.
         A repeated request after an ambiguous outcome gets the places of the stored messages.
         """
@@ -54,7 +59,9 @@ class DeduplicatedAppends:
             raise Invalid(f"give each message an id of 1 to {ID_BYTES_MAX} bytes", field="ids")
         return await self._background.run_shielded("identified", self._append(topic_id, queue_id, batch, ids))
 
-    async def _append(self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]) -> list[DeduplicatedPlace]:
+    async def _append(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
+    ) -> list[DeduplicatedPlace]:
         now_ms, loop = self._clock.now_ms(), asyncio.get_running_loop()
         places: list[asyncio.Future[DeduplicatedPlace]] = []
         new: dict[bytes, int] = {}
@@ -63,7 +70,9 @@ class DeduplicatedAppends:
             if place is None:
                 place = loop.create_future()
                 if (known := self._ids.of(topic_id, key, now_ms)) is not None:
-                    place.set_result(DeduplicatedPlace(known.queue_id, known.offset, known.stored_at_ms, duplicate=True))
+                    place.set_result(
+                        DeduplicatedPlace(known.queue_id, known.offset, known.stored_at_ms, duplicate=True)
+                    )
                 else:
                     new[key], self._in_flight[topic_id, key] = row, place
             places.append(place)

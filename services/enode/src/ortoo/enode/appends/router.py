@@ -4,10 +4,10 @@ import asyncio
 
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.delays.scheduler import DelayScheduler
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.log.results import AppendResult
-from ortoo.enode.store.batch_write import ChangesAt, BatchWrite
+from ortoo.enode.store.batch_write import BatchWrite, ChangesAt
 from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 
 class AppendRouter:

@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U32, U64, StateChange, BoolField, Repeated
+from ortoo.enode.changes.codec import I64, U32, U64, BoolField, Repeated, StateChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, StateChange, BoolField
+from ortoo.enode.changes.codec import I64, U8, U32, U64, BoolField, StateChange
 
 
 class HalfVerdict(enum.IntEnum):

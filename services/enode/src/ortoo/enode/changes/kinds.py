@@ -8,10 +8,10 @@ from ortoo.enode.changes import codec
 from ortoo.enode.changes.codec import I64, U32, U64, BoolField, Repeated, repeated
 from ortoo.enode.changes.groups import (
     GroupDeclared,
-    GroupDropped,
-    GroupUsed,
     GroupDeletionsDone,
+    GroupDropped,
     GroupUse,
+    GroupUsed,
     ModeSet,
     RetryCopiesStored,
     RetryMarksDropped,

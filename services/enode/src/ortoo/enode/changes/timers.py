@@ -7,7 +7,7 @@ import enum
 from dataclasses import dataclass
 from typing import Annotated
 
-from ortoo.enode.changes.codec import I64, U8, U32, U64, StateChange, PackedColumn
+from ortoo.enode.changes.codec import I64, U8, U32, U64, PackedColumn, StateChange
 
 
 class TimerEnd(enum.IntEnum):

@@ -6,8 +6,8 @@ from ortoo.common.errors import Conflict
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
+from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupDropped, GroupUsed
 from ortoo.enode.changes.kinds import StateChange
-from ortoo.enode.changes.groups import GroupDeclared, GroupDropped, GroupUsed, GroupDeletionsDone
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX
 from ortoo.enode.store.retention import RetentionClock
 from ortoo.enode.store.store import Store

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.cluster.name_servers import NameServers
+from ortoo.common.cluster.registrations import Registrations
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import write

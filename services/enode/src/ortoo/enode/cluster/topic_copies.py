@@ -94,7 +94,9 @@ class TopicCopies:
 
     async def apply(self, response: namesrv_pb2.WatchRoutesResponse) -> None:
         """Apply an update of the name server."""
-        here = [copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None]
+        here = [
+            copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None
+        ]
         placed = {copy.topic_id: copy.queue_count for copy in here}
         deleted = self._due_deletions(response)
         if response.snapshot:
@@ -157,7 +159,7 @@ async def watch_topics(
     clock: Clock,
     randomness: Randomness,
 ) -> None:
-    """Follow the name server for ever, while `admitted` is set; `connected` is called at each new snapshot.
+    """Follow the name server for ever, while `admitted` is set; `on_snapshot` is called at each new snapshot.
 
     Without its topics the process cannot serve, so any other error than a failed connection ends it.
     """

@@ -1,5 +1,5 @@
-"""Messages that are not visible yet: delayed ones and those of open transactions.
+"""Delayed messages: stored aside, read into memory before they are due, and appended when they are due.
 
-In: batches, through `intake`, and verdicts on transactions. Out: batches appended to their queues when they are due or
-their transaction is committed. `pops` stores retry copies through it; rpc calls it.
+In: batches with delivery times, through `appends`, and recalls. Out: batches appended to their queues. `appends`
+and `rpc` call `scheduler`. Retention calls `segment_rescue` before a segment is deleted.
 """

@@ -43,4 +43,6 @@ async def read_delayed(
                 at = end
                 is_pause_due = at - paused_at >= MESSAGES_PER_PAUSE
                 paused_at = at if is_pause_due else paused_at
-                await clock.sleep(pause_s if is_pause_due else 0.0)  # a cached batch is read without an await: yield to others
+                await clock.sleep(
+                    pause_s if is_pause_due else 0.0
+                )  # a cached batch is read without an await: yield to others

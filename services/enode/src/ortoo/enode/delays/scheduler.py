@@ -22,12 +22,12 @@ from ortoo.common.records.wire import read_fields
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.delays.staging import DueMessages, Staging, StagingBuffer, split_by_destination
 from ortoo.enode.delays.reading import read_delayed
+from ortoo.enode.delays.staging import DueMessages, Staging, StagingBuffer, split_by_destination
 from ortoo.enode.log.results import AppendResult
 from ortoo.enode.state.tables.timers import NEAR_MS
-from ortoo.enode.state.timer_bucket import TimerStatus, Int64s, TimerArray, times_and_ids
-from ortoo.enode.store.batch_write import ChangesAt, Deferral, BatchWrite
+from ortoo.enode.state.timer_bucket import Int64s, TimerArray, TimerStatus, times_and_ids
+from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
 from ortoo.enode.store.store import FlushMode, Store
 
 DAY_MS = 86_400_000
@@ -113,13 +113,17 @@ class DelayScheduler:
             )
         return await self._store.append(topic_id, queue_id, batch, flush_mode=flush_mode, deferral=deferral)
 
-    def make_write(self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None) -> BatchWrite:
+    def make_write(
+        self, topic_id: int, queue_id: int, batch: SealedBatch, consumes_at: ChangesAt | None = None
+    ) -> BatchWrite:
         """The write that stores a batch whose messages all have a delivery time. Errors: Overloaded."""
         times = read_deliver_at_column(batch)
         column = np.frombuffer(times, "<i8")
         first_ms, last_ms = int(column.min()), int(column.max())
         if self._timers.live_count + batch.count > TIMERS_MAX:
-            raise Overloaded(f"{self._timers.live_count} messages are delayed on this enode already", retry_after_ms=1_000)
+            raise Overloaded(
+                f"{self._timers.live_count} messages are delayed on this enode already", retry_after_ms=1_000
+            )
 
         def changes(first_place: int, stored_at_ms: int) -> tuple[StateChange, ...]:
             set_timers = TimersSet(
@@ -146,7 +150,9 @@ class DelayScheduler:
         self._timers.advance(self._clock.now_ms())
         # A handle of another topic must not reveal anything about the message, not even that it is being delivered.
         status = (
-            int(self._timers.statuses(times, ids)[0]) if self._timers.belongs_to_topic(topic_id, deliver_at_ms, timer_id) else -1
+            int(self._timers.statuses(times, ids)[0])
+            if self._timers.belongs_to_topic(topic_id, deliver_at_ms, timer_id)
+            else -1
         )
         if status == TimerStatus.FIRING:
             raise Conflict("the message is being delivered right now", field="recall_handle")
@@ -214,7 +220,10 @@ class DelayScheduler:
         has_room = staging.count <= STAGED_MAX // 2 and staging.bytes <= STAGED_BYTES_MAX // 2
         prefetched_ms = max(0, self._prefetched_until_ms - now_ms)
         if has_room and not self._is_prefetching and prefetched_ms < PREFETCH_MIN_MS:
-            until_ms, room = now_ms + min(PREFETCH_MS, PREFETCH_FIRST_MS + 3 * prefetched_ms), STAGED_MAX - staging.count
+            until_ms, room = (
+                now_ms + min(PREFETCH_MS, PREFETCH_FIRST_MS + 3 * prefetched_ms),
+                STAGED_MAX - staging.count,
+            )
             rows = self._timers.take(until_ms, room)
             if len(rows) == room:
                 until_ms = int(rows["deliver_at_ms"].max()) // NEAR_MS * NEAR_MS
@@ -292,7 +301,7 @@ class DelayScheduler:
     # delivering
 
     def _deliver(self, now_ms: int) -> None:
-        """Start the appends of due messages up to `UNDER_WAY_MAX`: one frame a queue and tick."""
+        """Start the appends of due messages up to `IN_FLIGHT_MAX`: one frame a queue and tick."""
         while (room := IN_FLIGHT_MAX - self._in_flight) > 0:
             found = self._staging.take(now_ms, room)
             if not found:

@@ -8,10 +8,10 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
-from ortoo.enode.delays.staging import StagingBuffer, split_by_destination
 from ortoo.enode.delays.reading import read_delayed
+from ortoo.enode.delays.staging import StagingBuffer, split_by_destination
 from ortoo.enode.state.tables.timers import Destination
-from ortoo.enode.state.timer_bucket import TimerStatus, Int64s, TimerArray, times_and_ids
+from ortoo.enode.state.timer_bucket import Int64s, TimerArray, TimerStatus, times_and_ids
 from ortoo.enode.store.batch_write import Deferral
 from ortoo.enode.store.store import Store
 
@@ -42,11 +42,11 @@ class SegmentRescue:
         self._rescued_bytes, rescued = 0, 0
         for _ in range(ATTEMPTS_MAX):
             rows = self._timers.in_places(0, end_place)
-            lost = rows[rows["hold"] == TimerStatus.UNREADABLE]
+            lost = rows[rows["status"] == TimerStatus.UNREADABLE]
             if len(lost):
                 _log.emit(log_events.DELAYED_MESSAGES_LOST, count=len(lost))
                 await self._lose(*times_and_ids(lost))
-            movable = rows[np.isin(rows["hold"], (TimerStatus.STAGED, TimerStatus.FREE))]
+            movable = rows[np.isin(rows["status"], (TimerStatus.STAGED, TimerStatus.FREE))]
             for start in range(0, len(movable), RESCUED_AT_ONCE):
                 rescued += await self._rescue_rows(movable[start : start + RESCUED_AT_ONCE])
             if len(rows) == len(lost) + len(movable):

@@ -42,7 +42,9 @@ class DueMessages:
         """The messages at these rows."""
         if len(rows) == len(self):
             return self
-        return DueMessages(self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], take_rows(self.messages, rows))
+        return DueMessages(
+            self.destination, self.deliver_at_ms[rows], self.timer_ids[rows], take_rows(self.messages, rows)
+        )
 
     def batches(self, id_prefix: str = "") -> Iterable[tuple[SealedBatch, Int64s, Int64s]]:
         """Split into batches, each with the times and ids of its timers.
@@ -98,7 +100,7 @@ class Staging:
         self._push(_Table(due))
 
     def take(self, now_ms: int, limit: int) -> list[DueMessages]:
-        """Remove the messages that are due, about `limit` at most; one `Due` a queue."""
+        """Remove the messages that are due, about `limit` at most; one `DueMessages` a queue."""
         found: dict[tuple[int, bool], list[DueMessages]] = {}
         while self._tables and self._tables[0][0] <= now_ms and limit > 0:
             table = heapq.heappop(self._tables)[2]
@@ -136,7 +138,7 @@ class StagingBuffer:
         self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
 
     def take_all(self) -> Iterator[DueMessages]:
-        """Remove everything, one `Due` a queue."""
+        """Remove everything, one `DueMessages` a queue."""
         while self._parts:
             yield merge_by_time(self._parts.popitem()[1])  # one after another, so that the memory is freed early
         self.bytes, self.first_ms = 0, NEVER_MS
@@ -167,7 +169,9 @@ def split_by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int3
         yield sort_by_time(destination, times[at], ids[at], columns, chosen[at])
 
 
-def sort_by_time(destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s) -> DueMessages:
+def sort_by_time(
+    destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s
+) -> DueMessages:
     """Some rows of a batch, ordered by time."""
     order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
     return DueMessages(destination, deliver_at_ms[order], timer_ids[order], take_rows(columns, rows[order]))

@@ -6,9 +6,9 @@ It is a cache. Without it, or when there are frames behind its end, the state is
 from dataclasses import dataclass
 from pathlib import Path
 
+from ortoo.enode.disk.atomic_files import DamagedFile, FileHead, read_file, with_crc, without_crc, write_atomically
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.atomic_files import DamagedFile, FileHead, read_file, with_crc, without_crc, write_atomically
 
 FILE_NAME = "clean"
 _HEAD = FileHead("marker of a clean stop", b"ORTC", 1, "QIqQQ")

@@ -8,10 +8,10 @@ The mark also has the committed position, so that no later leader truncates comm
 from pathlib import Path
 
 from ortoo.enode.disk import slots
+from ortoo.enode.disk.atomic_files import FileHead
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.slots import SLOT_BYTES, Slots, read_slots
-from ortoo.enode.disk.atomic_files import FileHead
 
 __all__ = ["FILE_NAME", "SLOT_BYTES", "DurableMark", "decode_slots", "read_durable_mark"]
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.atomic_files import FileHead
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.json_files import read_json_file, write_json_file
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.atomic_files import FileHead
-from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.identity import HardState, Incarnation, ReplicaId, Tail
 
 FILE_NAME = "reign"
 VERSION = 1

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from ortoo.common.errors import DataLoss, Unsupported
 from ortoo.common.records.sealed_batch import crc32c
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.atomic_files import read_file, write_atomically
+from ortoo.enode.disk.disk import Disk
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ def write_json_file(disk: Disk, file: Path, version: int, fields: dict[str, Any]
 
 
 def read_json_file(disk: Disk, file: Path, version: int, advice: str, make: Callable[[dict[str, Any]], T]) -> T | None:
-    """The result of `made` for a file's fields; None without a file. Every version up to `version` is read.
+    """The result of `make` for a file's fields; None without a file. Every version up to `version` is read.
 
     Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer.
     """

@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.atomic_files import FileHead
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.json_files import read_json_file, write_json_file
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE
 from ortoo.enode.disk.slots import SERIALS_NAME, read_slots, write_slots
-from ortoo.enode.disk.atomic_files import FileHead
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
-from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochStart, EpochHistory, LogSummary, ConfigurationFrame
+from ortoo.enode.replication.protocol.log_summary import (
+    BeginFrame,
+    ConfigurationFrame,
+    EpochHistory,
+    EpochStart,
+    LogSummary,
+)
 
 FILE_NAME = "outline"
 VERSION = 1
@@ -36,7 +42,7 @@ class StoredLogSummary:
     @classmethod
     def from_summary(cls, summary: LogSummary, *, pending_truncation: int = NO_TRUNCATION) -> "StoredLogSummary":
         """The part of a log summary that is stored."""
-        kept = replace(summary, flushed=summary.begin, committed=summary.begin, cuts=0, is_cutting=False)
+        kept = replace(summary, flushed=summary.begin, committed=summary.begin, truncations=0, is_truncating=False)
         return cls(kept, pending_truncation)
 
 

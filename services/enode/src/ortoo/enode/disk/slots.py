@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unsupported
-from ortoo.enode.disk.disk import Disk, File
 from ortoo.enode.disk.atomic_files import CRC_BYTES, DamagedFile, FileHead, read_file, with_crc, without_crc
+from ortoo.enode.disk.disk import Disk, File
 
 SLOT_BYTES = 64
 PAIR_BYTES = 2 * SLOT_BYTES

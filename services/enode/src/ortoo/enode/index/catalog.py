@@ -7,8 +7,8 @@ from operator import attrgetter
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.queue_index import IndexParts, QueueEntry, QueueKey, SegmentContents
 from ortoo.enode.log.results import Damage
-from ortoo.enode.log.queue_index import SegmentContents, IndexParts, QueueEntry, QueueKey
 from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.segment import Segment
 

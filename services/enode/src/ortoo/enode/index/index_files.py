@@ -1,14 +1,14 @@
 """The index files of sealed segments: reads and rebuilds them."""
 
+from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
-from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
 from ortoo.enode.index.catalog import SealedRun
 from ortoo.enode.index.survey import survey_sealed
 from ortoo.enode.log.queue_index import (
     HEAD_BYTES,
-    SegmentContents,
     IndexParts,
+    SegmentContents,
     decode_contents,
     decode_rows,
     encode_index,

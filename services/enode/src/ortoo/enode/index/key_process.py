@@ -18,12 +18,12 @@ from ortoo.common.machine.affinity import restore_parent_cores
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import (
     STANDARD_ERROR,
-    inherited_standard_error,
-    finish_output,
     capture_standard_error,
+    finish_output,
+    inherited_standard_error,
 )
 from ortoo.enode.disk.disk import Disk, RealDisk
-from ortoo.enode.index.key_search import FoundMessage, KeySearch, KeyQuery, LogStretch
+from ortoo.enode.index.key_search import FoundMessage, KeyQuery, KeySearch, LogStretch
 from ortoo.enode.log.flushing.disk_work import DiskWork
 
 NICENESS = 10
@@ -42,7 +42,7 @@ class KeyIndex(abc.ABC):
     async def update(self, stretch: LogStretch) -> None:
         """As `KeySearch.follow`. Errors: Unavailable."""
         async with self._lock:
-            await self._do("follow", stretch)
+            await self._do("update", stretch)
 
     async def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
         """The newest messages first. Errors: Unavailable, Overloaded."""

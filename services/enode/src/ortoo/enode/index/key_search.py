@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
+from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
 from ortoo.enode.index.key_index import KIND_KEY, KeyEntries, KeyIndexFile, encode_keys, text_hash
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader, FrameKind, decode_header
 from ortoo.enode.log.scan import ReadWindow, read_body, walk

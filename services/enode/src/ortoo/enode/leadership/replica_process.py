@@ -19,20 +19,20 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
-from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, StateComparison, Driver
-from ortoo.enode.replication.membership import ReplicaMembership
-from ortoo.enode.replication.frame_repair import FrameRepair
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.leadership.services import EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
+from ortoo.enode.recovery.replica_opening import with_lost_tail
+from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, Driver, StateComparison
+from ortoo.enode.replication.frame_repair import FrameRepair
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
-from ortoo.enode.recovery.replica_opening import with_lost_tail
-from ortoo.enode.leadership.services import EnodeServices, open_enode_services
+from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.rpc.leader_only import LeaderOnlyService, read_committed
 from ortoo.enode.rpc.replicas.operators import EnodeReplicasService
-from ortoo.enode.rpc.replicas.peers import ReplicaPeers, fetch_frame_copy, ask_to_join
+from ortoo.enode.rpc.replicas.peers import ReplicaPeers, ask_to_join, fetch_frame_copy
 from ortoo.enode.rpc.replicas.reports import ReplicaReports
 from ortoo.enode.rpc.replicas.service import ReplicaService
 from ortoo.enode.rpc.service import reachable_address
@@ -79,7 +79,11 @@ class ReplicaProcess:
         self.leader_service = LeaderOnlyService(self.not_leading_error)
         self.reports = ReplicaReports(self.name_servers, self.channels, self._report, self.background, self.clock)
         self.operator_service = EnodeReplicasService(
-            self.settings.name, lambda: self.membership.stored.set_id, lambda: self.driver, self.not_leading_error, self.admit
+            self.settings.name,
+            lambda: self.membership.stored.set_id,
+            lambda: self.driver,
+            self.not_leading_error,
+            self.admit,
         )
         self._stopping = asyncio.Event()
         self._run_task: asyncio.Task[Any] | None = None
@@ -154,7 +158,8 @@ class ReplicaProcess:
         found = await self._ask_to_join(address, stored.set_id, stored.created_at_ms, dry_run=False)
         if found != replica:
             raise Conflict(
-                f"at {address} is replica {found.number} with disk {found.disk}, not replica {replica.number} with disk "
+                f"at {address} is replica {found.number} with disk {found.disk}, not replica {replica.number} with "
+                "disk "
                 f"{replica.disk}",
                 field="member",
             )
@@ -196,7 +201,9 @@ class ReplicaProcess:
         stored, summary = self.membership.next_incarnation()
         log = await open_replicated_log(
             settings.data_dir,
-            identity=StoreIdentity(settings.cluster, settings.name, stored.set_id, stored.created_at_ms, stored.replica.disk),
+            identity=StoreIdentity(
+                settings.cluster, settings.name, stored.set_id, stored.created_at_ms, stored.replica.disk
+            ),
             settings=settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes()),
             disk=self.membership.disk,
             clock=clock,
@@ -233,7 +240,9 @@ class ReplicaProcess:
         """
         over = asyncio.Event()
         if not log.is_missing_state:
-            self.leader_service.committed_reads = read_committed(log.engine, StreamRunner(background, over), self.not_leading_error)
+            self.leader_service.committed_reads = read_committed(
+                log.engine, StreamRunner(background, over), self.not_leading_error
+            )
         try:
             yield
         finally:
@@ -260,7 +269,7 @@ class ReplicaProcess:
         is_alone = log.summary.configuration.voters == (stored.replica,)
         remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
         _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
-        self.membership.store(replace(stored, reign=hard_state))
+        self.membership.store(replace(stored, hard_state=hard_state))
 
     async def _serve_while_leading(self, driver: Driver, log: ReplicatedLog, background: Background) -> None:
         """Serve clients while this replica leads."""

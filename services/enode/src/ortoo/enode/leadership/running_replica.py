@@ -27,11 +27,11 @@ from ortoo.common.telemetry.findings_service import findings_servicer
 from ortoo.common.telemetry.process_metrics import register_connections, register_memory
 from ortoo.common.telemetry.role import RoleTelemetry
 from ortoo.common.telemetry.settings_service import settings_servicer
-from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.disk.data_dir import make_data_dir
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.leadership.replica_process import ReplicaProcess
 from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.rpc.replicas.operators import NAME as MEMBERS_NAME
 from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
 from ortoo.enode.rpc.service import enode_server
@@ -76,7 +76,9 @@ async def open_replica(
         make_data_dir(disk, settings.data_dir)
         number, initial_voters, addresses = settings.member, settings.members, settings.member_address_list
         with disk.lock(settings.data_dir):
-            membership = ReplicaMembership(disk, settings.data_dir, clock, randomness, number, initial_voters, addresses)
+            membership = ReplicaMembership(
+                disk, settings.data_dir, clock, randomness, number, initial_voters, addresses
+            )
         channels = await stack.enter_async_context(cluster_channels(settings, token))
         background = await stack.enter_async_context(Background("member"))
         name_servers = await resolve_name_servers(settings.namesrv_address, background=background, clock=clock)
@@ -100,7 +102,9 @@ async def open_replica(
             descriptors_max=peers_max,
         )
         metrics = telemetry.metrics
-        process = ReplicaProcess(settings, membership, channels, name_servers, background, replica_service, metrics, clock, randomness)
+        process = ReplicaProcess(
+            settings, membership, channels, name_servers, background, replica_service, metrics, clock, randomness
+        )
         memory = MemoryBudget(settings.memory_budget_bytes, clock, spared_percent=settings.memory_share_percent)
         register_memory(metrics, memory)
         metrics.counter(
@@ -130,14 +134,22 @@ async def open_replica(
         )
         found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
         add_operator_service: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, process.operator_service)
-        services = [(MEMBERS_NAME, add_operator_service), findings_servicer(found, clock), settings_servicer("enode", live)]
+        services = [
+            (MEMBERS_NAME, add_operator_service),
+            findings_servicer(found, clock),
+            settings_servicer("enode", live),
+        ]
         clients_max = descriptors.connections - peers_max
-        process.server = enode_server(process.leader_service, settings, telemetry.calls, token, memory, services, clients_max)
+        process.server = enode_server(
+            process.leader_service, settings, telemetry.calls, token, memory, services, clients_max
+        )
         register_connections(metrics, process.server.ended_connections)
         found.sources += [process.server.findings, replica_server.findings]
         await stack.enter_async_context(telemetry.open(ready=lambda: process.server.serving))
         await stack.enter_async_context(replica_server)
-        process.replica_address = advertised_address_of(replica_server.address or replica_server.cluster_address, settings.advertised_address)
+        process.replica_address = advertised_address_of(
+            replica_server.address or replica_server.cluster_address, settings.advertised_address
+        )
         await stack.enter_async_context(process.server)
         background.every("certificates", CERTIFICATES_INTERVAL_S, channels.renew, clock=clock)
         process.start()

@@ -16,17 +16,16 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.tracing import open_tracing
 from ortoo.enode import log_events
+from ortoo.enode.appends.deduplicated import DeduplicatedAppends
+from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.admission import Admission
 from ortoo.enode.cluster.group_retention import CHECK_INTERVAL_S, GroupRetention
 from ortoo.enode.cluster.registration import enode_registration
 from ortoo.enode.cluster.topic_copies import TopicCopies, watch_topics
 from ortoo.enode.delays.scheduler import DelayScheduler
-from ortoo.enode.appends.deduplicated import DeduplicatedAppends
-from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.segment_rescue import SegmentRescue
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.enode.observe.findings import EnodeFindings
-from ortoo.enode.observe.metrics import register_store, register_groups, register_pops, register_transactions
+from ortoo.enode.observe.metrics import register_groups, register_pops, register_store, register_transactions
 from ortoo.enode.observe.traces import TracedAppendRouter
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
@@ -34,6 +33,7 @@ from ortoo.enode.rpc.service import EnodeService, reachable_address
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.v1 import topic_pb2
 
 SWITCH_INTERVAL_S = 0.0001
@@ -157,7 +157,9 @@ async def open_enode_services(
     """Create the services of `store`; background work starts only with `announced`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
-        groups = GroupRetention(store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set)
+        groups = GroupRetention(
+            store, clock, retention_ms=settings.group_retention_ms, following=topics.watching.is_set
+        )
         delays = DelayScheduler(store, background, clock=clock, delay_max_ms=settings.delay_max_ms)
         rescues = store.engine.housekeeping.rescues
         rescues[DELAYED_TOPIC_ID] = SegmentRescue(store, clock=clock).rescue
@@ -176,7 +178,9 @@ async def open_enode_services(
         stack.push_async_callback(pops.lines.close)
         retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
         handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, AttachedSnodes(store))
-        yield EnodeServices(settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers)
+        yield EnodeServices(
+            settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers
+        )
 
 
 @dataclass(slots=True)

@@ -10,8 +10,8 @@ from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.kinds import HEAD_BYTES, StateChange, encode_changes
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.checkpoint import CheckpointSlice
+from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup, PendingChanges, SegmentPart
 from ortoo.enode.log.flushing.flusher import NOT_ACKNOWLEDGING, Flusher
-from ortoo.enode.log.flushing.flush_group import FlushEntry, FlushGroup, SegmentPart, PendingChanges
 from ortoo.enode.log.frame import (
     ALIGNMENT_BYTES,
     HEADER_BYTES,
@@ -121,7 +121,7 @@ class Appender(Flusher):
         self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags)), ())
 
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
-        """Accept a frame of the replication protocol: epoch, members or begin."""
+        """Accept a frame of the replication protocol: epoch, replicas or begin."""
         self._append(FlushEntry(self._header(kind, payload=payload)), (payload,) if payload else ())
 
     def append_copy(self, entry: FlushEntry, frame: Buffer) -> None:
@@ -145,10 +145,12 @@ class Appender(Flusher):
         header = self._header(FrameKind.CHECKPOINT, payload=payload, item_count=part.number)
         self._append(FlushEntry(header, slice_at=part.at(header.position)), (payload,))
 
-    def append_changes(self, changes: Sequence[StateChange], encoded: Sequence[bytes], waiter: asyncio.Future[Any]) -> None:
+    def append_changes(
+        self, changes: Sequence[StateChange], encoded: Sequence[bytes], waiter: asyncio.Future[Any]
+    ) -> None:
         """Accept state changes that belong together, after all waiting ones; those of one flush share frames.
 
-        `waiter` gets None when all are durable. The caller has made room for `changes_room`.
+        `waiter` gets None when all are durable. The caller has made room for `changes_length`.
         """
         for number, (change, data) in enumerate(zip(changes, encoded, strict=True), 1):
             pending = self._changes
@@ -162,7 +164,7 @@ class Appender(Flusher):
 
     @staticmethod
     def changes_length(encoded: Sequence[bytes]) -> int:
-        """The payload length of these changes for `make_room`, in as many frames as they need."""
+        """The payload length of these changes for `reserve_space`, in as many frames as they need."""
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 

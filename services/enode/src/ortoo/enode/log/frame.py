@@ -52,7 +52,7 @@ class FrameHeader(NamedTuple):
     version: Annotated[
         int, "H", "of this header; a reader that does not know it calls the frame unsupported, not damaged"
     ] = VERSION
-    kind: Annotated[int, "B", "1 messages, 2 state, 3 checkpoint, 4 mark, 5 epoch, 6 members, 7 begin"] = 0
+    kind: Annotated[int, "B", "1 messages, 2 state, 3 checkpoint, 4 mark, 5 epoch, 6 configuration, 7 begin"] = 0
     codec: Annotated[int, "B", "of the whole payload; 0 = none (bodies inside a batch have their own)"] = 0
     position: Annotated[int, "Q", "of this frame in the log; a frame that lies elsewhere is stale"] = 0
     durable_below: Annotated[

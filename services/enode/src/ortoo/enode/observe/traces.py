@@ -5,17 +5,19 @@ from typing import Any
 
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
-from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.transactions.coordinator import TransactionCoordinator
+from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.log.results import AppendResult
 from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 
 class TracedAppendRouter(AppendRouter):
     """An intake whose appends are spans, one for each traced message."""
 
-    def __init__(self, store: Store, delays: DelayScheduler, transactions: TransactionCoordinator, tracing: Tracing, enode: str) -> None:
+    def __init__(
+        self, store: Store, delays: DelayScheduler, transactions: TransactionCoordinator, tracing: Tracing, enode: str
+    ) -> None:
         super().__init__(store, delays, transactions)
         self._tracing = tracing
         self._enode = enode
@@ -23,11 +25,11 @@ class TracedAppendRouter(AppendRouter):
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[AppendResult] | None:
-        """As `Intake.begin`, but None for traced batches too: `append` records the end of their spans."""
+        """As `AppendRouter.begin`, but None for traced batches too: `append` records the end of their spans."""
         return None if sampled_contexts(batch.records) else super().begin(topic_id, queue_id, batch, flush_mode)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> AppendResult:
-        """Store one batch. Errors: as `Intake.append`."""
+        """Store one batch. Errors: as `AppendRouter.append`."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return await super().append(topic_id, queue_id, batch, **options)

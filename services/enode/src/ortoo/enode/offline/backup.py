@@ -17,16 +17,23 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, NotFound, Unavailable, Unsupported
 from ortoo.common.process.clock import Clock, SystemClock
+from ortoo.enode.disk.atomic_files import read_part
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
-from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.atomic_files import read_part
 from ortoo.enode.index.survey import find_log_end, survey
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
-from ortoo.enode.offline.backup_list import TEMPORARY, BackupList, BackedUpSegment, copy_file, is_empty, read_backup_list
+from ortoo.enode.offline.backup_list import (
+    TEMPORARY,
+    BackedUpSegment,
+    BackupList,
+    copy_file,
+    is_empty,
+    read_backup_list,
+)
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.strays import find_strays
 
@@ -73,7 +80,8 @@ def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[B
     if previous is not None and previous.store_id != identity.store_id:
         # It may be the backup of this enode's lost store, which a new store of that name must not overwrite.
         raise Conflict(
-            f"{target} holds a backup of store {previous.store_id} of enode {previous.enode} of cluster {previous.cluster}, but "
+            f"{target} holds a backup of store {previous.store_id} of enode {previous.enode} of cluster "
+            f"{previous.cluster}, but "
             f"{folder} is store {identity.store_id} of enode {identity.enode}; choose another folder",
             field="BACKUP",
         )
@@ -110,7 +118,8 @@ def _copy_once(
         backup_list.end_position = _log_end(disk, folder, starts[-1], durable)
     if backup_list.end_position < durable:
         raise DataLoss(
-            f"{folder} held a log up to position {durable}, but it now ends at position {backup_list.end_position}. Restore "
+            f"{folder} held a log up to position {durable}, but it now ends at position {backup_list.end_position}. "
+            "Restore "
             "the missing files, or start the enode, which reports the lost data. Then take another backup"
         )
     sizes = {base: _size(disk, folder / segment_name(base)) for base in starts}
@@ -153,7 +162,9 @@ def _log_end(disk: Disk, folder: Path, base: int, durable: int) -> int:
         return find_log_end(found, segment.read, base, segment.limit)
 
 
-def _is_copied(disk: Disk, source: Path, target: Path, previous: BackedUpSegment, used_bytes: int, *, is_last: bool) -> bool:
+def _is_copied(
+    disk: Disk, source: Path, target: Path, previous: BackedUpSegment, used_bytes: int, *, is_last: bool
+) -> bool:
     """Whether a full segment is in the backup; one that a repair truncated has another last frame."""
     if is_last or previous.used_bytes != used_bytes or target.name not in disk.list(target.parent):
         return False

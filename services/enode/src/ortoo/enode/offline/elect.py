@@ -10,7 +10,7 @@ A disk without its hard state (the file `reign`) can be used, too, because its n
 
 The disk becomes its own set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
 lost, and so is data that this disk itself had and lost. Disks of the previous set are refused
-from then on: empty them, and add them as new members.
+from then on: empty them, and add them as new replicas.
 """
 
 import argparse
@@ -25,19 +25,19 @@ from ortoo.common.errors import DataLoss, Invalid
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, read_serial, write_hard_state
 from ortoo.enode.disk.identity import read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
-from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, read_serial, write_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
-from ortoo.enode.replication.protocol.log_summary import EpochStart, EpochHistory, LogSummary, ConfigurationFrame
 from ortoo.enode.recovery.hard_state import epoch_at
-from ortoo.enode.recovery.replica_opening import durable_end, recover_replica, last_copy_end
+from ortoo.enode.recovery.replica_opening import durable_end, last_copy_end, recover_replica
 from ortoo.enode.recovery.restored import write_mark
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 from ortoo.enode.rpc.replicas.living_set import check_no_living_set
 from ortoo.enode.settings import load
 
@@ -66,7 +66,8 @@ class Survivor:
             lines.insert(0, f"the vote of the disk is unknown ({self.lost}); its new set does not need it")
         if kept.hard_state.unsynced_tail.position > end:
             lines.append(
-                f"this disk itself once had the log up to position {kept.hard_state.unsynced_tail.position}; the rest is lost, too"
+                f"this disk itself once had the log up to position {kept.hard_state.unsynced_tail.position}; the "
+                "rest is lost, too"
             )
         if flushed > end:
             lines.append(
@@ -165,12 +166,12 @@ def become_single_replica(disk: Disk, folder: Path, clock: Clock, randomness: Ra
         set_id=set_id,
         created_at_ms=now_ms,
         is_founder=True,
-        reign=replace(reign, epoch=max(reign.epoch, log.summary.history.last_epoch), owed=Tail(0, 0)),
+        hard_state=replace(reign, epoch=max(reign.epoch, log.summary.history.last_epoch), unsynced_tail=Tail(0, 0)),
         made_from=renewed.made_from if renewed is not None else former.set_id,
     )
     write_hard_state(disk, folder, stored)
     if renewed is not None:
         write_identity(disk, folder, replace(renewed, begins_anew=True))
     alone = ConfigurationFrame(log.summary.appended, Configuration((stored.replica,)))
-    write_log_summary(disk, folder, StoredLogSummary.from_summary(replace(log.summary, placed=(alone,))))
+    write_log_summary(disk, folder, StoredLogSummary.from_summary(replace(log.summary, configurations=(alone,))))
     return log.summary.appended

@@ -26,8 +26,8 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
-from ortoo.enode.log.results import Damage
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
+from ortoo.enode.log.results import Damage
 from ortoo.enode.log.scan import Hole, walk
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.recovery.opening import Recovered, recover

@@ -24,20 +24,20 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
+from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
 from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
-from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.hard_state import check_not_replicated
-from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.opening import make_clean_stop, recover
+from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored_mark
 from ortoo.enode.recovery.strays import find_strays
@@ -96,7 +96,7 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
     """Remove every file that is rebuilt from the log.
 
     The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
-    log, unless `gives_up_end`.
+    log, unless `discards_end`.
     """
     names, end = disk.list(folder), durable_end(disk, folder)
     starts = segment_bases(names)
@@ -107,7 +107,9 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
             partial(write_restored_mark, disk, folder, Randomness()),
         )
     if end > read_durable_mark(disk, folder):
-        yield RepairStep(f"write {TIDE_NAME}: the log ends at position {end}", partial(_write_durable_mark, disk, folder, end))
+        yield RepairStep(
+            f"write {TIDE_NAME}: the log ends at position {end}", partial(_write_durable_mark, disk, folder, end)
+        )
     endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
     names = [name for name in names if name in whole or name.endswith(endings)]
     for name in names:
@@ -158,7 +160,9 @@ def _log_mark(disk: Disk, folder: Path) -> int:
         with SegmentFiles(disk) as files:
             segment = Segment(files, folder, base, base)
             frames = walk(segment.read, base, base + segment.size_bytes())
-            marks = [one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != FrameKind.MESSAGES]
+            marks = [
+                one.producer_id for one in frames if isinstance(one, FrameHeader) and one.kind != FrameKind.MESSAGES
+            ]
         if marks:
             return marks[-1]
     return 0

@@ -15,10 +15,10 @@ from ortoo.common.errors import Conflict, DataLoss, NotFound
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.disk.identity import StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import write_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.log.segment import segment_name
 from ortoo.enode.offline.backup_list import BackupList, copy_file, is_empty, read_backup_list
 from ortoo.enode.recovery.opening import Recovered, recover
@@ -73,7 +73,9 @@ def make_store(
             finally:
                 file.close()
         disk.sync_directory(folder)
-        source = StoreIdentity(backup_list.cluster, backup_list.enode, backup_list.store_id, backup_list.taken_at_ms, log=backup_list.log)
+        source = StoreIdentity(
+            backup_list.cluster, backup_list.enode, backup_list.store_id, backup_list.taken_at_ms, log=backup_list.log
+        )
         made = replace(source.renewed(randomness.id_text(), clock.now_ms()), folder="", begins_anew=True)
         with SegmentFiles(disk) as files:
             recovered = recover(files, folder, identity=made)

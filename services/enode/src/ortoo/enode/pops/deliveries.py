@@ -46,8 +46,10 @@ class QueueDeliveries:
     """Whether there are more ranges, which did not fit."""
 
 
-def describe_deliveries(store: Store, group: GroupLines, queue_id: int, offsets: tuple[int, int, int], clock: Clock) -> QueueDeliveries:
-    """Describe the offsets `asked`: from (-1 = the first unfinished), to (exclusive, 0 = the end), and the limit.
+def describe_deliveries(
+    store: Store, group: GroupLines, queue_id: int, offsets: tuple[int, int, int], clock: Clock
+) -> QueueDeliveries:
+    """Describe the offsets `offsets`: from (-1 = the first unfinished), to (exclusive, 0 = the end), and the limit.
 
     Errors: NotFound.
     """

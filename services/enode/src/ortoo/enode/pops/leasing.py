@@ -9,14 +9,14 @@ from operator import itemgetter
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.groups.failure_rule import REASON_ATTEMPTS
 from ortoo.common.groups.pop import (
-    Redeliver,
     LeasePart,
+    LeaseVerdict,
     Popped,
     PoppedBatch,
-    PopRules,
     PopRequest,
+    PopRules,
+    Redeliver,
     StaleMessage,
-    LeaseVerdict,
     merge_ranges,
     ranges_of,
 )
@@ -74,7 +74,9 @@ class PopLeasing:
         if request.call_off:
             await self._cancel(group, request_key)
             return Popped()
-        await self._store.modes.use(request.topic_id, request.group, GroupMode.POP_IN_ORDER if request.rules.in_order else GroupMode.POP)
+        await self._store.modes.use(
+            request.topic_id, request.group, GroupMode.POP_IN_ORDER if request.rules.in_order else GroupMode.POP
+        )
         if group.attempts.is_cancelled(request_key):
             raise _cancelled_error()
         if request.attempt_id and (again := await self._repeat_attempt(group, request)).batches:
@@ -100,7 +102,9 @@ class PopLeasing:
         remaining, skip, left_bytes = request.messages_max, request.skip, request.bytes_max
         for queue_id in request.queue_ids:
             stored = self._store.queue_range(request.topic_id, queue_id)
-            stored_intervals = self.lines.group(request.topic_id, request.group).intervals(queue_id) if request.group else None
+            stored_intervals = (
+                self.lines.group(request.topic_id, request.group).intervals(queue_id) if request.group else None
+            )
             intervals = IntervalMap(stored.begin_offset) if stored_intervals is None else stored_intervals
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
@@ -119,11 +123,17 @@ class PopLeasing:
                     return popped
         return popped
 
-    def describe(self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int) -> QueueDeliveries:
+    def describe(
+        self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int
+    ) -> QueueDeliveries:
         """The delivery state of messages in a group; `first` -1 = from the first unfinished one. Errors: NotFound."""
-        return describe_deliveries(self._store, self.lines.group(topic_id, group_name), queue_id, (first, end, limit), self._clock)
+        return describe_deliveries(
+            self._store, self.lines.group(topic_id, group_name), queue_id, (first, end, limit), self._clock
+        )
 
-    async def settle(self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
+    async def settle(
+        self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: LeaseVerdict
+    ) -> list[StaleMessage]:
         """Apply a verdict to leased messages. Returns, when it is durable, those that the lease no longer holds.
 
         A renewal is written to the log, but not waited for. A request holds parts of many consumers: an invalid part
@@ -225,10 +235,14 @@ class PopLeasing:
             popped.batches += batches
         return popped
 
-    async def _write_lease(self, line: GroupLine, number: int, batches: Iterable[PoppedBatch], request: PopRequest) -> None:
+    async def _write_lease(
+        self, line: GroupLine, number: int, batches: Iterable[PoppedBatch], request: PopRequest
+    ) -> None:
         if rows := tuple(_delivered_rows(batches)):
             until_ms = self._clock.now_ms() + request.invisible_ms
-            await self._store.engine.store_without_waiting([PopLeased(*line.place, number, until_ms, request.invisible_ms, rows)])
+            await self._store.engine.store_without_waiting(
+                [PopLeased(*line.place, number, until_ms, request.invisible_ms, rows)]
+            )
             line.group.record_lease(number, request.consumer)
 
     async def _pop_line(
@@ -300,9 +314,7 @@ class PopLeasing:
         ]
         return self._park(line, number, letters, rules)
 
-    async def _expire(
-        self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules
-    ) -> bool:
+    async def _expire(self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules) -> bool:
         """Park or drop expired messages (offset, attempt), by the group's rules; returns as `_park`."""
         if rules.park_expired:
             letters = [
@@ -315,7 +327,9 @@ class PopLeasing:
         if not rules.park_expired:
             ranges = merge_ranges((offset, 1) for offset, _ in expired)
             line.drop(ranges)
-            await self._store.engine.store_without_waiting([PopFinished(*line.place, FinishReason.EXPIRED, tuple(ranges))])
+            await self._store.engine.store_without_waiting(
+                [PopFinished(*line.place, FinishReason.EXPIRED, tuple(ranges))]
+            )
         return False
 
     def _park(

@@ -70,7 +70,7 @@ class PopLine:
                 self.intervals.finish(piece.first, piece.end)
             else:
                 left_ms = min(max(piece.state.until_ms - wall_ms, 0), piece.state.duration_ms)
-                self._set_state(piece._replace(hold=None), piece.state._replace(until_ms=now_ms + left_ms))
+                self._set_state(piece._replace(state=None), piece.state._replace(until_ms=now_ms + left_ms))
 
     @property
     def cursor(self) -> int:
@@ -87,7 +87,7 @@ class PopLine:
         return bool(self._ready) or (self.cursor < end_offset and not self._limit_reason())
 
     def needs_message_groups(self, end_offset: int) -> bool:
-        """Whether a `take` that found too few may find more once `see_keys` got the message groups from `cursor` on."""
+        """Whether a `take` that found too few may find more once `add_message_groups` got the message groups from `cursor` on."""
         return self.keys is not None and self.keys.scan < end_offset and not self._limit_reason()
 
     def set_order(self, in_order: bool) -> None:
@@ -160,7 +160,9 @@ class PopLine:
             if count > 0:
                 first = self._cursor
                 result.rows.append((first, count, 1))
-                self._set_state(Piece(first, first + count, None), DeliveryState(Phase.LEASED, 1, number, until_ms, duration_ms))
+                self._set_state(
+                    Piece(first, first + count, None), DeliveryState(Phase.LEASED, 1, number, until_ms, duration_ms)
+                )
         if not result.rows and self.cursor < end_offset:
             result.blocked = self._limit_reason()
         return result
@@ -172,8 +174,13 @@ class PopLine:
             settled.rows.append(_row(piece, number))
         return settled
 
-    def expired(self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool) -> set[int]:
-        """Messages whose lease `number` expired and that no other lease holds; `with_done` adds finished ones."""
+    def expired(
+        self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, *, include_finished: bool
+    ) -> set[int]:
+        """Messages whose lease `number` expired and that no other lease holds.
+
+        `include_finished` adds finished ones.
+        """
         found: set[int] = set()
         for first, count in ranges:
             at, end = first, first + count
@@ -199,7 +206,9 @@ class PopLine:
                 hold = piece.state
                 if hold is not None and hold.phase is Phase.LEASED and hold.number == part.number:
                     rows.append((piece.first, piece.end - piece.first, hold.attempt))
-                    self._set_state(piece, DeliveryState(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms))
+                    self._set_state(
+                        piece, DeliveryState(Phase.LEASED, hold.attempt, number, now_ms + duration_ms, duration_ms)
+                    )
         return rows
 
     def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:

@@ -8,8 +8,8 @@ from ortoo.common.groups.pop import PopRules
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted, TopicDeleted
 from ortoo.enode.changes.groups import GroupDropped
+from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, TopicDeleted
 from ortoo.enode.changes.pops import PopIntervals, finished_changes
 from ortoo.enode.pops.attempts import PopAttempts
 from ortoo.enode.pops.line import OPENING_SHIFT, PopLine
@@ -41,7 +41,7 @@ class GroupLines:
     """The lines of one group in one topic."""
 
     def __init__(self, store: Store, clock: Clock, topic_id: int, name: str, waiters: Waiters) -> None:
-        """Use `Lines.of` instead; `waiters` is shared by all groups."""
+        """Use `PopLines.group` instead; `waiters` is shared by all groups."""
         self.topic_id = topic_id
         self.name = name
         self.in_order = False
@@ -84,14 +84,18 @@ class GroupLines:
             stored_queue = self._stored_queue(queue_id)
             if stored_queue is None:
                 start = stored.end_offset if rules.from_last else stored.begin_offset
-                await self._store.engine.store_without_waiting([PopIntervals(self.topic_id, self.name, queue_id, start, True, ())])
+                await self._store.engine.store_without_waiting(
+                    [PopIntervals(self.topic_id, self.name, queue_id, start, True, ())]
+                )
                 stored_queue = PopQueue(start)
             line = self._lines.get(queue_id) or self._make_line(queue_id, stored_queue)
         if line.intervals.floor < stored.begin_offset:
             first, count = line.intervals.floor, stored.begin_offset - line.intervals.floor
             _log.emit(log_events.RETENTION_PASSED_GROUP, group=self.name, queue_id=queue_id, up_to=first + count)
             line.drop([(first, count)])
-            await self._store.engine.store_without_waiting(finished_changes(line.place, FinishReason.LOST, first, first + count))
+            await self._store.engine.store_without_waiting(
+                finished_changes(line.place, FinishReason.LOST, first, first + count)
+            )
         return line
 
     def intervals(self, queue_id: int) -> IntervalMap | None:

@@ -17,7 +17,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import without_control_characters
 from ortoo.enode import log_events
 from ortoo.enode.changes.pops import PopFinished, PopNote
-from ortoo.enode.pops.copies import message_with_id, batch_copies, origin_of
+from ortoo.enode.pops.copies import batch_copies, message_with_id, origin_of
 from ortoo.enode.pops.lines import GroupLine
 from ortoo.enode.pops.reading import CachedBatch, PopReader
 from ortoo.enode.state.tables.pops import FinishReason, PopKey
@@ -127,7 +127,9 @@ class Parker:
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)
         stored_queue = self._store.engine.state.pops.get(line.place)
-        unfinished = [one for one in letters if stored_queue is None or not stored_queue.intervals.is_finished(one.offset)]
+        unfinished = [
+            one for one in letters if stored_queue is None or not stored_queue.intervals.is_finished(one.offset)
+        ]
         places = {(line.place, one.offset): one for one in unfinished}
         others = dict.fromkeys(self._in_flight[place] for place in places if place in self._in_flight)
         unparked = {place: one for place, one in places.items() if place not in self._in_flight}

@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
-from ortoo.common.groups.failure_rule import Retry, FailureRule, Park
+from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
 from ortoo.common.groups.pop import ReplayRequest, RetryRequest, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import whole_number
+from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.changes.groups import RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished
-from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.pops.copies import Origin, message_with_id, batch_copies, origin_of
+from ortoo.enode.pops.copies import Origin, batch_copies, message_with_id, origin_of
 from ortoo.enode.pops.parking import ParkedMessage, make_parked_copies
-from ortoo.enode.pops.reading import CachedBatch, BatchCache
+from ortoo.enode.pops.reading import BatchCache, CachedBatch
 from ortoo.enode.state.interval_map import IntervalMap
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, FinishReason
 from ortoo.enode.state.tables.sent_back import RetryMark, RetryPlace
@@ -45,7 +45,7 @@ class RetryCopies:
     def __init__(
         self, store: Store, opened: BatchCache, appends: AppendRouter, clock: Clock, background: Background
     ) -> None:
-        """Read from `store` through `opened`; write through `intake`, which delays copies with a back-off."""
+        """Read from `store` through `opened`; write through `appends`, which delays copies with a back-off."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of dead letters."""
         self._background = background
@@ -66,13 +66,16 @@ class RetryCopies:
         """
         place = (request.topic_id, request.group, request.queue_id)
         failed = {offset: await self._failed_message(request, offset) for offset in request.offsets}
-        while copying := [self._in_flight[key] for one in failed.values() if (key := (place, one.mark)) in self._in_flight]:
+        while copying := [
+            self._in_flight[key] for one in failed.values() if (key := (place, one.mark)) in self._in_flight
+        ]:
             await asyncio.wait(copying)
         sent_back = self._store.engine.state.sent_back
         new = [one for one in failed.values() if not sent_back.has(place, one.mark)]
         if new and sent_back.count(place) + len(new) > MARKS_MAX:
             raise Overloaded(
-                f"group {request.group} nacked {MARKS_MAX} messages of queue {request.queue_id} and committed no offset "
+                f"group {request.group} nacked {MARKS_MAX} messages of queue {request.queue_id} and committed no "
+                "offset "
                 "behind them: commit one",
                 field="offsets",
             )
@@ -94,7 +97,9 @@ class RetryCopies:
         mark = (offset, int(isinstance(verdict, Park)))
         return _FailedMessage(opened, message, verdict, mark)
 
-    async def _store_copies(self, request: RetryRequest, failed: Sequence[_FailedMessage], done: asyncio.Future[None]) -> None:
+    async def _store_copies(
+        self, request: RetryRequest, failed: Sequence[_FailedMessage], done: asyncio.Future[None]
+    ) -> None:
         place = (request.topic_id, request.group, request.queue_id)
         try:
             writes = [*self._park_writes(request, failed), *self._retry_writes(request, failed)]
@@ -120,7 +125,9 @@ class RetryCopies:
             for batch, marks in batch_copies(copies, now_ms):
                 marked = RetryCopiesStored(request.topic_id, request.group, request.queue_id, tuple(marks))
                 if is_delayed:
-                    yield self._appends.delays.make_write(request.retry_topic_id, 0, batch, lambda *_, one=marked: (one,))
+                    yield self._appends.delays.make_write(
+                        request.retry_topic_id, 0, batch, lambda *_, one=marked: (one,)
+                    )
                 else:
                     yield BatchWrite(request.retry_topic_id, 0, batch, (marked,))
 
@@ -132,7 +139,9 @@ class RetryCopies:
                 verdict = one.verdict
                 letter = ParkedMessage(one.mark[0], verdict.attempt, verdict.reason, request.consumer, request.error)
                 for batch, _ in make_parked_copies(one.batch, self._store, place, [letter], self._clock.now_ms()):
-                    yield BatchWrite(request.rules.dead_letter_topic_id, 0, batch, (RetryCopiesStored(*place, (one.mark,)),))
+                    yield BatchWrite(
+                        request.rules.dead_letter_topic_id, 0, batch, (RetryCopiesStored(*place, (one.mark,)),)
+                    )
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
         """Replay dead letters, each once: the copy and the mark that it was sent are one write. All or none.
@@ -151,7 +160,9 @@ class RetryCopies:
                 for piece in intervals.unfinished(first, first + count)
             ]
             if not request.dry_run:
-                writes = [one for first, count in unsent async for one in self._replay_writes(request, first, first + count)]
+                writes = [
+                    one for first, count in unsent async for one in self._replay_writes(request, first, first + count)
+                ]
                 await self._store.append_all(writes)
         return unsent
 
@@ -168,7 +179,9 @@ class RetryCopies:
             by_queue: dict[int, list[tuple[int, Message]]] = {}
             for offset in range(at, stop):
                 copy = _make_replay_copy(opened.view.message(offset - opened.first_offset))
-                by_queue.setdefault(self._target_queue(request.target_topic_id, copy, offset), []).append((offset, copy))
+                by_queue.setdefault(self._target_queue(request.target_topic_id, copy, offset), []).append(
+                    (offset, copy)
+                )
             place = (request.dead_letter_topic_id, REPLAY_PREFIX + request.group, 0)
             for queue_id, letters in by_queue.items():
                 for batch, offsets in batch_copies(letters, self._clock.now_ms()):
@@ -178,7 +191,9 @@ class RetryCopies:
             at = stop
 
     def _replayed_intervals(self, request: ReplayRequest) -> IntervalMap:
-        stored_queue = self._store.engine.state.pops.get((request.dead_letter_topic_id, REPLAY_PREFIX + request.group, 0))
+        stored_queue = self._store.engine.state.pops.get(
+            (request.dead_letter_topic_id, REPLAY_PREFIX + request.group, 0)
+        )
         return stored_queue.intervals if stored_queue is not None else IntervalMap(0)
 
     def _target_queue(self, topic_id: int, message: Message, offset: int) -> int:
@@ -196,5 +211,7 @@ class RetryCopies:
 def _make_replay_copy(letter: Message) -> Message:
     """The original message, with the properties of its origin."""
     properties_items = letter.properties.items()
-    properties = {name: value for name, value in properties_items if not name.startswith("DLQ_") and name != RECONSUME_TIMES}
+    properties = {
+        name: value for name, value in properties_items if not name.startswith("DLQ_") and name != RECONSUME_TIMES
+    }
     return letter.replace(properties={**properties, **Origin.of_dead_letter(letter).properties()})

@@ -4,8 +4,17 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.failure_rule import Retry, FailureRule, Park
-from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Renew, StaleMessage, LeaseVerdict, merge_ranges, ranges_of
+from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
+from ortoo.common.groups.pop import (
+    Finish,
+    LeasePart,
+    LeaseVerdict,
+    Redeliver,
+    Renew,
+    StaleMessage,
+    merge_ranges,
+    ranges_of,
+)
 from ortoo.common.process.clock import Clock
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased, PopReturned
@@ -25,7 +34,7 @@ class LeaseSettlement:
         self._clock = clock
 
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
-        """Apply one verdict; returns messages that the lease no longer holds. Errors: as `Leasing.settle`."""
+        """Apply one verdict; returns messages that the lease no longer holds. Errors: as `PopLeasing.settle`."""
         expired: list[StaleMessage] = []
         parts = [self._drop_expired(group, part, verdict, expired) if part.in_time else part for part in parts]
         if isinstance(verdict, Finish):
@@ -34,8 +43,10 @@ class LeaseSettlement:
             return expired + await self._renew(group, parts, verdict)
         return expired + await self._redeliver(group, parts, verdict)
 
-    def _drop_expired(self, group: GroupLines, part: LeasePart, verdict: LeaseVerdict, expired: list[StaleMessage]) -> LeasePart:
-        """The part without messages whose lease expired; these are added to `over`."""
+    def _drop_expired(
+        self, group: GroupLines, part: LeasePart, verdict: LeaseVerdict, expired: list[StaleMessage]
+    ) -> LeasePart:
+        """The part without messages whose lease expired; these are added to `expired`."""
         line = group.get_line(part.queue_id)
         late = line.expired(part.ranges, part.number, group.now_ms(), include_finished=not isinstance(verdict, Finish))
         if not late:
@@ -77,7 +88,9 @@ class LeaseSettlement:
         group.plan_wake_up()
         return stale
 
-    async def _redeliver(self, group: GroupLines, parts: Iterable[LeasePart], redeliver: Redeliver) -> list[StaleMessage]:
+    async def _redeliver(
+        self, group: GroupLines, parts: Iterable[LeasePart], redeliver: Redeliver
+    ) -> list[StaleMessage]:
         changes: list[StateChange] = []
         stale: list[StaleMessage] = []
         parking: list[tuple[GroupLine, int, list[ParkedMessage]]] = []
@@ -110,7 +123,9 @@ class LeaseSettlement:
         group.plan_wake_up()
         return stale
 
-    def _redelivery_changes(self, line: GroupLine, number: int, row: Delivered, delay_ms: int, redeliver: Redeliver) -> list[StateChange]:
+    def _redelivery_changes(
+        self, line: GroupLine, number: int, row: Delivered, delay_ms: int, redeliver: Redeliver
+    ) -> list[StateChange]:
         settled = line.redeliver([row[:2]], number, line.group.now_ms(), delay_ms, counts=redeliver.counts)
         until_ms = self._clock.now_ms() + delay_ms
         changes: list[StateChange] = [PopReturned(*line.place, number, until_ms, delay_ms, tuple(settled.rows))]

@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import LogCatalog, QueueLog, SealedRun
 from ortoo.enode.index.index_files import load_rows, make_index
-from ortoo.enode.log.results import Damage, DamagedQueue, FetchResult
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameKind, decode_header, frame_bytes
+from ortoo.enode.log.results import Damage, DamagedQueue, FetchResult
 from ortoo.enode.log.rows import IndexRows
 from ortoo.enode.log.scan import Read, read_body
 from ortoo.enode.log.segment import Segment, segment_at, segment_name
@@ -80,11 +80,13 @@ class Reader:
     _loaded: OrderedDict[SealedRun, IndexRows] = field(default_factory=OrderedDict)
     _loaded_bytes: int = 0
 
-    async def read(self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None) -> FetchResult:
+    async def read(
+        self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None
+    ) -> FetchResult:
         """Whole batches from the one with `from_offset` on that fit `bytes_max`, at least one.
 
-        With `look` the answer has no batches; each is passed to it when it is read, outside the event loop.
-        `from_offset` lies in the queue's range. Errors: those of `look`. DataLoss when that batch is damaged.
+        With `on_batch` the answer has no batches; each is passed to it when it is read, outside the event loop.
+        `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when that batch is damaged.
         Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
         """
         run = queue.run_containing(from_offset)
@@ -150,11 +152,16 @@ class Reader:
         return FetchResult(tuple(found), first_offset, queue.end_offset)
 
     async def _scan_with_repair(
-        self, run: RunScan, on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
+        self,
+        run: RunScan,
+        on_batch: OnBatch,
+        found: Sequence[StoredBatch],
+        places: list[BatchLocation],
+        ahead: list[BatchLocation],
     ) -> DamagedBatch | None:
-        """Pass batches to `look` until one cannot be repaired; a repaired one is read again.
+        """Pass batches to `on_batch` until one cannot be repaired; a repaired one is read again.
 
-        Errors: Unavailable, OSError, and those of `look`.
+        Errors: Unavailable, OSError, and those of `on_batch`.
         """
         damaged, position = await run(scan_batches, on_batch, found, places, ahead), -1
         while damaged is not None and self.repair is not None and damaged.location.position != position:
@@ -210,7 +217,9 @@ class Reader:
             try:
                 rows = await self.work.run(load_rows, self.disk, run)
             except DamagedFile as error:
-                raise _loss_error(f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset) from error
+                raise _loss_error(
+                    f"{run.segment.path}: {error}", run.entry.begin_offset, run.entry.end_offset
+                ) from error
         if run not in self._loaded:
             self._loaded[run] = rows
             self._loaded_bytes += rows.bytes
@@ -282,8 +291,10 @@ def _loss_error(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
     )
 
 
-def scan_batches(on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]) -> DamagedBatch | None:
-    """Pass `found` batches to `look`, then read `places` one by one and pass them, until one is bad.
+def scan_batches(
+    on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
+) -> DamagedBatch | None:
+    """Pass `found` batches to `on_batch`, then read `places` one by one and pass them, until one is bad.
 
     It runs outside the event loop, and accesses only the segments' files. Small frames that lie close together are read
     with one call. The places `ahead` are prefetched for the next read.

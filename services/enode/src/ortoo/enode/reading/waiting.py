@@ -16,7 +16,7 @@ class Waiters:
     """All waiters of one sort in a store, each in a line."""
 
     def __init__(self, clock: Clock, *, waiters_max: int, plural: str) -> None:
-        """Allow at most `waiters_max` at once; `what` is their name in the plural, for errors."""
+        """Allow at most `waiters_max` at once; `plural` is their name in the plural, for errors."""
         self.wheel = DeadlineWheel(clock, f"store:waiting {plural}")
         self.is_closed = False
         self._waiters_max = waiters_max

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, read_serial
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity
 from ortoo.enode.disk.log_summary_file import FILE_NAME as OUTLINE_NAME
 from ortoo.enode.disk.log_summary_file import read_log_summary
-from ortoo.enode.disk.hard_state_file import FILE_NAME as REIGN_NAME
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, read_serial
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.disk.slots import SERIALS_NAME
 from ortoo.enode.log.copies.truncated_frames import PREFIX as CUT_PREFIX
@@ -30,7 +30,7 @@ def check_not_replicated(disk: Disk, folder: Path, advice: str) -> None:
 
     The acknowledgements of the disk count in a majority, and data written only there would differ from the other
     replicas. Before its first epoch the disk has acknowledged nothing.
-    Errors: as `read_reign`. Conflict with `advice`. DataLoss when its hard state is missing.
+    Errors: as `read_hard_state`. Conflict with `advice`. DataLoss when its hard state is missing.
     """
     stored = read_hard_state(disk, folder)
     if stored is None:
@@ -53,7 +53,8 @@ def check_never_led(folder: Path, epoch: int) -> None:
 
 def _missing(folder: Path, trace: str) -> DataLoss:
     return DataLoss(
-        f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: {REJOIN_ADVICE}"
+        f"{folder} belongs to a replica set ({trace}), but its hard state, the file {REIGN_NAME}, is missing: "
+        f"{REJOIN_ADVICE}"
     )
 
 
@@ -106,15 +107,20 @@ def check_files(disk: Disk, folder: Path, stored: StoredHardState) -> StoreIdent
         if left := [name for name in names if is_of_log(name)]:
             raise DataLoss(f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: {REJOIN_ADVICE}")
         if stored.hard_state.epoch:  # a vote is written only when there is an identity
-            raise DataLoss(f"{folder} has voted in epoch {stored.hard_state.epoch}, but has no file {IDENTITY_NAME}: {REJOIN_ADVICE}")
+            raise DataLoss(
+                f"{folder} has voted in epoch {stored.hard_state.epoch}, but has no file {IDENTITY_NAME}: "
+                f"{REJOIN_ADVICE}"
+            )
         return None
     if not identity.has_hard_state and identity.store_id == stored.made_from:
         return identity  # the store without replicas that the set is being made of
     if identity.disk not in ("", stored.replica.disk) or identity.store_id != stored.set_id:
         raise DataLoss(
             f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'unknown'}), "
-            f"but {REIGN_NAME} is of set {stored.set_id or '(none)'} (disk {stored.replica.disk}). One of the two is an "
-            f"older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise {REJOIN_ADVICE}"
+            f"but {REIGN_NAME} is of set {stored.set_id or '(none)'} (disk {stored.replica.disk}). One of the two "
+            "is an "
+            "older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise "
+            f"{REJOIN_ADVICE}"
         )
     if any(name.endswith(SUFFIX) for name in names) and read_log_summary(disk, folder) is None:
         raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN_ADVICE}")

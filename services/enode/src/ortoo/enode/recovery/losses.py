@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.atomic_files import DamagedFile
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import LogCatalog, QueueLog
 from ortoo.enode.index.index_files import load_rows
 from ortoo.enode.log.results import Damage, DamagedQueue

@@ -12,34 +12,34 @@ from ortoo.common.errors import DataLoss
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import OffsetsSkipped, decode_changes, encode_changes
+from ortoo.enode.disk.atomic_files import DamagedFile
 from ortoo.enode.disk.clean_stop import CleanStop, read_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.durable_mark import read_durable_mark
 from ortoo.enode.disk.identity import StoreIdentity, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import read_durable_mark
-from ortoo.enode.disk.atomic_files import DamagedFile
 from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.index.index_files import make_index, read_contents
 from ortoo.enode.index.survey import SegmentSurvey, find_log_end, survey
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, decode_header
-from ortoo.enode.log.queue_index import SegmentContents, IndexParts, decode_contents, decode_rows, encode_index
+from ortoo.enode.log.queue_index import IndexParts, SegmentContents, decode_contents, decode_rows, encode_index
 from ortoo.enode.log.scan import Hole
 from ortoo.enode.log.segment import (
     INDEX_SUFFIX,
     KEYS_SUFFIX,
     SPARE_SUFFIX,
     Segment,
-    segment_bases,
     remove_below,
+    segment_bases,
     segment_name,
 )
 from ortoo.enode.recovery.hard_state import check_never_led
 from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import StateRefold
-from ortoo.enode.recovery.restored import invalidation_changes, begin_under_another_id, read_openings_gap
-from ortoo.enode.recovery.strays import frame_at, has_frame, find_strays
+from ortoo.enode.recovery.restored import begin_under_another_id, invalidation_changes, read_openings_gap
+from ortoo.enode.recovery.strays import find_strays, frame_at, has_frame
 from ortoo.enode.state.fold import State
 
 CHUNK_BYTES = 1 << 20
@@ -190,7 +190,13 @@ def _recover(
 
 
 def _fold_state(
-    catalog: LogCatalog, found: SegmentSurvey, end: int, truncated_at: int | None, log_mark: int, *, without_checkpoint: bool
+    catalog: LogCatalog,
+    found: SegmentSurvey,
+    end: int,
+    truncated_at: int | None,
+    log_mark: int,
+    *,
+    without_checkpoint: bool,
 ) -> Recovered:
     """The state at the log's end, and all holes."""
     holes = _known_holes(catalog, catalog.contents.values()) + found.holes

@@ -3,14 +3,14 @@
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
+from ortoo.enode.disk.atomic_files import TAG_AT, TAG_BYTES, read_part
 from ortoo.enode.disk.clean_stop import FILE_NAME as CLEAN_NAME
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
 from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.slots import SERIALS_NAME, SLOT_BYTES
-from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
-from ortoo.enode.disk.atomic_files import TAG_AT, TAG_BYTES, read_part
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment

@@ -11,14 +11,14 @@ from itertools import pairwise, zip_longest
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
-from ortoo.enode.disk.clean_stop import remove_clean_stop, read_clean_stop
+from ortoo.enode.disk.clean_stop import read_clean_stop, remove_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.durable_mark import DurableMark, read_committed_mark, read_durable_mark
+from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import NO_TRUNCATION, StoredLogSummary, write_log_summary
-from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import DurableMark, read_committed_mark, read_durable_mark
 from ortoo.enode.index.catalog import LogCatalog
 from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import SegmentSurvey, survey
@@ -30,21 +30,21 @@ from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameHeader
 from ortoo.enode.log.queue_index import SliceLocation
 from ortoo.enode.log.scan import Hole, ReadWindow, read_body, walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, SUFFIX, Segment, segment_bases, segment_name
-from ortoo.enode.replication.protocol.identity import HardState, Tail
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.opening import (
     Recovered,
-    recover_clean_stop,
     is_at_log_end,
     load_sealed,
+    recover_clean_stop,
+    remove_leftovers,
     rewrite_unsynced,
     set_queue_ranges,
-    remove_leftovers,
     zero_behind,
 )
 from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
 from ortoo.enode.recovery.refold import StateRefold, read_slice
+from ortoo.enode.replication.protocol.identity import HardState, Tail
+from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.state.fold import State
 
 GROUP_BYTES = 1 << 20
@@ -72,14 +72,20 @@ class ReplicaLog:
 
 
 def recover_replica(
-    files: SegmentFiles, folder: Path, stored: StoredLogSummary, *, is_last_copy: bool = False, skipped_checkpoints: int = 0
+    files: SegmentFiles,
+    folder: Path,
+    stored: StoredLogSummary,
+    *,
+    is_last_copy: bool = False,
+    skipped_checkpoints: int = 0,
 ) -> ReplicaLog:
     """Read the log and the state of a replica's folder. The caller closes `files`.
 
     Errors: DataLoss, Unsupported, OSError.
 
-    `doubts` is the number of newest checkpoints to skip; the state may then be folded from the log's begin. With
-    `is_last` no other replica has a copy any more, so damaged places that need not be read are skipped.
+    `skipped_checkpoints` is the number of newest checkpoints to skip; the state may then be folded from the log's
+    begin. With
+    `is_last_copy` no other replica has a copy any more, so damaged places that need not be read are skipped.
     """
     disk = files.disk
     if stored.pending_truncation != NO_TRUNCATION:
@@ -103,8 +109,10 @@ def recover_replica(
     end = found.summary.appended
     if flushed > end:
         found.former_end = flushed
-        if (reign := read_hard_state(disk, folder)) is not None:  # before any truncation, because no other file records it
-            write_hard_state(disk, folder, replace(reign, reign=with_lost_tail(flushed, reign.hard_state)))
+        if (
+            reign := read_hard_state(disk, folder)
+        ) is not None:  # before any truncation, because no other file records it
+            write_hard_state(disk, folder, replace(reign, hard_state=with_lost_tail(flushed, reign.hard_state)))
     remove_clean_stop(disk, folder)
     _make_durable(disk, folder, segments, min(flushed, end), end)
     return found
@@ -123,7 +131,8 @@ def last_copy_end(disk: Disk, folder: Path, stored: StoredLogSummary) -> int:
             log = opening.recover()
             if log.is_missing_state:
                 raise DataLoss(
-                    f"{folder} holds a log that begins at {stored.summary.begin}, but no whole checkpoint of the state. "
+                    f"{folder} holds a log that begins at {stored.summary.begin}, but no whole checkpoint of the "
+                    "state. "
                     "It was being copied, or is damaged, so no replica can lead with it: choose another disk"
                 )
             end = log.summary.appended
@@ -176,7 +185,7 @@ class _ProtocolFrames:
     def applied_to(self, summary: LogSummary, end: int) -> LogSummary:
         """The log summary with the protocol frames up to `end`, which is at most the end of these."""
         if summary.appended > end:
-            return replace(summary.truncated(end), cuts=0, is_cutting=False)
+            return replace(summary.truncated(end), truncations=0, is_truncating=False)
         return summary.appended_with(end, tuple(one for one in self.protocol_frames if one.end <= end))
 
 
@@ -208,7 +217,10 @@ class _Opening:
         """The position up to which the log was certainly on this disk."""
         clean, last = read_clean_stop(disk, folder), self.segments[-1:]
         is_usable = (
-            clean and last and is_at_log_end(clean, last[0], self.log_mark) and clean.end_position <= self.protocol_frames.end
+            clean
+            and last
+            and is_at_log_end(clean, last[0], self.log_mark)
+            and clean.end_position <= self.protocol_frames.end
         )
         self.clean = clean if is_usable else None
         """The marker of a clean stop, if it matches the log."""
@@ -378,5 +390,9 @@ def _remove(disk: Disk, folder: Path, names: Sequence[str], base: int, suffixes:
 
 
 def with_lost_tail(former_end: int, hard_state: HardState) -> HardState:
-    """The hard state of a disk that once had `lost`, which it must fetch again, in the highest epoch that it had."""
-    return replace(hard_state, owed=max(hard_state.unsynced_tail, Tail(hard_state.epoch, former_end))) if former_end else hard_state
+    """The hard state of a disk that once had `former_end`, which it must fetch again, in the highest epoch that it had."""
+    return (
+        replace(hard_state, unsynced_tail=max(hard_state.unsynced_tail, Tail(hard_state.epoch, former_end)))
+        if former_end
+        else hard_state
+    )

@@ -15,7 +15,7 @@ from pathlib import Path
 from ortoo.common.errors import DataLoss
 from ortoo.common.groups.system_topics import SYSTEM_TOPIC_IDS
 from ortoo.common.process.randomness import Randomness
-from ortoo.enode.changes.kinds import StateChange, ExpiredDropped, LocksChanged, OffsetsSkipped
+from ortoo.enode.changes.kinds import ExpiredDropped, LocksChanged, OffsetsSkipped, StateChange
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.json_files import read_json_file, write_json_file
@@ -43,7 +43,7 @@ def write_restored_mark(disk: Disk, folder: Path, randomness: Randomness | None 
 
 
 def write_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
-    """As `write_restored`, if the caller writes an identity with `begins_anew` next."""
+    """As `write_restored_mark`, if the caller writes an identity with `begins_anew` next."""
     more = randomness.below(OPENINGS_GAP) if randomness is not None else 0
     write_json_file(disk, folder / FILE_NAME, VERSION, {"apart": OPENINGS_GAP + more})
 
@@ -93,8 +93,13 @@ def invalidation_changes(state: State, openings_gap: int, stored_at_ms: int) -> 
     return [
         ExpiredDropped(stored_at_ms + 1, 0),
         *(
-            LocksChanged(topic_id, group, "", "", "", ((queue_id, lock.generation + (openings_gap << GENERATIONS_SHIFT)),))
+            LocksChanged(
+                topic_id, group, "", "", "", ((queue_id, lock.generation + (openings_gap << GENERATIONS_SHIFT)),)
+            )
             for (topic_id, group, queue_id), lock in state.locks.all()
         ),
-        *(OffsetsSkipped(*key, place, place + (openings_gap << GENERATIONS_SHIFT)) for key, place in next_places.items()),
+        *(
+            OffsetsSkipped(*key, place, place + (openings_gap << GENERATIONS_SHIFT))
+            for key, place in next_places.items()
+        ),
     ]

@@ -1,5 +1,5 @@
-"""One replica at work: passes events of disk, network, clock and name servers to `members`, and executes its actions.
+"""Replication of the log: the driver that runs the protocol over disk, network and clock.
 
-`rpc` sends messages to other replicas and reports to name servers; `app` opens the parts of a leader. Both may import
-it.
+In: messages of other replicas, events of the disk, proposals of name servers. Out: the actions of
+`replication.protocol`, executed. `rpc` carries messages between replicas. `leadership` serves clients on top.
 """

@@ -11,46 +11,46 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.replication.contradiction import contradiction
-from ortoo.enode.replication.membership import ReplicaMembership
-from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.copies.protocol_frames import begin_payload, configuration_payload
 from ortoo.enode.log.frame import BadFrame, FrameKind
+from ortoo.enode.replication.contradiction import contradiction
+from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.events import (
     Action,
-    LogAppended,
-    AppendEpoch,
     AppendConfiguration,
+    AppendEpoch,
     ApplyCommitted,
+    BecomeLeader,
     Contradicted,
-    Truncate,
-    Truncated,
     DeleteBelow,
-    SteppedDown,
     Event,
     Flushed,
-    TransferLeadership,
-    BecomeLeader,
-    ReportLeaderSilent,
-    RejectRequest,
+    FramesSent,
     HardStateSaved,
+    LogAppended,
+    RejectRequest,
+    ReportLeaderSilent,
+    RequestElection,
     Reset,
     SaveHardState,
     Send,
     SendFrames,
-    FramesSent,
-    RequestElection,
+    SteppedDown,
     Tick,
+    TransferLeadership,
+    Truncate,
+    Truncated,
     WriteFrames,
 )
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.leader import deletable_below
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame, ConfigurationFrame
-from ortoo.enode.replication.protocol.replica import Replica
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary, ProtocolFrame
 from ortoo.enode.replication.protocol.messages import Frames, Heartbeat, Message
-from ortoo.enode.replication.protocol.step import step
+from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Follower, Leader
+from ortoo.enode.replication.protocol.step import step
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 
 TICK_S = 0.1
 CATCH_UP_MIN_BYTES = 16 << 20
@@ -180,7 +180,7 @@ class Driver:
             self._log_actions.put_nowait((action, self.replica.log))
 
     async def _perform_on_log(self, action: Action, summary: LogSummary) -> None:
-        """Execute an action on the log that was decided for the log summary `outline`."""
+        """Execute an action on the log that was decided for the log summary `summary`."""
         log = self.log
         if isinstance(action, WriteFrames):
             await log.write(action.begin, action.content)
@@ -360,8 +360,8 @@ class Driver:
 
     def current_election_request(self) -> RequestElection | None:
         """The election request for name servers; None if this replica now follows a leader of a higher epoch."""
-        member, request = self.replica, self.election_request
-        if request is not None and isinstance(member.role, Follower) and member.hard_state.epoch == request.above:
+        replica, request = self.replica, self.election_request
+        if request is not None and isinstance(replica.role, Follower) and replica.hard_state.epoch == request.above:
             self.election_request = None
         return self.election_request
 

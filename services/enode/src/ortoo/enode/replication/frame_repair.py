@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import DataLoss, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.replication.log_bytes import LogBytes
 from ortoo.enode.log.copies.frame_copies import FrameCopy, frames_in
 from ortoo.enode.log.frame import BadFrame, FrameHeader
+from ortoo.enode.replication.log_bytes import LogBytes
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.replica import Replica
 
@@ -31,27 +31,27 @@ class FrameRepair:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def repair(self, position: int, limit: int, is_other: bool = False) -> int:
-        """Ensure a whole frame at a position; its end is at most at `most`, where the next frame begins.
+        """Ensure a whole frame at a position; its end is at most at `limit`, where the next frame begins.
 
         With `is_other` the frame there is whole, but does not match an index; it may be of another log.
         Returns the frame's end, or 0 if no other replica has it. Errors: OSError. Unavailable when a replica that may
         have it did not answer.
         """
         async with self._turn:
-            found, member = await self.log.find_frame(position), self.replica()
+            found, replica = await self.log.find_frame(position), self.replica()
             is_good = found is not None and found.end_position <= limit and self._is_of_its_epoch(found)
             if found is not None and is_good and not is_other:
                 return found.end_position  # another caller has had it repaired meanwhile
             reasons: list[str] = []
-            for voter in member.log.configuration.voters:
-                if voter == member.identity.member:
+            for voter in replica.log.configuration.voters:
+                if voter == replica.identity.member:
                     continue
                 try:
                     frame = self._check_copy(await self.ask(voter, position), position, limit)
                 except (BadFrame, DataLoss) as error:
                     _log.emit(log_events.DAMAGED_FRAME_COPY_MISSING, member=voter.number, reason=str(error))
                 except OrtooError as error:
-                    reasons.append(f"member {voter.number}: {error.message}")
+                    reasons.append(f"replica {voter.number}: {error.message}")
                 else:
                     await self.log.rewrite_frame(position, bytes(frame.data))
                     _log.emit(log_events.DAMAGED_FRAME_REPAIRED, position=position, member=voter.number)
@@ -73,9 +73,9 @@ class FrameRepair:
         frame = next(frames_in(content, position), None)
         if frame is None or len(frame.data) != len(content):
             raise BadFrame(f"{len(content)} bytes were received, which are not a single frame")
-        header, member = frame.header, self.replica()
+        header, replica = frame.header, self.replica()
         if header.end_position > limit:
             raise BadFrame(f"it would end at {header.end_position}, but the next frame begins at {limit}")
-        if not member.rules.may_repair_from(member.log, header.leader_epoch, header.end_position):
+        if not replica.rules.may_repair_from(replica.log, header.leader_epoch, header.end_position):
             raise BadFrame(f"it is of epoch {header.leader_epoch}, or not committed")
         return frame

@@ -13,9 +13,9 @@ from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import HEADER_BYTES, BadFrame, FrameHeader
 from ortoo.enode.log.scan import Hole, read_frame, walk
 from ortoo.enode.log.segment import Segment, segment_at
+from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.replication.protocol.events import SendFrames
 from ortoo.enode.replication.protocol.log_summary import ProtocolFrame
-from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.store.engine import Engine
 
 PART_BYTES = 1 << 20
@@ -51,7 +51,11 @@ class LogBytes:
                 buffered.append(next(buffers))
                 at += len(buffered[-1])
             if header.kind in PROTOCOL_KINDS:
-                protocol_frames.append(decode_protocol_frame(header, b"".join(buffered)[header.position - begin + HEADER_BYTES :][: header.length]))
+                protocol_frames.append(
+                    decode_protocol_frame(
+                        header, b"".join(buffered)[header.position - begin + HEADER_BYTES :][: header.length]
+                    )
+                )
             if end - begin >= PART_BYTES or end == group.end_position:
                 self._cached[begin] = end, buffered
                 self._cached_bytes += end - begin

@@ -20,16 +20,16 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
+from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
 from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, HardState
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ConfigurationFrame
 from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
 from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 
 JOIN_RETRY_S = 0.5
 NO_DESCRIPTOR_S = 0.5
@@ -87,7 +87,7 @@ class ReplicaMembership:
 
         Errors: as `write`.
         """
-        kept = replace(self.stored, reign=reign)
+        kept = replace(self.stored, hard_state=reign)
         try:
             await work.run(self.write, kept)
         except NoDescriptor as error:
@@ -112,20 +112,20 @@ class ReplicaMembership:
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
-                f"{self.folder} holds the log of an enode without replicas: start it as member 1, or empty it",
+                f"{self.folder} holds the log of an enode without replicas: start it as replica 1, or empty it",
                 field="member",
             )
         elif read_openings_gap(self.disk, self.folder):
             # The changes of its first start must be in the log before there are other replicas.
             raise Conflict(
                 f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
-                "start it as member 1",
+                "start it as replica 1",
                 field="member",
             )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
-            member, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
-            stored = StoredHardState(member, set_id, self.clock.now_ms(), made_from=identity.store_id)
+            replica, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
+            stored = StoredHardState(replica, set_id, self.clock.now_ms(), made_from=identity.store_id)
         write_hard_state(self.disk, self.folder, stored)
         self._finish(stored, identity)
         return stored
@@ -147,13 +147,14 @@ class ReplicaMembership:
         write_identity(self.disk, self.folder, renewed)
 
     async def join(self, set_id: str, created_at_ms: int, *, dry_run: bool = False) -> ReplicaId:
-        """Join a set, or with `asks_only` only check whether this is possible.
+        """Join a set, or with `dry_run` only check whether this is possible.
 
         Errors: Conflict when this disk belongs to another set. Unavailable when the disk fails.
         """
         if self.stored.set_id and self.stored.set_id != set_id and not self._may_leave():
             raise Conflict(
-                f"replica {self.stored.replica.number} belongs to set {self.stored.set_id}: empty its folder {self.folder} "
+                f"replica {self.stored.replica.number} belongs to set {self.stored.set_id}: empty its folder "
+                f"{self.folder} "
                 "first",
                 field="set_id",
             )

@@ -11,14 +11,13 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import DigestDue, StateDigest
-from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.disk.durable_mark import read_committed_mark
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.disk.durable_mark import read_committed_mark
 from ortoo.enode.log.copies.frame_copies import FrameCopy, append_copies
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.log.flushing.disk_work import make_disk_work
@@ -27,9 +26,10 @@ from ortoo.enode.log.frame import FrameKind, frame_bytes
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
+from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
+from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
+from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
-from ortoo.enode.recovery.replica_opening import ReplicaLog, truncate_files, recover_replica
-from ortoo.enode.recovery.restored import invalidation_changes, remove_restored_mark, read_openings_gap
 from ortoo.enode.store.engine import Engine
 
 NOT_LEADING = "this replica does not lead"
@@ -159,7 +159,7 @@ class ReplicatedLog:
         await append_copies(appender, frames)
 
     async def truncate(self, summary: LogSummary) -> None:
-        """Truncate the log permanently to the end of `outline`. Errors: OSError."""
+        """Truncate the log permanently to the end of `summary`. Errors: OSError."""
         appender, position = self.engine.appender, summary.appended
         async with self.engine.housekeeping.marking:
             await appender.wait_idle()
@@ -169,7 +169,9 @@ class ReplicatedLog:
             await self.engine.work.run(write_log_summary, self.disk, self.folder, kept)
             appender.truncate_to(position, self.engine.catalog.active)
             await self.engine.work.run(truncate_files, self.disk, self.folder, position)
-            await self.engine.work.run(write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary))
+            await self.engine.work.run(
+                write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary)
+            )
 
     async def _keep_truncated(self, position: int) -> None:
         """Log the frames that a truncation removes, and keep them in a file. Errors: OSError."""
@@ -196,7 +198,7 @@ class ReplicatedLog:
         )
 
     async def reset(self, summary: LogSummary) -> bool:
-        """Empty the log, so that it begins as `outline` does. Returns whether it must be opened again.
+        """Empty the log, so that it begins as `summary` does. Returns whether it must be opened again.
 
         Errors: OSError.
         """
@@ -267,7 +269,7 @@ async def open_replicated_log(
 ) -> ReplicatedLog:
     """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
 
-    `doubts` is the number of newest checkpoints to skip when the state is folded.
+    `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
     """
     settings.check()
     work = make_disk_work(disk, settings, asyncio.get_running_loop())
@@ -275,7 +277,7 @@ async def open_replicated_log(
     try:
         lock = disk.lock(folder)
         found = await work.run(claim_folder, disk, folder, identity, disk.list(folder))
-        log = await work.run(recover_replica, files, folder, stored, doubts=skipped_checkpoints)
+        log = await work.run(recover_replica, files, folder, stored, skipped_checkpoints=skipped_checkpoints)
         recovered = log.recovered
         if recovered.begin is None:
             begins = recovered.catalog.begin_offsets_without(0)

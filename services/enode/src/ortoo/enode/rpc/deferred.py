@@ -7,11 +7,11 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.common.process.containment import Scope
-from ortoo.enode.changes.halves import HalfOpen, VerdictOrigin, HalfVerdict
+from ortoo.enode.changes.halves import HalfOpen, HalfVerdict, VerdictOrigin
+from ortoo.enode.rpc.handlers import EnodeHandlers, limit_of, read_checked_batch, without_sequence
+from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.transactions.checks import DueCheck
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
-from ortoo.enode.rpc.handlers import EnodeHandlers, read_checked_batch, limit_of, without_sequence
-from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.v1 import enode_deferred_pb2 as pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 

@@ -7,13 +7,13 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import write
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.appends.deduplicated import DeduplicatedAppends
 from ortoo.enode.appends.router import AppendRouter
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
-from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.attach import AttachedSnodes
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.store.store import Store
 from ortoo.v1 import record_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer
@@ -50,7 +50,7 @@ def without_sequence(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 def check_number(field: str, number: int, maximum: int) -> None:
-    """Refuse a number below 1 or above `most`. Errors: Invalid, naming the field."""
+    """Refuse a number below 1 or above `maximum`. Errors: Invalid, naming the field."""
     if not 1 <= number <= maximum:
         raise Invalid(f"{number}; expected 1 to {maximum}", field=field)
 

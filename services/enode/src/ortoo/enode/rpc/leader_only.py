@@ -6,8 +6,8 @@ from typing import Any
 from ortoo.common.errors import OrtooError
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.errors import Context
-from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.rpc.streams.fetch import CommittedStream
+from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.store.engine import Engine
 from ortoo.v1 import enode_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceServicer

@@ -10,7 +10,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.rpc.handlers import EnodeHandlers
-from ortoo.enode.store.lock_table import LIFETIME_S, LockGranted, LockKey, LockRequest, LockDenied
+from ortoo.enode.store.lock_table import LIFETIME_S, LockDenied, LockGranted, LockKey, LockRequest
 from ortoo.v1 import enode_pb2 as pb
 
 LOCKS_MAX = 10_000
@@ -28,7 +28,8 @@ class LockHandlers(EnodeHandlers):
         pairs = {(one.topic_id, one.group) for one in lock_requests if (one.topic_id, one.queue_id) not in missing}
         with self.store.modes.decide(pairs, GroupMode.OFFSETS) as (decided, refused):
             failures = [
-                refused.get((one.topic_id, one.group)) or missing.get((one.topic_id, one.queue_id)) for one in lock_requests
+                refused.get((one.topic_id, one.group)) or missing.get((one.topic_id, one.queue_id))
+                for one in lock_requests
             ]
             requested = [
                 LockRequest(_key(one), one.owner or one.session_id, one.session_id, request.incarnation, one.resume)
@@ -64,7 +65,9 @@ class LockHandlers(EnodeHandlers):
     async def _missing(self, lock_requests: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
         """The errors of queues that are not here, by (topic id, queue id), after one common wait for their topics."""
         topics = self.topics
-        missing = sorted({(one.topic_id, one.queue_id) for one in lock_requests if topics.is_missing(one.topic_id, one.queue_id)})
+        missing = sorted(
+            {(one.topic_id, one.queue_id) for one in lock_requests if topics.is_missing(one.topic_id, one.queue_id)}
+        )
         answers = await asyncio.gather(*(topics.wait_for(*one) for one in missing), return_exceptions=True)
         found: dict[tuple[int, int], OrtooError] = {}
         for one, answer in zip(missing, answers, strict=True):

@@ -7,15 +7,15 @@ from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.pop import (
     Finish,
-    Redeliver,
     LeasePart,
+    LeaseVerdict,
     PoppedBatch,
-    PopRules,
     PopRequest,
+    PopRules,
+    Redeliver,
     Renew,
     ReplayRequest,
     RetryRequest,
-    LeaseVerdict,
 )
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write

@@ -5,11 +5,11 @@ from typing import Any
 
 from ortoo.common.cluster.addresses import advertised_address_of
 from ortoo.common.grpc import bulk_calls
-from ortoo.common.grpc.layers.layer import Layer
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.cluster_token import ClusterToken
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.inner.guard import inner_guards
+from ortoo.common.grpc.layers.layer import Layer
 from ortoo.common.grpc.server import AddServicer, GrpcServer
 from ortoo.common.grpc.tls import cluster_listener
 from ortoo.common.process.memory_budget import MemoryBudget
@@ -30,7 +30,9 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
-QUEUE_FRONT_METHODS = tuple(f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf"))
+QUEUE_FRONT_METHODS = tuple(
+    f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf")
+)
 """Methods that snodes call about once for each client call: served by the queue front."""
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch
 from ortoo.enode.changes.groups import GroupDropped, GroupUse
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.state.table import StateTable
 from ortoo.enode.state.tables.dedup import SequenceWindowTable

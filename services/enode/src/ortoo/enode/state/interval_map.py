@@ -46,7 +46,7 @@ class IntervalMap:
     the end, leaves the same map.
     """
 
-    __slots__ = ("_ends", "_firsts", "_holds", "floor", "delivered_count")
+    __slots__ = ("_ends", "_firsts", "_states", "delivered_count", "floor")
 
     def __init__(self, floor: int) -> None:
         """Begin with everything below `floor` finished and the rest untouched."""

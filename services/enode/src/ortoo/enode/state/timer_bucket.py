@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 ROW = np.dtype(
-    [("deliver_at_ms", "<i8"), ("timer_id", "<i8"), ("place", "<i8"), ("destination", "<u4"), ("hold", "u1")]
+    [("deliver_at_ms", "<i8"), ("timer_id", "<i8"), ("place", "<i8"), ("destination", "<u4"), ("status", "u1")]
 )
-"""One timer; `destination` is a number that `Timers` gives to a queue."""
-_COLUMNS = ("deliver_at_ms", "place", "destination", "hold")
+"""One timer; `destination` is a number that `TimerTable` gives to a queue."""
+_COLUMNS = ("deliver_at_ms", "place", "destination", "status")
 _TABLE = np.dtype([(name, ROW[name]) for name in _COLUMNS])
 TimerArray = NDArray[np.void]
 """Of `ROW`."""
@@ -110,7 +110,7 @@ class TimerBucket:
 
     def statuses(self, ids: Int64s) -> NDArray[np.uint8]:
         """The hold of each of these timers; 255 = it does not exist."""
-        return self._column("hold", ids, 255)
+        return self._column("status", ids, 255)
 
     def places(self, ids: Int64s) -> Int64s:
         """The place of each timer's message; -1 = the timer does not exist."""
@@ -124,16 +124,16 @@ class TimerBucket:
     def set_status(self, ids: Int64s, status: TimerStatus) -> None:
         """Set the hold of timers."""
         at, _ = self._find(ids)
-        self._table["hold"][at] = status
+        self._table["status"][at] = status
 
     def reset_statuses(self) -> None:
         """Set every timer free."""
-        self._table["hold"] = TimerStatus.FREE
+        self._table["status"] = TimerStatus.FREE
 
     def due(self, until_ms: int, limit: int) -> TimerArray:
         """A copy of up to `limit` free timers due at or before a time."""
         table = self._table
-        at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["hold"] == TimerStatus.FREE))
+        at = np.flatnonzero((table["deliver_at_ms"] <= until_ms) & (table["status"] == TimerStatus.FREE))
         return _joined(table, self._known_ids, at[:limit])
 
     @property

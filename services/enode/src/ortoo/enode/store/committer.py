@@ -4,7 +4,14 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ortoo.common.records.stored_batch import StoredBatch
-from ortoo.enode.changes.kinds import StateChange, DigestDue, OffsetsCommitted, OffsetsSkipped, StateDigest, TopicDeleted
+from ortoo.enode.changes.kinds import (
+    DigestDue,
+    OffsetsCommitted,
+    OffsetsSkipped,
+    StateChange,
+    StateDigest,
+    TopicDeleted,
+)
 from ortoo.enode.changes.timers import TimersSet
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.log.flushing.flush_group import FlushGroup

@@ -4,8 +4,8 @@ import contextlib
 from collections.abc import Iterable, Iterator
 
 from ortoo.common.errors import OrtooError
-from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.changes.groups import GroupMode, ModeSet
+from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.state.tables.modes import check_mode
 from ortoo.enode.store.engine import Engine
 
@@ -45,7 +45,9 @@ class GroupDeliveryModes:
             await self._engine.store_without_waiting(changes)
 
     @contextlib.contextmanager
-    def decide(self, pairs: Iterable[TopicGroup], mode: GroupMode) -> Iterator[tuple[list[ModeSet], dict[TopicGroup, OrtooError]]]:
+    def decide(
+        self, pairs: Iterable[TopicGroup], mode: GroupMode
+    ) -> Iterator[tuple[list[ModeSet], dict[TopicGroup, OrtooError]]]:
         """The changes that set this mode for groups, and the error of each pair that has another mode.
 
         The modes apply from now on, unless the block that stores the changes fails.

@@ -13,16 +13,16 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import StateChange, TopicDeleted
 from ortoo.enode.changes.groups import GroupUse
+from ortoo.enode.changes.kinds import StateChange, TopicDeleted
 from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, RealDisk
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin
-from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.segment_files import SegmentFiles
-from ortoo.enode.index.key_process import KeyIndexProcess, KeyIndex, LocalKeyIndex
+from ortoo.enode.index.key_process import KeyIndex, KeyIndexProcess, LocalKeyIndex
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.flushing.disk_work import DiskWork, make_disk_work
 from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag
@@ -40,7 +40,7 @@ from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[StateChange])
-REPLICA_ADVICE = "configure member_listen_address, member and members as before, or choose another folder"
+REPLICA_ADVICE = "configure member_listen_address, replica and replicas as before, or choose another folder"
 _log = get_logger("store")
 
 
@@ -70,7 +70,7 @@ class Engine:
         self.catalog = recovered.catalog
         self.state = recovered.state
         self.recently_used: set[tuple[int, str]] = set()
-        """(topic id, group) of changes accepted since the last look of `GroupLives`; they may not be folded yet."""
+        """(topic id, group) of changes accepted since the last look of `GroupRetention`; they may not be folded yet."""
         self.recently_read: set[tuple[int, str]] = set()
         """The same for requests without a change."""
         self.reader = Reader(self.catalog, disk, work, RecentBatches(settings.recent_bytes), settings.index_bytes)

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from ortoo.common.errors import Fenced, Invalid
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import StateChange, OffsetsCommitted
 from ortoo.enode.changes.groups import RetryMarksDropped
+from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.queue_locks import DurableQueueLocks
 
@@ -33,7 +33,7 @@ class GroupOffsets:
         generation: int = 0,
         extra_changes: Sequence[StateChange] = (),
     ) -> None:
-        """Store the offsets of `group`, and `more` changes with them. Returns when all is durable.
+        """Store the offsets of `group`, and `extra_changes` changes with them. Returns when all is durable.
 
         A smaller offset replaces a larger one. `generation` 0 is not compared. Another one is refused if it is older
         than the queue's stored generation or its lock. Then nothing is stored.
@@ -42,7 +42,11 @@ class GroupOffsets:
         await self._store_offsets(topic_id, group, {generation: offsets} if offsets else {}, extra_changes)
 
     async def _store_offsets(
-        self, topic_id: int, group: str, by_generation: Mapping[int, Mapping[int, int]], extra_changes: Sequence[StateChange] = ()
+        self,
+        topic_id: int,
+        group: str,
+        by_generation: Mapping[int, Mapping[int, int]],
+        extra_changes: Sequence[StateChange] = (),
     ) -> None:
         """Store offsets by the generation of their commit, all or none. Errors: as `commit`."""
         offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
@@ -77,7 +81,7 @@ class GroupOffsets:
     async def commit_each(
         self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], extra_changes: Sequence[StateChange] = ()
     ) -> list[int]:
-        """Store offsets, each (queue id, next offset, generation), and `more` changes with them, all or none.
+        """Store offsets, each (queue id, next offset, generation), and `extra_changes` changes with them, all or none.
 
         Returns the queues whose generation is too old, or was not issued by this log; their offsets are not stored.
 

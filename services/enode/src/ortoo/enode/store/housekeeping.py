@@ -9,18 +9,18 @@ from pathlib import Path
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import StateChange, ExpiredDropped
+from ortoo.enode.changes.kinds import ExpiredDropped, StateChange
 from ortoo.enode.disk.clean_stop import write_clean_stop
 from ortoo.enode.disk.data_dir import FolderGone
-from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.disk.durable_mark import DurableMark
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
 from ortoo.enode.index.catalog import SealedSegment
 from ortoo.enode.index.index_files import write_index
 from ortoo.enode.index.key_process import KeyIndex
 from ortoo.enode.index.key_search import LogStretch
 from ortoo.enode.log.appender import Appender
 from ortoo.enode.log.queue_index import SegmentContents
-from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, remove_below, segment_name
+from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.recovery.opening import make_clean_stop
@@ -64,9 +64,13 @@ class Housekeeping:
         """Set when the log has grown or a segment was sealed."""
         self._keys_due.set()
         catalog = self.catalog
-        with_keys = set(segment_bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
+        with_keys = (
+            set(segment_bases(self.disk.list(catalog.active.folder), KEYS_SUFFIX)) if catalog.segments else set()
+        )
         self._keys_to_seal = deque(
-            LogStretch(one.base, one.end, is_sealed=True) for one in catalog.contents.values() if one.base not in with_keys
+            LogStretch(one.base, one.end, is_sealed=True)
+            for one in catalog.contents.values()
+            if one.base not in with_keys
         )
         self.is_leading = True
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
@@ -108,7 +112,7 @@ class Housekeeping:
             self._tasks.append(asyncio.get_running_loop().create_task(work, name=f"store:{name}"))
 
     def use_retention_settings(self, settings: StoreSettings) -> None:
-        """Apply the retention settings of `wanted` from the next run on; its other settings are ignored."""
+        """Apply the retention settings of `settings` from the next run on; its other settings are ignored."""
         self.settings = replace(self.settings, **{name: getattr(settings, name) for name in RETENTION_SETTINGS})
 
     async def stop(self) -> None:

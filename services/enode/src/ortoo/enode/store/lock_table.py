@@ -38,7 +38,7 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockGranted:
-    """The requester owns the lock under this generation; `is_news` if this must be stored first."""
+    """The requester owns the lock under this generation; `is_new` if this must be stored first."""
 
     generation: int
     is_new: bool
@@ -115,7 +115,7 @@ class LockTable:
     def check_generation(self, key: LockKey, generation: int, *, must_match: bool = False) -> None:
         """Refuse a generation older than the lock's; 0 is not compared.
 
-        With `given_here`, this log must have issued the generation. It is for a request with a position of the caller's
+        With `must_match`, this log must have issued the generation. It is for a request with a position of the caller's
         own, which may belong to a lost log or a deleted topic.
 
         Errors: Fenced.
@@ -141,7 +141,7 @@ class LockTable:
             yield key[2], self._locks[key]
 
     def drop(self, is_deleted: Callable[[tuple[int, str]], bool]) -> None:
-        """Delete the locks of all (topic id, group) for which `is_gone` is true: deleted topics or groups' data."""
+        """Delete the locks of all (topic id, group) for which `is_deleted` is true: deleted topics or groups' data."""
         for key in [key for key in self._locks if is_deleted(key[:2])]:
             del self._locks[key]
             self._renewed_s.pop(key, None)

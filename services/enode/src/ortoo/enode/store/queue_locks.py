@@ -10,7 +10,7 @@ from ortoo.enode.reading.waiting import wake_all
 from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.enode.state.tables.locks import Lock, lock_changes
 from ortoo.enode.store.engine import Engine
-from ortoo.enode.store.lock_table import LockGranted, LockKey, LockRequest, LockTable, LockDenied
+from ortoo.enode.store.lock_table import LockDenied, LockGranted, LockKey, LockRequest, LockTable
 
 GENERATION_BITS = 32
 """Bits for more generations than one log ever issues for a lock."""
@@ -31,15 +31,18 @@ class DurableQueueLocks:
         self.has_waiters = asyncio.Event()
         """Set while a client waits for a lock to become free, which may happen by time alone."""
 
-    async def take(self, requests: Sequence[LockRequest], extra_changes: Sequence[StateChange] = ()) -> list[LockGranted | LockDenied]:
-        """Decide each request, in order; returns when the grants and `more` changes are durable.
+    async def take(
+        self, requests: Sequence[LockRequest], extra_changes: Sequence[StateChange] = ()
+    ) -> list[LockGranted | LockDenied]:
+        """Decide each request, in order; returns when the grants and `extra_changes` changes are durable.
 
         Errors: Overloaded, Unavailable. Then nothing is granted or stored.
         """
         now_s = self._clock.monotonic_s()
         before = self._locks_of(request.key for request in requests)
         answers = [
-            self.table.take(request, now_s, generation_above=self._generation_floor(request.key)) for request in requests
+            self.table.take(request, now_s, generation_above=self._generation_floor(request.key))
+            for request in requests
         ]
         if self.table.has_waiters:
             self.has_waiters.set()
@@ -61,7 +64,9 @@ class DurableQueueLocks:
         await self._store(before)
         return answers
 
-    async def fence(self, keys: Sequence[LockKey], changes: Callable[[Mapping[LockKey, int]], list[StateChange]]) -> None:
+    async def fence(
+        self, keys: Sequence[LockKey], changes: Callable[[Mapping[LockKey, int]], list[StateChange]]
+    ) -> None:
         """Raise the generations, so that owners must take their locks again, and store the `changes` made from them.
 
         No lock is granted under its new generation before all is durable. Errors: Overloaded, Unavailable.
@@ -116,9 +121,11 @@ class DurableQueueLocks:
         return {key: self.table.get(key) for key in keys}
 
     async def _store(self, before: Mapping[LockKey, Lock | None], extra_changes: Sequence[StateChange] = ()) -> None:
-        """Store the locks that changed since `were`."""
+        """Store the locks that changed since `before`."""
         decided = {
-            key: (was, now) for key, was in before.items() if (now := self.table.get(key)) is not None and now is not was
+            key: (was, now)
+            for key, was in before.items()
+            if (now := self.table.get(key)) is not None and now is not was
         }
         if not decided and not extra_changes:
             return

@@ -14,20 +14,28 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.index.key_index import KIND_KEY, KIND_MESSAGE_ID
 from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
-from ortoo.enode.log.results import AppendResult, Damage, DamagedQueue, FetchResult, QueueRange, StoreDescription, TopicCopy
 from ortoo.enode.log.frame import FrameHeader, FrameKind, frame_bytes
+from ortoo.enode.log.results import (
+    AppendResult,
+    Damage,
+    DamagedQueue,
+    FetchResult,
+    QueueRange,
+    StoreDescription,
+    TopicCopy,
+)
 from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.reading.reader import OnBatch
 from ortoo.enode.state.tables.dedup import Duplicate
 from ortoo.enode.state.tables.halves import HalfMessageTable
 from ortoo.enode.state.tables.timers import TimerTable
 from ortoo.enode.state.tables.topics import topic_change
-from ortoo.enode.store.stats import describe_store
-from ortoo.enode.store.batch_write import ChangesAt, Deferral, BatchWrite
+from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
 from ortoo.enode.store.delivery_modes import GroupDeliveryModes
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets
 from ortoo.enode.store.queue_locks import DurableQueueLocks
+from ortoo.enode.store.stats import describe_store
 
 __all__ = [
     "AppendResult",
@@ -123,7 +131,9 @@ class Store:
             assert begun is not None
         return await begun
 
-    def begin(self, write: BatchWrite, flush_mode: FlushMode, *, has_room: bool = False) -> asyncio.Future[AppendResult] | None:
+    def begin(
+        self, write: BatchWrite, flush_mode: FlushMode, *, has_room: bool = False
+    ) -> asyncio.Future[AppendResult] | None:
         """Accept a batch as `append` does, at once; None when room must be made first. Errors: as `append`."""
         batch, appender = write.batch, self._appender
         queue = self._queue_to_append(write.topic_id, write.queue_id, write.deferral)
@@ -216,7 +226,8 @@ class Store:
         """Read whole batches from `from_offset` on; the first may start before it. At the end, wait for more.
 
         At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). A
-        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With `look`
+        queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With
+        `on_batch`
         the batches are passed to it, and the answer holds none of them.
 
         Errors:

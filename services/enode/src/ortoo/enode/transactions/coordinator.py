@@ -21,10 +21,10 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import record_contained
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode import log_events
-from ortoo.enode.changes.halves import HalfEnded, HalfOpen, VerdictOrigin, HalfVerdict
-from ortoo.enode.transactions.checks import CheckSchedule, CheckListeners, DueCheck
+from ortoo.enode.changes.halves import HalfEnded, HalfOpen, HalfVerdict, VerdictOrigin
 from ortoo.enode.store.batch_write import Deferral
 from ortoo.enode.store.store import Store
+from ortoo.enode.transactions.checks import CheckListeners, CheckSchedule, DueCheck
 
 OPEN_MAX = 200_000
 """The number of transactions that may be open on an enode."""
@@ -124,7 +124,8 @@ class TransactionCoordinator:
                 if ended is not None and ended.topic_id == topic_id:
                     if ended.verdict != verdict:
                         raise Conflict(
-                            f"the transaction was {_VERDICT_NAMES[HalfVerdict(ended.verdict)]} already; the first verdict is final",
+                            f"the transaction was {_VERDICT_NAMES[HalfVerdict(ended.verdict)]} already; the first "
+                            "verdict is final",
                             field="verdict",
                         )
                     return

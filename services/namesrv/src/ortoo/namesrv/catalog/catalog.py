@@ -14,9 +14,9 @@ from ortoo.namesrv.catalog.database import Database
 from ortoo.namesrv.catalog.database_file import exclusive_access
 from ortoo.namesrv.catalog.encryption import Encryption
 from ortoo.namesrv.catalog.engine import create_database_engine, database_url_of
-from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.named_leases import NamedLeases
 from ortoo.namesrv.catalog.schema import migrate_to_head
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.stores import Stores
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.catalog.users import Users
@@ -57,7 +57,9 @@ class Catalog:
             held.enter_context(exclusive_access(url))
             database = Database(engine, "catalog")
             held.callback(database.thread.shutdown)
-            catalog = cls(database, StoredProposals(Database(create_database_engine(url, PROPOSALS_TIMEOUT_S), "proposals")))
+            catalog = cls(
+                database, StoredProposals(Database(create_database_engine(url, PROPOSALS_TIMEOUT_S), "proposals"))
+            )
             await asyncio.shield(database.submit(lambda: migrate_to_head(engine, new_id)))
             catalog._lock = held.pop_all()
         return catalog
@@ -92,7 +94,9 @@ class Catalog:
 
     async def read_version(self) -> int:
         """The version of the stored contents."""
-        return await self._database.submit_transaction(lambda connection: CatalogTransaction(connection).stored_version())
+        return await self._database.submit_transaction(
+            lambda connection: CatalogTransaction(connection).stored_version()
+        )
 
     async def reencrypt_secrets(self, encryption: Encryption) -> int:
         """Store secrets in this form from now on, including the existing ones; returns the number of users.
@@ -122,10 +126,12 @@ class Catalog:
         """Run `decide` on the stored users in a transaction."""
         return self._database.submit_transaction(lambda connection: decide(Users(connection, self._encryption)))
 
-    def run_transaction(self, decide: Callable[[CatalogTransaction], tuple[T, bool]], *, above_version: int = 0) -> "asyncio.Future[T]":
+    def run_transaction(
+        self, decide: Callable[[CatalogTransaction], tuple[T, bool]], *, above_version: int = 0
+    ) -> "asyncio.Future[T]":
         """Run `decide` in a transaction, and commit if its second result is true. The future has its first result.
 
-        The version of the change is larger than all earlier ones, and than `above`.
+        The version of the change is larger than all earlier ones, and than `above_version`.
 
         `decide` runs again on the current contents if nothing was stored because of a concurrent change or a broken
         connection. Submitted work is completed, also if its caller stops waiting. Futures complete in submission order.

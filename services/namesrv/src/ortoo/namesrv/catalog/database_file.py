@@ -16,7 +16,7 @@ from ortoo.common.errors import Conflict, Invalid
 def exclusive_access(url: sa.URL) -> Iterator[None]:
     """Lock a database file against other name servers and other users, for the duration of the block.
 
-    Errors: as `_keep_private`. Conflict if another name server uses it, Invalid if the lock cannot be created.
+    Errors: as `_restrict_permissions`. Conflict if another name server uses it, Invalid if the lock cannot be created.
     """
     if url.get_backend_name() == "sqlite" and url.database:
         with _locked(Path(url.database)):

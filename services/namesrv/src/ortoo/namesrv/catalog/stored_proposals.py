@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.decisions.replicas import ReplicaId, Proposal
+from ortoo.namesrv.decisions.replicas import Proposal, ReplicaId
 
 
 class StoredProposals:

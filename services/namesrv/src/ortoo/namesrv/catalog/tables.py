@@ -10,8 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.namesrv.decisions.publish_order import format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
-from ortoo.namesrv.decisions.publish_order import parse_order, format_order
 from ortoo.namesrv.decisions.topics import MessageType, Permission
 
 SCHEMA_VERSION = 1
@@ -94,8 +94,15 @@ def _topic_columns() -> list[sa.Column[Any]]:
         sa.Column("version", sa.BigInteger, nullable=False),
         sa.Column("permission", EncodedColumn(sa.Integer(), int, _enum_reader(Permission)), nullable=False),
         sa.Column("created_at_ms", sa.BigInteger, nullable=False),
-        sa.Column("message_type", EncodedColumn(sa.Integer(), int, _enum_reader(MessageType)), nullable=False, server_default="0"),
-        sa.Column("publish_order", EncodedColumn(sa.Text(), format_order, parse_order), nullable=False, server_default=""),
+        sa.Column(
+            "message_type",
+            EncodedColumn(sa.Integer(), int, _enum_reader(MessageType)),
+            nullable=False,
+            server_default="0",
+        ),
+        sa.Column(
+            "publish_order", EncodedColumn(sa.Text(), format_order, parse_order), nullable=False, server_default=""
+        ),
         # Since revision 0012.
         sa.Column("lite_ttl_ms", sa.BigInteger, nullable=False, server_default="0"),
     ]
@@ -205,7 +212,9 @@ stores = sa.Table(
     sa.Column("enode", sa.String(63), primary_key=True),
     sa.Column("store_id", sa.String(255), nullable=False),
     # Since revision 0013, each as number:disk.
-    sa.Column("replicas", EncodedColumn(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""),
+    sa.Column(
+        "replicas", EncodedColumn(sa.Text(), _replicas_to_text, _replicas_of_text), nullable=False, server_default=""
+    ),
     sa.Column("version", sa.BigInteger, nullable=False),
     sa.Column("accepted", sa.String(255), nullable=False, server_default=""),
 )

@@ -30,7 +30,7 @@ class CatalogTransaction:
         self.version = 0
 
     def begin_version(self, above_version: int = 0) -> None:
-        """Take the next version, at least one `above` the last version seen before a database was restored.
+        """Take the next version, at least one `above_version` the last version seen before a database was restored.
 
         Its row is locked from here on, so that all changes on all name servers run one after another.
         """

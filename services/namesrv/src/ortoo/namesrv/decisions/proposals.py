@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, NotFound
-from ortoo.namesrv.decisions.replicas import FOLLOWER_ROLES, ReplicaId, ReplicaReport, ReplicaSet, Proposal, majority
+from ortoo.namesrv.decisions.replicas import FOLLOWER_ROLES, Proposal, ReplicaId, ReplicaReport, ReplicaSet, majority
 
 PROPOSAL_TIMEOUT_S = 1.5
 """The time that a proposed replica has to become leader. Reports from before its end are not counted after it."""
@@ -51,7 +51,7 @@ class ProposalState:
     def with_set(self, set_id: str) -> "ProposalState":
         """The state when a set reports as the enode; failed proposals of another set do not count for this one."""
         is_another = self.set_id not in ("", set_id)
-        return replace(self, set_id=set_id, before_set=self.epoch if is_another else self.previous_set_id)
+        return replace(self, set_id=set_id, previous_set_id=self.epoch if is_another else self.previous_set_id)
 
     def deadline_s(self, members: ReplicaSet) -> float:
         """The time until which the last proposed replica may become leader."""
@@ -97,7 +97,7 @@ def _voters_by_any(members: ReplicaSet, latest: Collection[ReplicaId]) -> set[Re
 
 
 def _is_eligible(report: ReplicaReport, alive: Collection[ReplicaId]) -> bool:
-    """Whether the replica may be proposed, and its log names a majority that is `there`."""
+    """Whether the replica may be proposed, and its log names a majority that is `alive`."""
     is_able = report.is_electable and report.role != FOLLOWER_ROLES and report.member in report.voters
     return is_able and _is_majority(report, alive)
 

@@ -196,7 +196,9 @@ class ReplicaSets:
         before = known.reports.get(report.member)
         if before is None and len(known.reports) >= REPLICAS_MAX:
             raise Overloaded(f"{REPLICAS_MAX} processes report as replicas of {report.enode!r}; stop some")
-        is_copy = before is not None and report.member in known.live_replicas and self._is_duplicate(before, report, now_s)
+        is_copy = (
+            before is not None and report.member in known.live_replicas and self._is_duplicate(before, report, now_s)
+        )
         if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
@@ -237,7 +239,11 @@ class ReplicaSets:
         """Whether the same incarnation of a disk with a log reports from two addresses."""
         same = _is_same_start(previous.report.incarnation, report.incarnation)
         same = same and report.set_id == previous.report.set_id != ""
-        return same and previous.report.member_address != report.member_address and previous.received_at_s + self.lease_s > now_s
+        return (
+            same
+            and previous.report.member_address != report.member_address
+            and previous.received_at_s + self.lease_s > now_s
+        )
 
     def _check_set(self, known: ReplicaSet, report: ReplicaReport, now_s: float) -> None:
         """A set keeps the name while one of its replicas is alive; then another set may have it."""

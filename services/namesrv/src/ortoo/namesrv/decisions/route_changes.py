@@ -71,7 +71,7 @@ class Routes:
     """All routes, and their last changes.
 
     All watchers share one log of changes, so that its size does not depend on their number. A watcher that is more than
-    `changes_kept` behind gets a snapshot.
+    `changes_max` behind gets a snapshot.
     """
 
     def __init__(
@@ -170,7 +170,8 @@ class Routes:
     def next_after(self, seen_count: int | None) -> tuple[RouteChange | None, int]:
         """The next change for a watcher, and the number of changes that it has seen then.
 
-        If `seen` is None, or the following changes are no longer kept: a snapshot. If all changes were seen: None.
+        If `seen_count` is None, or the following changes are no longer kept: a snapshot. If all changes were seen:
+        None.
         """
         oldest = self._count - len(self._changes)
         if seen_count is None or seen_count < oldest:

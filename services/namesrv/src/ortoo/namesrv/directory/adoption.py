@@ -15,11 +15,13 @@ Adoption = tuple[list[Topic], list[OrphanedTopic]]
 def adopt_topics(
     orphaned: OrphanedTopics, names: Sequence[str], all_possible: bool, now_ms: int, stored: CatalogTransaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Adopt the named offered topics, or `everything` that can be. Errors: `orphaned_topics.wanted`; Overloaded."""
+    """Adopt the named offered topics, or `all_possible` that can be. Errors: `orphaned_topics.wanted`; Overloaded."""
     known = stored.load_all()
     existing = {topic.name: topic for topic in known.topics}
     offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})
-    chosen = [one for one in offered if not one.obstacle] if all_possible else orphaned_topics.select_named(names, offered)
+    chosen = (
+        [one for one in offered if not one.obstacle] if all_possible else orphaned_topics.select_named(names, offered)
+    )
     topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
     taken = []
     for one in chosen:

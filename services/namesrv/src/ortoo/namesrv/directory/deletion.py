@@ -30,7 +30,9 @@ def undelete_topic(name: str, topic_id: int, stored: CatalogTransaction) -> tupl
     return topic, RouteChange(stored.version, topics=(topic,))
 
 
-def delete_group(name: str, now_ms: int, grace_ms: int, stored: CatalogTransaction) -> tuple[GroupDeletion, RouteChange]:
+def delete_group(
+    name: str, now_ms: int, grace_ms: int, stored: CatalogTransaction
+) -> tuple[GroupDeletion, RouteChange]:
     """Delete a group, which is kept to be restored. Errors: Invalid, NotFound."""
     group = groups.require_group(name, stored.group(name))
     now_ms = stored.now_ms(now_ms)
@@ -58,7 +60,7 @@ def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], 
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:
-    """As `end_topics` for groups, by name; the deletions of groups that exist again end too."""
+    """As `mark_due_topics` for groups, by name; the deletions of groups that exist again end too."""
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.load_all().groups}
     now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)

@@ -16,12 +16,12 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions import deletions, groups, orphaned_topics, topics
 from ortoo.namesrv.decisions.deletions import GroupDeletion, TopicDeletion
-from ortoo.namesrv.decisions.groups import ALL_FIELDS, Group, FieldSelection
+from ortoo.namesrv.decisions.groups import ALL_FIELDS, FieldSelection, Group
 from ortoo.namesrv.decisions.handle_keys import KeyRotation
+from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopics, StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaSet
-from ortoo.namesrv.decisions.orphaned_topics import StoredTopic, OrphanedTopic, OrphanedTopics
-from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, StoredDirectory, RouteChange, Routes
+from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes, StoredDirectory
 from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
 from ortoo.namesrv.directory import adoption, deletion
 from ortoo.namesrv.directory.watches import RouteWatchers
@@ -125,12 +125,14 @@ class Directory:
 
         def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
             existing = stored.topic(request.name)
-            return self._put_topic(stored, existing, topics.change_topic(request, existing, enodes, version=stored.version))
+            return self._put_topic(
+                stored, existing, topics.change_topic(request, existing, enodes, version=stored.version)
+            )
 
         return await self._change(decide)
 
     async def delete_topic(self, name: str, *, skip_grace_period: bool = False, version: int = 0) -> TopicDeletion:
-        """Delete a topic; it can be restored unless `at_once`. Errors: as `deletion.delete_topic`."""
+        """Delete a topic; it can be restored unless `skip_grace_period`. Errors: as `deletion.delete_topic`."""
         grace_ms = 0 if skip_grace_period else self.deletion_grace_ms
         return await self._change(partial(deletion.delete_topic, name, version, self._clock.now_ms(), grace_ms))
 
@@ -182,10 +184,12 @@ class Directory:
 
     def orphaned_topics(self) -> tuple[list[OrphanedTopic], int]:
         """The topics that enodes hold and the directory does not have, by name; and the number of further ones."""
-        return self._orphaned_topics.list_orphaned(self._routes.topics, self._routes.deleted), self._orphaned_topics.unlisted_count
+        return self._orphaned_topics.list_orphaned(
+            self._routes.topics, self._routes.deleted
+        ), self._orphaned_topics.unlisted_count
 
     async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
-        """Adopt offered topics; with `everything` all that can be, and the second list has the others.
+        """Adopt offered topics; with `all_possible` all that can be, and the second list has the others.
 
         Errors: as `orphaned_topics.wanted`; Overloaded.
         """
@@ -212,7 +216,7 @@ class Directory:
         return await self._change(decide)
 
     async def delete_group(self, name: str, *, skip_grace_period: bool = False) -> GroupDeletion:
-        """Delete a group; it can be restored unless `at_once`. Errors: Invalid, NotFound."""
+        """Delete a group; it can be restored unless `skip_grace_period`. Errors: Invalid, NotFound."""
         grace_ms = 0 if skip_grace_period else self.group_deletion_grace_ms
         return await self._change(partial(deletion.delete_group, name, self._clock.now_ms(), grace_ms))
 
@@ -231,7 +235,9 @@ class Directory:
         """Errors: as `Leases.check_double`."""
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
-    def register_enode(self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int) -> None:
+    def register_enode(
+        self, enode: Enode, directory_id: str, unknown: Sequence[StoredTopic], unlisted_count: int
+    ) -> None:
         """Grant or renew an enode's lease, and remember its topics that this directory does not have.
 
         Errors: as `Leases.register_enode` and `Offers.put`.
@@ -273,7 +279,9 @@ class Directory:
                 heard, version = self._synced, await self._catalog.read_version()
                 if version < heard:
                     _log.emit(log_events.DATABASE_LOST_CHANGES, version=version, heard=heard)
-                    version = await self._catalog.run_transaction(lambda stored: (stored.version, True), above_version=heard)
+                    version = await self._catalog.run_transaction(
+                        lambda stored: (stored.version, True), above_version=heard
+                    )
                 if version > self._synced:
                     self._apply_stored(await self._catalog.load_all())
                 if failing:
@@ -314,7 +322,9 @@ class Directory:
         await event.wait()
         self.watches.close()
 
-    def _put_topic(self, stored: CatalogTransaction, existing: Topic | None, topic: Topic) -> tuple[Topic, RouteChange | None]:
+    def _put_topic(
+        self, stored: CatalogTransaction, existing: Topic | None, topic: Topic
+    ) -> tuple[Topic, RouteChange | None]:
         if topic is existing:
             return topic, None
         stored.put_topic(topic, existing)

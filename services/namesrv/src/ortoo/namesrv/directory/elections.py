@@ -13,8 +13,8 @@ from ortoo.common.process.clock import Clock
 from ortoo.namesrv import log_events
 from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.decisions import proposals as decisions
-from ortoo.namesrv.decisions.replicas import ReplicaReport, ReplicaSets, ReplicaSet, ReplicaState, Proposal
 from ortoo.namesrv.decisions.proposals import ProposalState
+from ortoo.namesrv.decisions.replicas import Proposal, ReplicaReport, ReplicaSet, ReplicaSets, ReplicaState
 
 LONG_POLL_S = 0.3
 """How long the answer to a replica without a leader waits for a proposal; without one the answer is of no use."""
@@ -42,7 +42,7 @@ class Elections:
         shared: bool,
         clock: Clock,
     ) -> None:
-        """A report is valid for `lease_s`; `tell` is called with replica sets that may have changed.
+        """A report is valid for `lease_s`; `on_change` is called with replica sets that may have changed.
 
         `shared` = other name servers use the same database.
         """
@@ -83,13 +83,15 @@ class Elections:
         transferred its leadership, would compete with its successor.
         """
         standing = self._enodes[members.enode].proposal_state
-        may_win = self._clock.monotonic_s() < standing.deadline_s(members) and standing.epoch > members.last_leader_epoch
+        may_win = (
+            self._clock.monotonic_s() < standing.deadline_s(members) and standing.epoch > members.last_leader_epoch
+        )
         return standing.proposal if may_win else None
 
     async def report(self, report: ReplicaReport) -> ReplicaSet:
         """Store a replica's report, and propose a leader if needed. Errors: as `Members.put`.
 
-        The answer to a replica without a leader waits up to `HOLD_S` for a proposal.
+        The answer to a replica without a leader waits up to `LONG_POLL_S` for a proposal.
         """
         members = self._members.update(report, self._clock.monotonic_s())
         self._on_change(members)
@@ -98,7 +100,12 @@ class Elections:
             enode.proposal_state = enode.proposal_state.with_set(members.set_id)
         news, before = enode.changed, enode.proposal_state.proposal
         await self._propose_next(members)
-        if report.is_leader_silent and report.set_id and enode.proposal_state.proposal == before and not report.is_leaving:
+        if (
+            report.is_leader_silent
+            and report.set_id
+            and enode.proposal_state.proposal == before
+            and not report.is_leaving
+        ):
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LONG_POLL_S):
                     await news.wait()
@@ -155,7 +162,7 @@ class Elections:
             enode.is_proposing = False
 
     async def _store(self, name: str, proposal: Proposal) -> bool:
-        """Whether `wanted` is now the stored proposal. Errors: Unavailable, DataLoss."""
+        """Whether `proposal` is now the stored proposal. Errors: Unavailable, DataLoss."""
         enode = self._enodes[name]
         stored = await self._stored.compare_and_store(name, enode.proposal_state.stored_epoch, proposal)
         self._is_failing = False

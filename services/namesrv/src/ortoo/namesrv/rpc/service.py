@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import Conflict, Fenced, Invalid
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
+from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
+from ortoo.namesrv.decisions.lease_refusals import LeaseRefusals
+from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
 from ortoo.namesrv.decisions.process_leases import Enode, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaReport
-from ortoo.namesrv.decisions.orphaned_topics import StoredTopic
-from ortoo.namesrv.decisions.lease_refusals import LeaseRefusals
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.directory.elections import Elections
@@ -162,7 +162,9 @@ class NameService(NameServiceServicer):
 
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
-        return write(pb.DeleteGroupResponse, await self.directory.delete_group(request.name, skip_grace_period=request.at_once))
+        return write(
+            pb.DeleteGroupResponse, await self.directory.delete_group(request.name, skip_grace_period=request.at_once)
+        )
 
     async def UndeleteGroup(
         self, request: deletion_pb.UndeleteGroupRequest, context: Context
@@ -223,7 +225,9 @@ class NameService(NameServiceServicer):
 
     async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
         """Release a right."""
-        await self.catalog.run_lease_transaction(lambda rights: rights.release(request.resource, request.owner, request.epoch))
+        await self.catalog.run_lease_transaction(
+            lambda rights: rights.release(request.resource, request.owner, request.epoch)
+        )
         return pb.ReleaseRightResponse()
 
     async def ReportMember(
@@ -231,7 +235,9 @@ class NameService(NameServiceServicer):
     ) -> report_pb.ReportMemberResponse:
         """Store a replica's report, and return the proposed leader."""
         report = read(ReplicaReport, request)
-        with self._recording_refusals(f"replica {report.member.number} of enode {report.enode} at {report.member_address}"):
+        with self._recording_refusals(
+            f"replica {report.member.number} of enode {report.enode} at {report.member_address}"
+        ):
             self.stores.check_report(report)
             members = await self.elections.report(report)
             if report.set_id:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from ortoo.common.grpc.messages import read, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
-from ortoo.namesrv.decisions.groups import Group, FieldSelection
-from ortoo.namesrv.decisions.replicas import ReplicaSet, ReplicaState, ReplicaStatus, Proposal, majority
+from ortoo.namesrv.decisions.groups import FieldSelection, Group
 from ortoo.namesrv.decisions.publish_order import PublishPlace
+from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
 from ortoo.v1 import handle_keys_pb2, member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2

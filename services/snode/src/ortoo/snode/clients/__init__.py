@@ -32,5 +32,7 @@ class ClientComponents:
         self.locks = ClientLocks(cluster.watch, enodes.links)
         runtime.metrics.gauge("ortoo_client_sessions", "Open sessions of clients.", lambda: len(sessions.all()))
         runtime.metrics.counter(
-            "ortoo_client_ids_changed_total", "Sessions that changed to another client id.", lambda: sessions.client_ids_changed
+            "ortoo_client_ids_changed_total",
+            "Sessions that changed to another client id.",
+            lambda: sessions.client_ids_changed,
         )

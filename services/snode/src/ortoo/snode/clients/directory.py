@@ -9,8 +9,8 @@ from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.membership.group_members import GroupMember
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 

@@ -9,7 +9,7 @@ from ortoo.snode.clients.session import ClientSession
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, LockResult, LockRequest, explain_error
+from ortoo.snode.enodes.link import EnodeLinks, LockRequest, LockResult, explain_error
 
 LOCK_LIFETIME_MS = 60_000
 QUEUES_MAX = 10_000

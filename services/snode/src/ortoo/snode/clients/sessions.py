@@ -10,8 +10,8 @@ from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavail
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
-    ClientSession,
     ClientCommand,
+    ClientSession,
     GroupMembers,
     Hello,
 )
@@ -19,8 +19,8 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 from ortoo.snode.push.sessions import PushSessions
@@ -38,7 +38,12 @@ class ClientSessions:
     """All open sessions of this snode, by id."""
 
     def __init__(
-        self, runtime: Runtime, groups: ConsumerGroups, topics: TopicComponents, push_sessions: PushSessions, locks: SessionQueueLocks
+        self,
+        runtime: Runtime,
+        groups: ConsumerGroups,
+        topics: TopicComponents,
+        push_sessions: PushSessions,
+        locks: SessionQueueLocks,
     ) -> None:
         self.client_ids_changed = 0
         """Number of changes of a session's client id."""
@@ -117,7 +122,7 @@ class ClientSessions:
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
-        """Join a group of consumers as `wish`, or change that membership; returns the group members now.
+        """Join a group of consumers as `requested`, or change that membership; returns the group members now.
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
         """
@@ -125,7 +130,9 @@ class ClientSessions:
         self._check_group_count(session)
         check_owner(self._membership.members(group), session.client_id)
         registered = session.consumers.get(group)
-        subscriptions = merge_subscriptions(registered.subscriptions if registered is not None else (), requested.subscriptions)
+        subscriptions = merge_subscriptions(
+            registered.subscriptions if registered is not None else (), requested.subscriptions
+        )
         filters = await self._push_sessions.compile_filters(group, subscriptions, "subscriptions")
         await self._topics.group_settings.check(group, broadcast=requested.broadcast)
         if not requested.broadcast:

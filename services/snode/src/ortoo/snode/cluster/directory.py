@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.snode.cluster.routes import EnodeEntry, Group, Queue, DirectoryUpdate, SnodeEntry, Topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
 AVAILABLE_CACHE_MAX = 4_096
@@ -50,7 +50,9 @@ class DirectoryCache:
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
         self._available_cache.clear()
-        return {name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)}
+        return {
+            name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)
+        }
 
     def update_topic(self, topic: Topic) -> bool:
         """Store a topic from a direct query; True if it is newer than the stored one. The watch will send it too."""

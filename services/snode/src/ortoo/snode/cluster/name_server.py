@@ -11,8 +11,8 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels, Headers
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.common.grpc.messages import write
-from ortoo.snode.cluster.routes import Group, MessageType, Permission, DirectoryUpdate, Topic
-from ortoo.snode.cluster.wire import decode_update, decode_group, decode_topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, Group, MessageType, Permission, Topic
+from ortoo.snode.cluster.wire import decode_group, decode_topic, decode_update
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
@@ -49,7 +49,7 @@ class NameServerClient:
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
         """The answer of a method of `stub`. Errors: those of the name server, Unavailable."""
-        with rpc_errors(self.peer, within=True):
+        with rpc_errors(self.peer, is_internal=True):
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     def fail_over(self, error: OrtooError) -> None:
@@ -60,7 +60,7 @@ class NameServerClient:
     async def watch(self) -> AsyncIterator[DirectoryUpdate]:
         """Yield a snapshot, then every change; ends or raises when the name server disconnects."""
         request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
-        with rpc_errors(self.peer, within=True):
+        with rpc_errors(self.peer, is_internal=True):
             async for update in assemble_changes(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield decode_update(update)
 
@@ -156,7 +156,9 @@ class NameServerClient:
             shares_membership=shares_membership,
         )
         with rpc_errors(f"name server {name_server}"):
-            answer = await NameServiceStub(self.channels.channel_to(name_server)).RegisterSnode(request, timeout=CALL_TIMEOUT_S)
+            answer = await NameServiceStub(self.channels.channel_to(name_server)).RegisterSnode(
+                request, timeout=CALL_TIMEOUT_S
+            )
         return answer.lease_ms / 1000
 
     async def unregister(self, name_server: str, name: str) -> None:

@@ -26,7 +26,9 @@ _log = get_logger("directory")
 class DirectoryWatch:
     """Follows the name server for ever. While it is unreachable the copy serves."""
 
-    def __init__(self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness) -> None:
+    def __init__(
+        self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness
+    ) -> None:
         self.ready = asyncio.Event()
         """Set when the directory has been received once."""
         self._directory = directory

@@ -9,15 +9,15 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import (
     UNACKNOWLEDGED_BYTES_MAX,
+    DirectoryUpdate,
     EnodeEntry,
     EnodeReplica,
-    Group,
     EnodeReplicaState,
+    Group,
     MessageType,
     Permission,
     PublishPlace,
     Queue,
-    DirectoryUpdate,
     Topic,
 )
 from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
@@ -63,7 +63,12 @@ def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
 def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
     """A storage node."""
     replicas = tuple(
-        EnodeReplica(one.number, one.disk, EnodeReplicaState(one.state if one.state <= max(EnodeReplicaState) else 0), one.address)
+        EnodeReplica(
+            one.number,
+            one.disk,
+            EnodeReplicaState(one.state if one.state <= max(EnodeReplicaState) else 0),
+            one.address,
+        )
         for one in enode.members
     )
     return read(EnodeEntry, enode, members=replicas)

@@ -9,7 +9,15 @@ import grpc
 
 from ortoo.common.errors import NotLeader, Unavailable
 from ortoo.common.errors.status import error_of
-from ortoo.common.groups.pop import LeasePart, Popped, PopRequest, ReplayRequest, RetryRequest, StaleMessage, LeaseVerdict
+from ortoo.common.groups.pop import (
+    LeasePart,
+    LeaseVerdict,
+    Popped,
+    PopRequest,
+    ReplayRequest,
+    RetryRequest,
+    StaleMessage,
+)
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.background import Background
@@ -17,26 +25,33 @@ from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.wire import encode_batch
 from ortoo.snode.enodes.append_wire import encode_append
+from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S
 from ortoo.snode.enodes.link import (
     AppendedBatch,
     DelayedEntry,
     DueHalf,
-    FetchedBatches,
     FetchBatchesRequest,
+    FetchedBatches,
     FlushMode,
     HalfVerdict,
-    LockResult,
     LockKey,
     LockRequest,
+    LockResult,
     MessagePlace,
     OffsetRow,
     OpenHalf,
     QueueRange,
     VerdictSource,
 )
+from ortoo.snode.enodes.pop_wire import (
+    decode_popped,
+    decode_stale,
+    encode_pop,
+    encode_replay,
+    encode_retry,
+    encode_settlement,
+)
 from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
-from ortoo.snode.enodes.held_appends import RETRY_DELAY_MIN_S, RETRY_DELAY_MAX_S
-from ortoo.snode.enodes.pop_wire import decode_popped, encode_replay, encode_retry, encode_settlement, decode_stale, encode_pop
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_lives_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
@@ -113,7 +128,7 @@ class GrpcEnodeLink(ReplicaLink):
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
     async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Stay attached to the enode until the call ends; `freed` receives refused locks that are free now.
+        """Stay attached to the enode until the call ends; `on_freed` receives refused locks that are free now.
 
         Errors: Unavailable when the connection broke.
         """
@@ -129,7 +144,9 @@ class GrpcEnodeLink(ReplicaLink):
             # With an iterator of requests, grpc.aio would use it for a while after the call has ended.
             async with Background("attach") as background:
                 background.spawn("signs", send_heartbeats())
-                await self._read_messages(call, lambda news: on_freed([(k.group, k.topic_id, k.queue_id) for k in news.freed]))
+                await self._read_messages(
+                    call, lambda news: on_freed([(k.group, k.topic_id, k.queue_id) for k in news.freed])
+                )
 
         await self._await_tracked(self._long_calls, call, stay_attached())
 
@@ -222,7 +239,9 @@ class GrpcEnodeLink(ReplicaLink):
         response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
         return decode_popped(response.popped)
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
+    async def settle(
+        self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
+    ) -> list[StaleMessage]:
         """Ack, nack, release or renew leased messages; returns those that their lease no longer has."""
         request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
         return decode_stale((await self._call_leader(lambda link: link._send_lease(request))).settled)
@@ -245,7 +264,9 @@ class GrpcEnodeLink(ReplicaLink):
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
         """Store messages with ids of the application, each once within the window; returns their locations."""
-        request = lives_pb.AppendIdentifiedRequest(topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids)
+        request = lives_pb.AppendIdentifiedRequest(
+            topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids
+        )
         response = await self._call(lambda stub: stub.AppendIdentified, request)
         return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in response.places]
 
@@ -255,7 +276,10 @@ class GrpcEnodeLink(ReplicaLink):
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
-        """Change how a group consumes a topic; returns the previous mode. Errors: Conflict while members are active."""
+        """Change how a group consumes a topic.
+
+        Returns the previous mode. Errors: Conflict while replicas are active.
+        """
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         response = await self._call(lambda stub: stub.SetStoredMode, request)
@@ -273,7 +297,9 @@ class GrpcEnodeLink(ReplicaLink):
         timeout_s: float | None = None,
     ) -> Answer:
         """Send a request to the leader, once. Errors: those of the enode, Unavailable on timeout."""
-        return await self._call_leader(lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s))
+        return await self._call_leader(
+            lambda link: link._call_unary(method(link._stub), request, timeout_s or self._timeout_s)
+        )
 
     async def _call_leader(self, operation: Callable[[ReplicaLink], Awaitable[Answer]]) -> Answer:
         """The leader's answer. A replica that does not lead refuses without effect, so the next one may be asked."""

@@ -48,10 +48,14 @@ class HeldAppends(Generic[Request, Result]):
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(retrieve_exception)
         self._new_count += 1
-        self._append(1, self._new_count, PendingRequest(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s))
+        self._append(
+            1, self._new_count, PendingRequest(request, future, size_bytes, self.clock.monotonic_s() + self.timeout_s)
+        )
         return future
 
-    def add_moved(self, source: RequestStream[Request, Any, Result], item: PendingRequest[Request, Result], error: NotLeader) -> None:
+    def add_moved(
+        self, source: RequestStream[Request, Any, Result], item: PendingRequest[Request, Result], error: NotLeader
+    ) -> None:
         """Hold an append that a replica did not take."""
         self._source, self._error = source, error
         self._append(0, item.request.request_id, item)

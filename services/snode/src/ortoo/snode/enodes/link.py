@@ -81,7 +81,7 @@ class FetchedBatches:
     def select_parts(
         self, from_offset: int, to_offset: int | None = None, message_filter: MessageFilter | None = None
     ) -> Iterator[SelectedRows]:
-        """The parts for a reader that requested it with the same `wanted`; the last one ends at its end."""
+        """The parts for a reader that requested it with the same `message_filter`; the last one ends at its end."""
         if self.parts is None:
             for stored in self.batches:
                 yield select_rows(stored, from_offset, to_offset, message_filter)
@@ -218,7 +218,7 @@ class EnodeLinks:
         if not following:
             return None
         one = following[queue.queue_id % len(following)]
-        return self._link_factory(f"{queue.enode} member {one.number}", one.address, 0)
+        return self._link_factory(f"{queue.enode} replica {one.number}", one.address, 0)
 
     def update_leaders(self) -> None:
         """Close links to previous leaders; to be called whenever the directory has changed.
@@ -238,7 +238,7 @@ class EnodeLinks:
         *,
         is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """The answers of these enodes, asked one after another; those with a `tolerated` error are missing.
+        """The answers of these enodes, asked one after another; those with a `is_tolerated` error are missing.
 
         Errors: the other errors of an enode.
         """

@@ -6,6 +6,7 @@ from ortoo.common.errors.status import error_of
 from ortoo.common.groups.pop import (
     Finish,
     LeasePart,
+    LeaseVerdict,
     Popped,
     PoppedBatch,
     PopRequest,
@@ -13,7 +14,6 @@ from ortoo.common.groups.pop import (
     ReplayRequest,
     RetryRequest,
     StaleMessage,
-    LeaseVerdict,
 )
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.messages import write
@@ -48,7 +48,9 @@ def decode_popped(response: pb.PopQueuesResponse) -> Popped:
     return Popped(batches, response.wants_dead_letter_topic, response.blocked, response.more, response.passed)
 
 
-def encode_settlement(topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> pb.SettlePoppedRequest:
+def encode_settlement(
+    topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
+) -> pb.SettlePoppedRequest:
     """A request to ack, nack, release or renew messages."""
     request = pb.SettlePoppedRequest(topic_id=topic_id, group=group, parts=map(_encode_part, parts))
     if isinstance(verdict, Finish):
@@ -65,7 +67,9 @@ def encode_settlement(topic_id: int, group: str, parts: Sequence[LeasePart], ver
 def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
     """The messages that leases no longer have."""
     return [
-        StaleMessage(one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None)
+        StaleMessage(
+            one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None
+        )
         for one in response.stale
     ]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 
 from ortoo.common.errors import Fenced, Internal, OrtooError
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.containment import record_contained, as_ortoo_error
+from ortoo.common.process.containment import as_ortoo_error, record_contained
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.enodes.link import EnodeLinks, LockKey, LockRequest, LockResult
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
-from ortoo.snode.enodes.link import EnodeLinks, LockResult, LockKey, LockRequest
 
 LOCK_RETRY_S = 1.0
 """Interval for requesting refused locks again, in case the report that they are free got lost."""
@@ -141,7 +141,7 @@ class SessionQueueLocks:
                 event.set()
 
     async def retry_refused(self) -> None:
-        """Make all waiting sessions request again; to be called every `ASK_AGAIN_S` while `wanted` is set."""
+        """Make all waiting sessions request again; to be called every `LOCK_RETRY_S` while `has_waiters` is set."""
         freed_events, self._freed_events = self._freed_events, {}
         if freed_events:
             self.has_waiters.set()

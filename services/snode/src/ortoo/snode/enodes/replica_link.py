@@ -14,8 +14,8 @@ from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.snode.enodes.append_wire import decode_append_response, decode_fetch_response
-from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches
 from ortoo.snode.enodes.held_appends import HeldAppends
+from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches
 from ortoo.snode.enodes.pop_wire import check_lease_response
 from ortoo.snode.enodes.request_stream import PEER_RETRY_S, PendingRequest, RequestStream
 from ortoo.v1 import enode_pb2 as pb
@@ -65,9 +65,9 @@ class ReplicaLink:
             open_call=lambda: bulk_calls.append(channel),
             decode=decode_append_response,
             in_flight_bytes_max=leaders.in_flight_bytes_max,
-            answers_all_it_took=True,
-            moved=self._hold_append,
-            may_move=epoch > 0,
+            answers_all_accepted=True,
+            on_moved=self._hold_append,
+            may_redirect=epoch > 0,
         )
         self._fetches: RequestStream[pb.FetchBatchesRequest, BulkMessage, FetchedBatches] = stream(
             open_call=lambda: bulk_calls.fetch_batches(channel), decode=decode_fetch_response
@@ -75,9 +75,9 @@ class ReplicaLink:
         self._leases: RequestStream[pop_pb.LeaseRequest, pop_pb.LeaseResponse, pop_pb.LeaseResponse] = stream(
             open_call=self._stub.Lease,
             decode=check_lease_response,
-            answers_all_it_took=True,
-            late_fail_alone=True,
-            greets=True,
+            answers_all_accepted=True,
+            fails_late_singly=True,
+            has_greeting=True,
         )
         self._unary_leases_until_s = 0.0
         """Until then pops and settlements are single calls: the process is of a version without the stream."""
@@ -88,7 +88,7 @@ class ReplicaLink:
         ]
 
     def close(self, moved: NotLeader | None = None) -> OrtooError:
-        """Close; requests in flight fail with the returned error, pops and settlements when `break_off` is called.
+        """Close; requests in flight fail with the returned error, pops and settlements when `close_leases` is called.
 
         If the enode has `moved`, unsent requests wait for its leader.
         """
@@ -142,14 +142,17 @@ class ReplicaLink:
         return pop_pb.LeaseResponse(settled=await self._call_unary(self._stub.SettlePopped, request.settle, timeout_s))
 
     async def _call_unary(self, method: Callable[..., Awaitable[Answer]], request: object, timeout_s: float) -> Answer:
-        with rpc_errors(self._peer, within=True):
+        with rpc_errors(self._peer, is_internal=True):
             call = method(request, timeout=timeout_s)
             return await self._await_tracked(self._calls, call, call)
 
     async def _read_messages(self, call: Any, on_message: Callable[[Any], None]) -> None:
-        """Pass each message of an open call to `told`, until it ends. Errors: Unavailable when the connection broke."""
+        """Pass each message of an open call to `on_message`, until it ends.
+
+        Errors: Unavailable when the connection broke.
+        """
         try:
-            with rpc_errors(self._peer, within=True):
+            with rpc_errors(self._peer, is_internal=True):
                 async for message in call:
                     on_message(message)
         finally:

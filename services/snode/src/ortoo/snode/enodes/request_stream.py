@@ -49,15 +49,15 @@ class RequestStream(Generic[Request, Answer, Result]):
 
     Requests are sent in the order of `send`. One that waits longer than its timeout fails alone with Unavailable,
     outcome unknown. All requests in flight fail so when the call ends. They also fail when the peer is silent for the
-    timeout while an answer is due, except with `late_fail_alone`.
+    timeout while an answer is due, except with `fails_late_singly`.
 
-    The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_it_took` ends the call
-    gracefully. These had no effect and fail with NOT_TAKEN_FIELD, or as the call did that was refused as Moved or
-    Unsupported. A peer that `greets` answers with id 0 when it has accepted the call. Nothing is sent before, so a
-    refused call has sent nothing.
+    The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_accepted` ends the
+    call gracefully. These had no effect and fail with NOT_TAKEN_FIELD, or as the call did that was refused as Moved or
+    Unsupported. A peer that `has_greeting` answers with id 0 when it has accepted the call. Nothing is sent before, so
+    a refused call has sent nothing.
 
-    `decode` makes a result of an answer or raises the OrtooError that it carries. `moved`, if given, receives requests
-    of which nothing was stored because another process leads.
+    `decode` makes a result of an answer or raises the OrtooError that it carries. `on_moved`, if given, receives
+    requests of which nothing was stored because another process leads.
     """
 
     peer: str
@@ -72,7 +72,7 @@ class RequestStream(Generic[Request, Answer, Result]):
     has_greeting: bool = False
     on_moved: Callable[[PendingRequest[Request, Result], NotLeader], None] | None = None
     may_redirect: bool = False
-    """Whether unsent requests may soon be for another process, and are passed to `moved` as well."""
+    """Whether unsent requests may soon be for another process, and are passed to `on_moved` as well."""
     connected: bool = field(default=False, init=False)
     _is_closed: bool = field(default=False, init=False)
     _bytes: int = field(default=0, init=False)
@@ -146,7 +146,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         self.fail_all(error)
 
     def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
-        """Fail all unanswered requests; with `unsent`, those that were certainly not taken have moved."""
+        """Fail all unanswered requests; with `moved`, those that were certainly not taken have moved."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
@@ -158,7 +158,9 @@ class RequestStream(Generic[Request, Answer, Result]):
             if moved is not None and self.on_moved is not None:
                 self.on_moved(item, moved)
             else:
-                item.future.set_exception(error if isinstance(error, NotLeader | Unsupported) else self._not_sent_error())
+                item.future.set_exception(
+                    error if isinstance(error, NotLeader | Unsupported) else self._not_sent_error()
+                )
         self._unsent.clear()
         self._wake.clear()
         self._bytes = 0

@@ -22,7 +22,7 @@ async def open_membership(
 ) -> AsyncIterator[ConsumerGroups]:
     """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
 
-    `found` gets a finding while the store does not answer. Errors: Invalid for the URL.
+    `findings` gets a finding while the store does not answer. Errors: Invalid for the URL.
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:

@@ -9,8 +9,8 @@ from ortoo.common.process.containment import record_contained
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.membership.assignment import assign
-from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.membership.group_members import GroupMember
+from ortoo.snode.membership.group_membership import Membership
 
 PAUSE_FACTOR = 4.0
 """After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""
@@ -41,7 +41,9 @@ class ConsumerGroups:
     def __init__(self, directory: DirectoryCache, membership: Membership, clock: Clock) -> None:
         self.membership = membership
         """The members of all groups."""
-        self.on_members_changed: Callable[[str, int, Mapping[str, GroupMember]], None] = lambda group, generation, members: None
+        self.on_members_changed: Callable[[str, int, Mapping[str, GroupMember]], None] = (
+            lambda group, generation, members: None
+        )
         """Called soon after the members of a group have changed; several changes may come as one."""
         self._directory = directory
         self._clock = clock

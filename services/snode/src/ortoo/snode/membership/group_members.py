@@ -86,7 +86,7 @@ class GroupMember:
 
 
 def decode_member(text: str | bytes) -> GroupMember:
-    """Read the text of `encoded`. Errors: Unsupported for the text of a newer snode."""
+    """Read the text of `encode`. Errors: Unsupported for the text of a newer snode."""
     data: dict[str, Any] = json.loads(text)
     if data.pop("format", 0) != FORMAT:
         raise Unsupported("a member of a group was written by a newer snode; upgrade this one")

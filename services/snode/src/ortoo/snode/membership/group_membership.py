@@ -56,7 +56,9 @@ class Membership:
 
         One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
         """
-        generation = self._last_generation = self._generations[group] = max(self._last_generation + 1, self._clock.now_ms())
+        generation = self._last_generation = self._generations[group] = max(
+            self._last_generation + 1, self._clock.now_ms()
+        )
         self.on_change(group)
         if group not in self._members:
             del self._generations[group]
@@ -171,7 +173,7 @@ class SharedMembership(Membership):
         """Compare with the whole shared store: remove others' members that it lacks, record own ones.
 
         The store may have lost records and its counter. So its content counts, whatever the numbers, unless a newer
-        record was received since `before`.
+        record was received since `numbers_before`.
         """
         current = self._all_members()
         unchanged = {key for key in {*current, *stored} if self._numbers.get(key, 0) == numbers_before.get(key, 0)}

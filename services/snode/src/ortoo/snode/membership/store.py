@@ -26,8 +26,8 @@ from ortoo.common.process.containment import record_contained
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import Key, StoredMember, SharedMembership, MembershipChange
 from ortoo.snode.membership.group_members import GroupMember, decode_member
+from ortoo.snode.membership.group_membership import Key, MembershipChange, SharedMembership, StoredMember
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_INTERVAL_S = 20.0

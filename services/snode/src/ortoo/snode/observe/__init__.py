@@ -28,7 +28,7 @@ class Observation:
     trace_topic: TraceTopic | None
 
     def wrap_links(self, link_factory: LinkFactory) -> LinkFactory:
-        """A `link_to` whose links are traced and recorded."""
+        """A `link_factory` whose links are traced and recorded."""
         if self.tracing is not None:
             link_factory = _wrap(link_factory, partial(TracedLink, self.tracing))
         if self.trace_topic is not None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.pop import Finish, LeasePart, StaleMessage, LeaseVerdict
+from ortoo.common.groups.pop import Finish, LeasePart, LeaseVerdict, StaleMessage
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
@@ -27,7 +27,7 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
-from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, FetchBatchesRequest, FlushMode, OffsetRow
+from ortoo.snode.enodes.link import AppendedBatch, FetchBatchesRequest, FetchedBatches, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
 """Maximum of records that wait for their flush; more are dropped and counted."""
@@ -149,7 +149,9 @@ class RecordedLink:
     async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
         """Read; the offset of a group's first read is the start of its records."""
         if request.group:
-            self.trace.set_progress(request.group, self.trace.queue(request.topic_id, self.enode, request.queue_id), request.from_offset)
+            self.trace.set_progress(
+                request.group, self.trace.queue(request.topic_id, self.enode, request.queue_id), request.from_offset
+            )
         return await self.link.fetch(request)
 
     async def query_offsets(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
@@ -169,7 +171,9 @@ class RecordedLink:
                 self.trace.on_committed(group, self.trace.queue(topic_id, self.enode, queue_id), offset)
         return fenced
 
-    async def settle(self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
+    async def settle(
+        self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
+    ) -> list[StaleMessage]:
         """Settle leased messages, and record those that the group has finished."""
         stale = await self.link.settle(topic_id, group, parts, verdict)
         if isinstance(verdict, Finish) and not verdict.filtered:

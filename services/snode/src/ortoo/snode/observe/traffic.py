@@ -44,7 +44,9 @@ class TracedLink:
         }
         spans = self.tracing.start_spans("ortoo publish", contexts, attributes)
         answer = self.link.append(topic_id, queue_id, batch, flush_mode)
-        answer.add_done_callback(lambda done: self.tracing.finish_spans(spans, None if done.cancelled() else done.exception()))
+        answer.add_done_callback(
+            lambda done: self.tracing.finish_spans(spans, None if done.cancelled() else done.exception())
+        )
         return answer
 
     async def pop(self, request: PopRequest) -> Popped:
@@ -100,7 +102,9 @@ class PushTraces:
     def on_pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
         """A batch was returned to a reader, in a group or in none (empty)."""
         if contexts := sampled_contexts(batch.records):
-            self._tracing.finish_spans(self._tracing.start_spans("ortoo pull", contexts, _delivery_attributes(group, queue, first_offset)))
+            self._tracing.finish_spans(
+                self._tracing.start_spans("ortoo pull", contexts, _delivery_attributes(group, queue, first_offset))
+            )
 
     def on_committed(self, group: str, queue: Queue, offset: int) -> None:
         """A group has processed a queue up to `offset`."""

@@ -10,8 +10,8 @@ import grpc
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.policy.access import AccessControl, Authentication
-from ortoo.snode.policy.interceptors import InterceptorChain, load_interceptors
 from ortoo.snode.policy.flow_control import FlowControl, parse_flow_rules
+from ortoo.snode.policy.interceptors import InterceptorChain, load_interceptors
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.policy.watched_file import WatchedFile
 
@@ -29,7 +29,11 @@ class Policy:
 
     async def forwarding_channel(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
         """A channel to another snode for a call on behalf of this call's user. Errors: Unavailable."""
-        return channel if self.access is None else await self.access.authentication.forwarding_channel(PRINCIPAL.get(), channel)
+        return (
+            channel
+            if self.access is None
+            else await self.access.authentication.forwarding_channel(PRINCIPAL.get(), channel)
+        )
 
 
 async def open_policy(runtime: Runtime, cluster: ClusterView) -> Policy:
@@ -37,12 +41,16 @@ async def open_policy(runtime: Runtime, cluster: ClusterView) -> Policy:
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     access: AccessControl | None = None
     if settings.access_file:
-        access = AccessControl(settings.access_file, Authentication(cluster.name_server, clock, settings), cluster.directory)
+        access = AccessControl(
+            settings.access_file, Authentication(cluster.name_server, clock, settings), cluster.directory
+        )
         await access.file.load()
         access.register(metrics)
     flow = FlowControl(clock)
     flow.register(metrics)
-    flow_file = WatchedFile(settings.flow_control_file, "limits on requests", lambda text: flow.replace(parse_flow_rules(text)))
+    flow_file = WatchedFile(
+        settings.flow_control_file, "limits on requests", lambda text: flow.replace(parse_flow_rules(text))
+    )
     await flow_file.reload_if_changed()
     loaded = load_interceptors(settings.interceptors)
     return Policy(flow, flow_file, InterceptorChain(loaded) if loaded else None, access)

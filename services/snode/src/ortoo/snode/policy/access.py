@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import grpc
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound, OrtooError
-from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.channels import with_headers
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.signature import (
     AUTHORIZATION,
     DATE_TIME,
@@ -24,9 +24,9 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.name_server import NameServerClient
-from ortoo.snode.policy.required_permissions import required_permissions
 from ortoo.snode.policy.access_rules import AccessRules, Grant, RequiredPermission, Resource, parse_access_rules
 from ortoo.snode.policy.principal import Principal
+from ortoo.snode.policy.required_permissions import required_permissions
 from ortoo.snode.policy.watched_file import WatchedFile
 from ortoo.snode.settings import SnodeSettings
 
@@ -128,7 +128,7 @@ class AccessControl:
     """The rules of a file, reloaded when it changes, and the users of the name server."""
 
     def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
-        """Follow the file at `path`; its `begin` raises Invalid if it is missing or wrong."""
+        """Follow the file at `path`; its `load` raises Invalid if it is missing or wrong."""
         self.rules = AccessRules({})
         """A new object whenever they change."""
         self.refused_count = 0
@@ -140,7 +140,9 @@ class AccessControl:
 
     def register(self, metrics: Metrics) -> None:
         """Register the metrics."""
-        metrics.counter("ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused_count)
+        metrics.counter(
+            "ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused_count
+        )
         metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
     def add_stream(self, call: "CallAccess", end: Callable[[Forbidden], None]) -> None:

@@ -109,7 +109,8 @@ class AccessRules:
                 raise Forbidden(f"user {access_key} is not an admin; only admins may do this", field="access")
             what = "|".join(grant.name or "" for grant in Grant if grant & permission.grant)
             raise Forbidden(
-                f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator may grant it",
+                f"user {access_key} has no {what} for {permission.resource.value} {permission.name!r}; an operator "
+                "may grant it",
                 field=permission.resource.value,
             )
 

@@ -76,7 +76,9 @@ class InterceptorChain:
         """Notify each interceptor that the call failed."""
         await self._notify_error(self._interceptors, call, error)
 
-    async def _notify_error(self, interceptors: Sequence[Interceptor], call: InterceptedCall, error: BaseException) -> None:
+    async def _notify_error(
+        self, interceptors: Sequence[Interceptor], call: InterceptedCall, error: BaseException
+    ) -> None:
         for one in interceptors:
             await one.on_error(call, error)
 

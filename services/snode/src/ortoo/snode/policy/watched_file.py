@@ -15,7 +15,7 @@ class WatchedFile:
     """Passes on its text when it has changed; the text of a missing file is empty."""
 
     def __init__(self, path: str, description: str, apply: Callable[[str], object]) -> None:
-        """Follow the file at `path`, empty = none; `what` is its name in messages, `take` may raise Invalid."""
+        """Follow the file at `path`, empty = none; `description` is its name in messages, `apply` may raise Invalid."""
         self.path = path
         self._description = description
         self._apply = apply

@@ -16,7 +16,9 @@ from ortoo.snode.topics import TopicComponents
 class PopComponents:
     """Leases of messages, and the dead letters of messages that failed every attempt."""
 
-    def __init__(self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, reader: QueueReader) -> None:
+    def __init__(
+        self, runtime: Runtime, cluster: ClusterView, links: EnodeLinks, topics: TopicComponents, reader: QueueReader
+    ) -> None:
         """`topics` has the settings, retry topics and dead-letter topics of groups."""
         self.processor = PopProcessor(runtime, cluster, links, topics)
         self.nack_processor = NackProcessor(cluster.watch, links, topics.group_settings, topics.group_topics)

@@ -7,16 +7,16 @@ from ortoo.common.errors import Conflict, Invalid
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.groups.delay_levels import delay_ms_of_level
-from ortoo.common.groups.failure_rule import Retry, FailureRule
-from ortoo.common.groups.pop import PopRules, PopRequest, ReplayRequest, RetryRequest, ranges_of
+from ortoo.common.groups.failure_rule import FailureRule, Retry
+from ortoo.common.groups.pop import PopRequest, PopRules, ReplayRequest, RetryRequest, ranges_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, count_fitting
 from ortoo.snode.pull.queue_reader import PlacedMessage, QueueReader, message_id_of, messages_of, offsets_of
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX, count_fitting
 from ortoo.snode.topics.creation import GroupTopics, dead_letter_topic, retry_topic
 from ortoo.snode.topics.group_settings import GroupSettings
 
@@ -69,7 +69,9 @@ class DeadLetters:
     reader: QueueReader
     clock: Clock
 
-    async def list_dead_letters(self, group: str, message_filter: MessageFilter | None, *, include_replayed: bool) -> AsyncIterator[DeadLetter]:
+    async def list_dead_letters(
+        self, group: str, message_filter: MessageFilter | None, *, include_replayed: bool
+    ) -> AsyncIterator[DeadLetter]:
         """Yield the dead letters of a group, by enode, oldest first. Errors: Unavailable if an enode is unreachable."""
         topic = await self.group_topics.find(dead_letter_topic(group))
         if topic is None:
@@ -81,7 +83,7 @@ class DeadLetters:
                 yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
     async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayProgress]:
-        """Send dead letters again, step by step; yields the same `Progress` object after each step.
+        """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
 
         Errors: NotFound (to_topic), Conflict (to_topic has no queue on an enode with letters), Invalid, Unavailable.
         Letters sent before an error stay sent; another call continues.
@@ -99,7 +101,9 @@ class DeadLetters:
             target_id = await self._target_topic_id(replay, topic, queue.enode)
             offsets = offsets_of(part)
             step = (
-                REPLAY_STEP_MESSAGES if not replay.messages_per_s else max(1, min(REPLAY_STEP_MESSAGES, replay.messages_per_s // 8))
+                REPLAY_STEP_MESSAGES
+                if not replay.messages_per_s
+                else max(1, min(REPLAY_STEP_MESSAGES, replay.messages_per_s // 8))
             )
             for start in range(0, len(offsets), step):
                 some = offsets[start : start + step]
@@ -121,7 +125,9 @@ class DeadLetters:
                     due_s = began_s + progress.replayed_messages / replay.messages_per_s
                     await self.clock.sleep(max(0.0, due_s - self.clock.monotonic_s()))
 
-    async def peek(self, topic_name: str, group: str, messages_max: int, skip: int = 0) -> tuple[list[PeekedMessage], bool]:
+    async def peek(
+        self, topic_name: str, group: str, messages_max: int, skip: int = 0
+    ) -> tuple[list[PeekedMessage], bool]:
         """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
 
         It changes nothing. Errors: NotFound, Unavailable.
@@ -145,11 +151,15 @@ class DeadLetters:
         fits = count_fitting(one.message for one in found)
         return found[:fits], more or fits < len(found)
 
-    async def _parts(self, topic: Topic, message_filter: MessageFilter | None) -> AsyncIterator[tuple[Queue, SelectedRows]]:
+    async def _parts(
+        self, topic: Topic, message_filter: MessageFilter | None
+    ) -> AsyncIterator[tuple[Queue, SelectedRows]]:
         ranges = await self.reader.all_queue_ranges(topic, f"it may have dead letters of {topic.name}")
         for queue, range_ in ranges.items():
             if range_.begin_offset < range_.end_offset:
-                parts = self.reader.fetch(queue, range_.begin_offset, range_.end_offset, follow=False, message_filter=message_filter)
+                parts = self.reader.fetch(
+                    queue, range_.begin_offset, range_.end_offset, follow=False, message_filter=message_filter
+                )
                 async for _, part in parts:
                     if part.batch is not None:
                         yield queue, part
@@ -249,7 +259,9 @@ class NackProcessor:
             delays_ms = (delay_ms_of_level(request.delay_level),)
         attempts_max = request.attempts_max or settings.attempts_max
         if request.attempt_in_order:
-            verdict = FailureRule(attempts_max, delays_ms).after_attempt(request.attempt_in_order, counts=request.counts, park=park)
+            verdict = FailureRule(attempts_max, delays_ms).after_attempt(
+                request.attempt_in_order, counts=request.counts, park=park
+            )
             if isinstance(verdict, Retry):
                 return NackMessagesResult(delay_ms=verdict.delay_ms)
         enode = request.queue.enode
@@ -270,4 +282,6 @@ class NackProcessor:
             request.consumer,
             request.error,
         )
-        return NackMessagesResult(await self.links.to(enode).retry_messages(retry_request), parked=bool(request.attempt_in_order))
+        return NackMessagesResult(
+            await self.links.to(enode).retry_messages(retry_request), parked=bool(request.attempt_in_order)
+        )

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.groups.pop import Redeliver, LeasePart, Popped, PoppedBatch, PopRequest, ranges_of
+from ortoo.common.groups.pop import LeasePart, Popped, PoppedBatch, PopRequest, Redeliver, ranges_of
 from ortoo.common.process.retry import Backoff
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
@@ -33,12 +33,14 @@ class LeaseReleaser:
         """Release messages without counting an attempt."""
         if parts := [LeasePart(one.queue_id, one.number, ranges_of(one.offsets)) for one in batches]:
             verdict = Redeliver(counts=False)
-            await self._run_or_retry(enode, lambda: self._links.to(enode).settle(topic_id, group, parts, verdict), RETRY_MAX_S)
+            await self._run_or_retry(
+                enode, lambda: self._links.to(enode).settle(topic_id, group, parts, verdict), RETRY_MAX_S
+            )
 
     async def cancel(self, enode: str, request: PopRequest, pop: Awaitable[Popped] | None = None) -> None:
         """Cancel a pop whose consumer has gone, and release the messages that it still returns.
 
-        `asked` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
+        `pop` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
         takes no new ones. After a restart it has only the leases.
         """
         is_outstanding = False
@@ -57,7 +59,9 @@ class LeaseReleaser:
                     return
                 # The pop may or may not have leased messages.
         if is_outstanding:
-            self._retry_later(enode, lambda: self.cancel_once(enode, request), min(request.invisible_ms / 1000, RETRY_MAX_S))
+            self._retry_later(
+                enode, lambda: self.cancel_once(enode, request), min(request.invisible_ms / 1000, RETRY_MAX_S)
+            )
 
     async def cancel_once(self, enode: str, request: PopRequest) -> None:
         """Cancel one pop; with an empty request id all pops of its attempt. Errors: NotFound, Unavailable."""

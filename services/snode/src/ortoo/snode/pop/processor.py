@@ -8,7 +8,17 @@ from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.groups.pop import Finish, Redeliver, LeasePart, Popped, PoppedBatch, PopRules, PopRequest, LeaseVerdict, ranges_of
+from ortoo.common.groups.pop import (
+    Finish,
+    LeasePart,
+    LeaseVerdict,
+    Popped,
+    PoppedBatch,
+    PopRequest,
+    PopRules,
+    Redeliver,
+    ranges_of,
+)
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode import log_events
@@ -16,10 +26,10 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
-from ortoo.snode.pop.lease_release import LeaseReleaser
-from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pop.filtering import filter_popped
 from ortoo.snode.pop.finish_batchers import FinishBatchers
+from ortoo.snode.pop.lease_release import LeaseReleaser
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
@@ -129,12 +139,16 @@ class PopProcessor:
             raise failures[0]
 
     async def settle(
-        self, receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]], verdict: LeaseVerdict, *, unexpired_only: bool = False
+        self,
+        receipts: Sequence[tuple[ReceiptHandle, Sequence[int]]],
+        verdict: LeaseVerdict,
+        *,
+        unexpired_only: bool = False,
     ) -> list[set[int]]:
         """Ack, nack or release messages, each given as a handle and offsets (none = all messages of the lease).
 
-        With `in_time` an expired lease is stale even if its messages were not leased again. An ack of a message that is
-        already acked succeeds.
+        With `unexpired_only` an expired lease is stale even if its messages were not leased again. An ack of a message
+        that is already acked succeeds.
 
         Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a
         missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
@@ -161,7 +175,12 @@ class PopProcessor:
                 handle, offsets = receipts[index]
                 requested = offsets or (handle.first_offset,)
                 numbers = (handle.number, 0)
-                refused = [stale_by_place[at] for one in requested for n in numbers if (at := (handle.queue_id, one, n)) in stale_by_place]
+                refused = [
+                    stale_by_place[at]
+                    for one in requested
+                    for n in numbers
+                    if (at := (handle.queue_id, one, n)) in stale_by_place
+                ]
                 failures += [one.error for one in refused if one.error is not None and len(receipts) == 1]
                 stale[index] = {one.offset for one in refused if offsets or one.error is not None}
         if failures:
@@ -207,7 +226,10 @@ class PopProcessor:
         if len(sources) == 1:
             return await self._pop_source(sources[0], call)
         # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        tasks = [self._runtime.background.run_contained("pop", pop_or_error(self._pop_source(source, call))) for source in sources]
+        tasks = [
+            self._runtime.background.run_contained("pop", pop_or_error(self._pop_source(source, call)))
+            for source in sources
+        ]
         waiting: set[asyncio.Task[PopResult | OrtooError]] = set(tasks)
         taken: set[asyncio.Task[PopResult | OrtooError]] = set()
         results: list[PopResult] = []
@@ -269,7 +291,9 @@ class PopProcessor:
             raise
         try:
             if popped.wants_dead_letter_topic:
-                self._runtime.background.run_contained("dead letters", self._create_dead_letter_topic(dead_letters, source.enode))
+                self._runtime.background.run_contained(
+                    "dead letters", self._create_dead_letter_topic(dead_letters, source.enode)
+                )
             return await self._make_result(source, call, popped)
         except BaseException:
             release = self._releaser.release(source.enode, source.topic.topic_id, call.group, popped.batches)

@@ -10,10 +10,10 @@ from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.lag import ConsumerLag
+from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.pull.offsets import OffsetOperations
 from ortoo.snode.pull.processor import PullProcessor
 from ortoo.snode.pull.queue_reader import QueueReader
-from ortoo.snode.pull.message_search import MessageSearch
 from ortoo.snode.topics.group_settings import GroupSettings
 
 

@@ -80,7 +80,7 @@ class ConsumerLag:
         return await self._compare(group, topic, await self._reader.queue_ranges(topic))
 
     async def lag_of_all(self, group: str, topic_name: str) -> list[QueueLag]:
-        """The lag in each readable queue. Errors: as `of`; Unavailable if an enode is unreachable."""
+        """The lag in each readable queue. Errors: as `lag_of_available`; Unavailable if an enode is unreachable."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")

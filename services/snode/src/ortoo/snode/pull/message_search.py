@@ -10,8 +10,8 @@ from ortoo.common.records.message_id import message_address
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
-from ortoo.snode.pull.read_sizes import count_fitting
 from ortoo.snode.pull.queue_reader import PlacedMessage, message_id_of
+from ortoo.snode.pull.read_sizes import count_fitting
 
 LIMIT_DEFAULT = 32
 LIMIT_MAX = 1000

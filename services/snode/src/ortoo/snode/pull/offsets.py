@@ -118,7 +118,9 @@ class OffsetOperations:
         for queue, range_ in ranges.items():
             target_offset = await self._target_offset(topic, queue, range_, target)
             before = stored[queue]
-            if target_offset is not None and (before is None or target_offset < before or (force and target_offset != before)):
+            if target_offset is not None and (
+                before is None or target_offset < before or (force and target_offset != before)
+            ):
                 moved[queue] = target_offset
             elif target_offset is not None and before is not None and target_offset > before:
                 ahead[queue] = target_offset
@@ -157,7 +159,9 @@ class OffsetOperations:
         if target.offsets is not None:
             target_offset = target.offsets.get(queue)
         elif target.time_ms is not None and target.time_ms >= 0:
-            target_offset = await self._links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, target.time_ms)
+            target_offset = await self._links.to(queue.enode).find_offset(
+                topic.topic_id, queue.queue_id, target.time_ms
+            )
         elif target.time_ms is not None:
             target_offset = range_.end_offset
         else:

@@ -16,7 +16,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchedBatches, FetchBatchesRequest, OffsetRow, explain_error
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, FetchedBatches, OffsetRow, explain_error
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import GroupOffset
@@ -49,7 +49,7 @@ class PullRequest:
 class QueuePullResult:
     """The answer to a pull. For an illegal offset `next_offset` is the corrected one.
 
-    Without `parts` and `passed_over` there are no new messages.
+    Without `parts` and `has_skipped` there are no new messages.
     """
 
     topic_id: int
@@ -90,7 +90,9 @@ class PullProcessor:
             return await self._pull(request, topic)
         except OutOfRange as error:
             corrected = error.begin_offset if request.offset < error.begin_offset else error.end_offset
-            return QueuePullResult(topic.topic_id, corrected, error.end_offset, error.begin_offset, is_offset_illegal=True)
+            return QueuePullResult(
+                topic.topic_id, corrected, error.end_offset, error.begin_offset, is_offset_illegal=True
+            )
         except OrtooError as error:
             raise explain_error(error) from error
 
@@ -113,7 +115,7 @@ class PullProcessor:
         return refused
 
     async def query_offsets(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
-        """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit`."""
+        """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit_offsets`."""
         check_group_name(group, "group")
         requested = list(queues)
         if not requested:
@@ -126,7 +128,9 @@ class PullProcessor:
         found = {item.queue: item for item in refused}
         for (enode, topic_id), items in by_enode.items():
             try:
-                stored = await self.links.to(enode).query_offsets(topic_id, group, [one.queue.queue_id for one in items])
+                stored = await self.links.to(enode).query_offsets(
+                    topic_id, group, [one.queue.queue_id for one in items]
+                )
             except OrtooError as error:
                 found |= {item.queue: dataclasses.replace(item, error=explain_error(error)) for item in items}
             else:
@@ -212,12 +216,16 @@ class PullProcessor:
         return found, refused
 
 
-def _select_messages(fetched: FetchedBatches, at: int, request: PullRequest, now_ms: int) -> tuple[list[SelectedRows], int, int]:
+def _select_messages(
+    fetched: FetchedBatches, at: int, request: PullRequest, now_ms: int
+) -> tuple[list[SelectedRows], int, int]:
     """The parts to return, the next offset, and the number of expired messages that were left out."""
     left, expired = request.messages_max or MESSAGES_DEFAULT, 0
     parts: list[SelectedRows] = []
     for stored in fetched.batches:
-        part = select_rows(stored, at, None if request.message_filter is not None else at + left, request.message_filter, now_ms=now_ms)
+        part = select_rows(
+            stored, at, None if request.message_filter is not None else at + left, request.message_filter, now_ms=now_ms
+        )
         if part.messages > left:
             last = int(np.frombuffer(part.rows, "<i4")[left - 1]) if part.rows else left - 1
             part = select_rows(stored, at, part.first_offset + last + 1, request.message_filter, now_ms=now_ms)

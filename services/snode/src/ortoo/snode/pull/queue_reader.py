@@ -15,7 +15,7 @@ from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.process.memory_budget import ReservedBytes, MemoryBudget, MemoryShare
+from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare, ReservedBytes
 from ortoo.common.records.batch import open_batch
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -23,7 +23,14 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import check_readable
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import FETCH_BYTES_MAX, FETCH_WAIT_MS, EnodeLinks, FetchedBatches, FetchBatchesRequest, QueueRange
+from ortoo.snode.enodes.link import (
+    FETCH_BYTES_MAX,
+    FETCH_WAIT_MS,
+    EnodeLinks,
+    FetchBatchesRequest,
+    FetchedBatches,
+    QueueRange,
+)
 from ortoo.snode.pull.read_sizes import range_bytes, tail_bytes
 
 UNLIMITED_BYTES = 1 << 62
@@ -94,7 +101,7 @@ class QueueReader:
     ) -> AsyncIterator[tuple[int, SelectedRows]]:
         """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
 
-        The enode filters by `wanted` and `columns` if it can; with `joined` it may merge rows of several batches.
+        The enode filters by `wanted` and `columns` if it can; with `coalesce` it may merge rows of several batches.
         Memory is drawn from `memory`; None = the caller has limits.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
@@ -243,7 +250,9 @@ class QueueReader:
         at = from_offset
         while to_offset is None or at < to_offset:
             end, follow = to_offset or 0, to_offset is None
-            parts = self.fetch(queue, at, end, follow=follow, bytes_max=bytes_max, message_filter=message_filter, memory=memory)
+            parts = self.fetch(
+                queue, at, end, follow=follow, bytes_max=bytes_max, message_filter=message_filter, memory=memory
+            )
             try:
                 async for topic_id, part in parts:
                     at = part.next_offset

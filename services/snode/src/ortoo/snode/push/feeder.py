@@ -11,17 +11,17 @@ from ortoo.common.filters.selection import select_rows
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
-from ortoo.common.process.memory_budget import ReservedBytes, MemoryBudget, MemoryShare
+from ortoo.common.process.memory_budget import MemoryBudget, MemoryShare, ReservedBytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, FetchedBatches, FetchBatchesRequest, LockRequest
+from ortoo.snode.enodes.link import FETCH_WAIT_MS, EnodeLinks, FetchBatchesRequest, FetchedBatches, LockRequest
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
 from ortoo.snode.observe.traffic import Traffic
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
 
@@ -106,7 +106,11 @@ class Feeder:
                 raise
             except OrtooError as error:
                 self._damaged_reads += isinstance(error, DataLoss)
-                if isinstance(error, DataLoss) and self._damaged_reads >= DAMAGED_READS_MAX and self._skip_damaged(error):
+                if (
+                    isinstance(error, DataLoss)
+                    and self._damaged_reads >= DAMAGED_READS_MAX
+                    and self._skip_damaged(error)
+                ):
                     continue
                 if self._failures % 30 == LOGGED_FAILURE_NUMBER or (self._failures == 0 and not error.retriable):
                     _log.emit(log_events.QUEUE_READ_FAILED_RETRYING, queue=str(self.cursor.queue), reason=str(error))
@@ -174,7 +178,9 @@ class Feeder:
         cursor.end_offset = fetched.end_offset
         for stored in fetched.batches:
             await self.wait_until_sendable(cursor.queue)  # wait first: filter and expiry may change meanwhile
-            part = select_rows(stored, cursor.next_offset, message_filter=self.message_filter, now_ms=self.context.clock.now_ms())
+            part = select_rows(
+                stored, cursor.next_offset, message_filter=self.message_filter, now_ms=self.context.clock.now_ms()
+            )
             if part.expired:
                 self.context.traffic.count_expired(cursor.queue.topic, self.group, part.expired)
             held.resize(held.bytes - len(stored.batch.records))
@@ -194,7 +200,9 @@ class Feeder:
                     part.messages,
                 )
             )
-        if cursor.unreported_count and (cursor.next_offset >= fetched.end_offset or cursor.unreported_count >= SKIPPED_MAX):
+        if cursor.unreported_count and (
+            cursor.next_offset >= fetched.end_offset or cursor.unreported_count >= SKIPPED_MAX
+        ):
             self._send(Delivery(cursor.queue, self.generation, self.topic_id, cursor.sent_offset, cursor.next_offset))
 
     def _send(self, delivery: Delivery) -> None:

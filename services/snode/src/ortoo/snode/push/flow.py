@@ -60,7 +60,7 @@ class QueueCursor:
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, is_committed: bool) -> None:
-        """Begin at `offset`; `committed` is whether the group had acknowledged up to it."""
+        """Begin at `offset`; `is_committed` is whether the group had acknowledged up to it."""
         self.next_offset = self.sent_offset = self._start_offset = offset
         self.committed_offset = offset if is_committed else None
 

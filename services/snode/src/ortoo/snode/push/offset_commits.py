@@ -11,8 +11,8 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.enodes.serial_batcher import SerialBatcher
 
 _log = get_logger("acknowledgements")
 

@@ -15,11 +15,11 @@ from ortoo.snode import log_events
 from ortoo.snode.cluster.routes import UNACKNOWLEDGED_BYTES_MAX, Queue
 from ortoo.snode.enodes.link import FETCH_BYTES_MAX, LockRequest
 from ortoo.snode.membership.group_members import CloseReason, GroupMember
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
-from ortoo.snode.push.offset_commits import OffsetCommitBatcher
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, PushContext
 from ortoo.snode.push.flow import Credit, QueueCursor
-from ortoo.snode.push.outbox import Assignment, SessionClosed, Delivery, SessionOpened, PushOutbox
+from ortoo.snode.push.offset_commits import OffsetCommitBatcher
+from ortoo.snode.push.outbox import Assignment, Delivery, PushOutbox, SessionClosed, SessionOpened
 
 MEMORY_DIVISOR = 16
 """A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
@@ -72,7 +72,9 @@ class PushSession:
         """The memory that it uses for the client."""
         self.outbox = PushOutbox(self.memory)
         """Events that wait to be sent to the client."""
-        self.outbox.put_opened(SessionOpened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id))
+        self.outbox.put_opened(
+            SessionOpened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id)
+        )
         self.feeders: dict[Queue, Feeder] = {}
         """One per queue, each with its positions."""
         self._initial_queues: dict[str, frozenset[tuple[int, Queue]]] = {}
@@ -207,7 +209,9 @@ class PushSession:
         if (traces := self._context.traffic.traces) is not None and delivery.batch is not None:
             traces.on_pushed(self.group, delivery.queue, delivery.first_offset, delivery.next_offset, delivery.batch)
         if delivery.loss is not None:
-            self._context.traffic.count_lost(delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset)
+            self._context.traffic.count_lost(
+                delivery.queue.topic, self.group, delivery.next_offset - delivery.first_offset
+            )
         self.outbox.deliver(delivery)
 
     async def close(self, reason: CloseReason, message: str) -> None:
@@ -268,7 +272,9 @@ class PushSession:
         if (topic_id, queue) in seen:
             return start
         start_from = StartFrom.FIRST if start.start_from is StartFrom.LAST else start.start_from
-        is_recreated = all(seen_id != topic_id for seen_id, _ in seen)  # the client's offsets are those of the old topic
+        is_recreated = all(
+            seen_id != topic_id for seen_id, _ in seen
+        )  # the client's offsets are those of the old topic
         return dataclasses.replace(start, start_from=start_from, offsets={} if is_recreated else start.offsets)
 
     async def _feed(self, feeder: Feeder) -> None:

@@ -18,7 +18,13 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
-from ortoo.snode.membership.group_members import CloseReason, GroupMember, SlowConsumerRule, Subscription, merge_subscriptions
+from ortoo.snode.membership.group_members import (
+    CloseReason,
+    GroupMember,
+    SlowConsumerRule,
+    Subscription,
+    merge_subscriptions,
+)
 from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.push.feeder import PushContext
 from ortoo.snode.push.outbox import SessionClosed
@@ -94,7 +100,9 @@ class PushSessions:
             for session in self.all():
                 for cursor in (feeder.cursor for feeder in session.feeders.values()):
                     if cursor.committed_offset is not None:
-                        counts[cursor.queue.topic, session.group] += max(0, cursor.sent_offset - cursor.committed_offset)
+                        counts[cursor.queue.topic, session.group] += max(
+                            0, cursor.sent_offset - cursor.committed_offset
+                        )
             return counts
 
         metrics.gauge(
@@ -153,10 +161,10 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `member` makes its group member, once it has its id.
+        """Open a session for a checked plan; `make_member` makes its group member, once it has its id.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
-        and those of `member`.
+        and those of `make_member`.
         """
         if len(self._sessions) >= SESSIONS_MAX:
             raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
@@ -176,7 +184,7 @@ class PushSessions:
         return session
 
     async def subscribe(self, session: PushSession, changes: Sequence[Subscription]) -> None:
-        """Change the subscriptions of a session. Errors: as `filters`."""
+        """Change the subscriptions of a session. Errors: as `compile_filters`."""
         member = self._current_member(session)
         if member is None:
             return
@@ -269,7 +277,8 @@ class PushSessions:
                 now_s=now_s,
             ):
                 return (
-                    f"queue {cursor.queue} is {end - cursor.committed_offset} messages ahead of the acknowledged offset "
+                    f"queue {cursor.queue} is {end - cursor.committed_offset} messages ahead of the acknowledged "
+                    "offset "
                     f"{cursor.committed_offset} (threshold {rule.threshold_messages}), unchanged for "
                     f"{now_s - since_s:.1f} s; open a new session to continue from there"
                 )

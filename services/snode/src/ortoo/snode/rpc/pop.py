@@ -8,7 +8,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.common.groups.pop import Finish, Redeliver, PopRules, Renew, LeaseVerdict
+from ortoo.common.groups.pop import Finish, LeaseVerdict, PopRules, Redeliver, Renew
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
@@ -66,7 +66,12 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         _check_text("client_id", request.client_id)
         delays_ms = (request.delay_ms,) if request.HasField("delay_ms") else ()
         verdict = Redeliver(
-            delays_ms, not request.uncounted, request.client_id, request.error, request.park, _decode_rules(request.options)
+            delays_ms,
+            not request.uncounted,
+            request.client_id,
+            request.error,
+            request.park,
+            _decode_rules(request.options),
         )
         stale, refused = await self._settle(request.receipts, verdict)
         return pb.NackResponse(stale=stale, refused=refused)
@@ -129,7 +134,7 @@ def _decode_pop(request: pb.PopRequest) -> PopCall:
         messages_max=messages_max,
         invisible_ms=invisible_ms,
         consumer=request.client_id,
-        wanted=compile_filter(request.tag_expression, request.sql_expression),
+        message_filter=compile_filter(request.tag_expression, request.sql_expression),
         rules=_decode_rules(request.options),
     )
 

@@ -62,7 +62,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Send a few messages; returns when they are durable."""
         queue = decode_queue(request.queue) if request.HasField("queue") else None
-        receipts = await self.sending.publisher.publish(request.topic, list(map(decode_message, request.messages)), queue)
+        receipts = await self.sending.publisher.publish(
+            request.topic, list(map(decode_message, request.messages)), queue
+        )
         return pb.PublishResponse(receipts=[write(pb.Receipt, one) for one in receipts])
 
     async def Produce(  # type: ignore[override]  # see bulk_calls
@@ -71,7 +73,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Send batches at full speed, many in flight."""
         memory = self.runtime.memory.share("produce streams")
         stream = ProduceStream(self.cluster.directory, self.topics.producer_topics, self.links, memory)
-        scope = self.runtime.background.scope("Produce", failed=lambda error: stream.finish(as_ortoo_error(error, "Produce")))
+        scope = self.runtime.background.scope(
+            "Produce", failed=lambda error: stream.finish(as_ortoo_error(error, "Produce"))
+        )
         self._streams[stream] = scope.start("read", _read_batches(request_iterator, stream))
         try:
             while answers := await stream.next_results():
@@ -151,7 +155,9 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         writable = self.cluster.directory.available_queues(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
-            topic=encode_topic(topic), writable_queues=map(encode_queue, writable), readable_queues=map(encode_queue, readable)
+            topic=encode_topic(topic),
+            writable_queues=map(encode_queue, writable),
+            readable_queues=map(encode_queue, readable),
         )
 
 

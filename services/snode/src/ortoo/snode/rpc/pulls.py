@@ -21,7 +21,7 @@ from ortoo.snode.pop import PopComponents
 from ortoo.snode.pop.dead_letters import PARK_LEVEL, NackMessagesRequest
 from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.offsets import GroupOffset
-from ortoo.snode.pull.processor import QueuePullResult, PullRequest
+from ortoo.snode.pull.processor import PullRequest, QueuePullResult
 from ortoo.snode.rpc.conversion import encode_failure, encode_member
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import consumer_pb2
@@ -46,7 +46,9 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         """Messages of one queue from an offset on."""
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track():
-            return _encode_pull_result(await self.pull.processor.pull(read(PullRequest, request, wanted=message_filter)))
+            return _encode_pull_result(
+                await self.pull.processor.pull(read(PullRequest, request, message_filter=message_filter))
+            )
 
     async def QueryMembers(
         self, request: pb.QueryMembersRequest, context: Context
@@ -135,7 +137,9 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         return None
 
 
-def _decode_queues(request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest) -> list[Queue]:
+def _decode_queues(
+    request: pb.LockQueuesRequest | pb.UnlockQueuesRequest | pb.QueryConsumerOffsetsRequest,
+) -> list[Queue]:
     return list(map(decode_queue, request.queues))
 
 

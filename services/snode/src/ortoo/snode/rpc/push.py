@@ -15,11 +15,11 @@ from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription, merge_subscriptions
 from ortoo.snode.policy.principal import PRINCIPAL
-from ortoo.snode.pull.offsets import StartFrom, SessionStart
-from ortoo.snode.push.outbox import DurableOffsets, Assignment, SessionClosed, Delivery, PushEvent, SessionOpened
+from ortoo.snode.pull.offsets import SessionStart, StartFrom
+from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, PushEvent, SessionClosed, SessionOpened
 from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import PushSessions
-from ortoo.snode.rpc.conversion import encode_failure, consumer_options, decode_subscriptions
+from ortoo.snode.rpc.conversion import consumer_options, decode_subscriptions, encode_failure
 from ortoo.snode.rpc.streams import RequestMemory, first_request
 from ortoo.v1 import consumer_pb2 as pb
 
@@ -49,7 +49,9 @@ class PushCall:
     async def _open_session(self, request: pb.OpenSession) -> PushSession:
         check_group_name(request.group, "open.group")
         if len(request.client_id) > TEXT_LENGTH_MAX:
-            raise Invalid(f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id")
+            raise Invalid(
+                f"{len(request.client_id)} characters; give at most {TEXT_LENGTH_MAX}", field="open.client_id"
+            )
         member = self._registered_member(request) if request.session_id else self._standalone_member(request)
         filters = await self.sessions.compile_filters(request.group, member.subscriptions, "open.subscriptions")
         plan = PushPlan(
@@ -89,7 +91,8 @@ class PushCall:
             )
         if request.subscriptions:
             member = dataclasses.replace(
-                member, subscriptions=merge_subscriptions(member.subscriptions, decode_subscriptions(request.subscriptions))
+                member,
+                subscriptions=merge_subscriptions(member.subscriptions, decode_subscriptions(request.subscriptions)),
             )
         return member
 
@@ -146,7 +149,9 @@ class PushCall:
             await self.sessions.subscribe(session, decode_subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
             self._request_memory.set_size(kind, request.suspend.ByteSize())
-            session.suspend(None if request.suspend.everything else frozenset(map(decode_queue, request.suspend.queues)))
+            session.suspend(
+                None if request.suspend.everything else frozenset(map(decode_queue, request.suspend.queues))
+            )
         elif kind == "open":
             raise Invalid("the session is already open; open another one on its own stream", field="open")
         return True

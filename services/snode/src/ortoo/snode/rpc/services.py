@@ -67,14 +67,22 @@ class Services:
         """Make a service for each package of the snode."""
         self._activities, self._clients, self._push_sessions = activities, clients, push_sessions
         self._long_calls = long_calls = LongCalls(runtime.memory)
-        self._producer_service = producing = producer.ProducerService(runtime, cluster, enodes, topics, sending, long_calls)
+        self._producer_service = producing = producer.ProducerService(
+            runtime, cluster, enodes, topics, sending, long_calls
+        )
         runtime.metrics.gauge(
             "rocketmq_producer_connections",
             "Open streams of producers, and RocketMQ clients that send.",
             lambda: producing.connections + activities.clients.producer_count,
         )
         consuming = consumer.ConsumerService(
-            runtime=runtime, cluster=cluster, pull=pull, push_sessions=push_sessions, pop=pop, clients=clients, long_calls=long_calls
+            runtime=runtime,
+            cluster=cluster,
+            pull=pull,
+            push_sessions=push_sessions,
+            pop=pop,
+            clients=clients,
+            long_calls=long_calls,
         )
         operating = admin.AdminService(
             runtime=runtime,

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.grpc.errors import Context, translate_error
+from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.session import (
-    ClientSession,
     ClientCommand,
+    ClientSession,
     GroupMembers,
     Hello,
     RegistrationResult,
@@ -21,7 +21,7 @@ from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import CloseReason, assignable_client_ids, strategy_of
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
-from ortoo.snode.rpc.conversion import encode_failure, consumer_options, decode_subscriptions
+from ortoo.snode.rpc.conversion import consumer_options, decode_subscriptions, encode_failure
 from ortoo.snode.rpc.streams import RequestMemory, first_request
 from ortoo.v1 import consumer_pb2, session_pb2_grpc
 from ortoo.v1 import session_pb2 as pb
@@ -40,7 +40,9 @@ class SessionService(session_pb2_grpc.SessionServiceServicer):
         self, request_iterator: AsyncIterator[pb.ConnectRequest], context: Context
     ) -> AsyncIterator[pb.ConnectResponse]:
         """A session."""
-        call = ConnectCall(self.sessions, request_iterator, RequestMemory(open_call_share(self.runtime.memory, "Connect")))
+        call = ConnectCall(
+            self.sessions, request_iterator, RequestMemory(open_call_share(self.runtime.memory, "Connect"))
+        )
         session = await call.open(context.peer())
         scope = self.runtime.background.scope("Connect", failed=lambda _: session.call and session.call.cancel())
         scope.start("read", call.read(session))

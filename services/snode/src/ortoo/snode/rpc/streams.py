@@ -48,7 +48,7 @@ class LongCalls:
 
 
 async def first_request(requests: AsyncIterator[Q], event: str, description: str) -> Q:
-    """The request that opens a bidirectional stream; `words` are the method and the expected field for the error.
+    """The request that opens a bidirectional stream; `description` are the method and the expected field for the error.
 
     Errors: Invalid if the first request is not `event`.
     """

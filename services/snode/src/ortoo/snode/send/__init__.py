@@ -15,7 +15,9 @@ from ortoo.snode.topics.creation import ProducerTopics
 class SendComponents:
     """Single messages, delayed messages and transactions."""
 
-    def __init__(self, runtime: Runtime, cluster: ClusterView, producer_topics: ProducerTopics, links: EnodeLinks) -> None:
+    def __init__(
+        self, runtime: Runtime, cluster: ClusterView, producer_topics: ProducerTopics, links: EnodeLinks
+    ) -> None:
         """Waiting messages have a memory share of their own."""
         memory = runtime.memory.share("messages that wait")
         self.publisher = Publisher(runtime, cluster.directory, producer_topics, links, memory)

@@ -103,7 +103,7 @@ class ProduceStream:
         self._has_results.set()
 
     async def next_results(self) -> list[ProduceResult]:
-        """All answers so far, at least one; none at the end. Raises the error given to `end`."""
+        """All answers so far, at least one; none at the end. Raises the error given to `finish`."""
         while not self._results:
             if self._ended and not self._batches:
                 if self._error is not None:

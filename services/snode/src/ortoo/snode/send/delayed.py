@@ -50,7 +50,9 @@ class DelayedMessages:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
-        answers = await self._links.ask_all(topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit))
+        answers = await self._links.ask_all(
+            topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit)
+        )
         for enode, entries in answers.items():
             for one in entries:
                 queue = Queue(topic.name, enode, one.queue_id)

@@ -15,8 +15,8 @@ from ortoo.common.records.batch import encode, encoded_bytes_bound
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.enodes.link import AppendedBatch, EnodeLinks, explain_error
+from ortoo.snode.enodes.serial_batcher import SerialBatcher
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
 
 BATCH_OVERHEAD_BYTES = 1024
@@ -71,7 +71,7 @@ class PublishBatcher(SerialBatcher):
     def put(self, messages: Sequence[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
         """Queue checked messages; the future gives the offset of the first one.
 
-        With `may_move` it fails at once, with NOT_TAKEN_FIELD, if the enode takes nothing. Errors: Overloaded.
+        With `may_reroute` it fails at once, with NOT_TAKEN_FIELD, if the enode takes nothing. Errors: Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:
@@ -172,7 +172,11 @@ class PublishBatcher(SerialBatcher):
                 reason = explain_error(error)
                 delay_s = backoff.delay_s(attempt, self.randomness)
                 late = self.clock.monotonic_s() + delay_s >= deadline_s
-                if not reason.retriable or late or (reason.field == NOT_ACCEPTED_FIELD and may_reroute and not outcome.is_ambiguous):
+                if (
+                    not reason.retriable
+                    or late
+                    or (reason.field == NOT_ACCEPTED_FIELD and may_reroute and not outcome.is_ambiguous)
+                ):
                     self._reset_producer_id()
                     raise outcome.error_for_sender(reason) from None
                 outcome.add_attempt(error)

@@ -22,10 +22,18 @@ from ortoo.snode.cluster.directory import DirectoryCache, resolve_write_queues
 from ortoo.snode.cluster.routes import MessageType, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks, explain_error
-from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher
-from ortoo.snode.send.delayed import delayed_message_id, make_recall_handle
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
-from ortoo.snode.send.queue_choice import DEDUP_ID, ID_BYTES_MAX, PLAIN, Destination, BatchKind, group_by_destination, queue_of_level
+from ortoo.snode.send.delayed import delayed_message_id, make_recall_handle
+from ortoo.snode.send.publish_batcher import BATCH_OVERHEAD_BYTES, PublishBatcher
+from ortoo.snode.send.queue_choice import (
+    DEDUP_ID,
+    ID_BYTES_MAX,
+    PLAIN,
+    BatchKind,
+    Destination,
+    group_by_destination,
+    queue_of_level,
+)
 from ortoo.snode.topics.creation import ProducerTopics
 
 
@@ -68,7 +76,9 @@ class Publisher:
     topics: ProducerTopics
     links: EnodeLinks
     memory: MemoryShare
-    _batchers: OrderedDict[tuple[int, Queue, BatchKind], PublishBatcher] = field(default_factory=OrderedDict, init=False)
+    _batchers: OrderedDict[tuple[int, Queue, BatchKind], PublishBatcher] = field(
+        default_factory=OrderedDict, init=False
+    )
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
     """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
 
@@ -92,7 +102,9 @@ class Publisher:
         while rows := [row for row in range(len(messages)) if row not in receipts]:
             remaining = [messages[row] for row in rows] if receipts else messages
             placed = self._place(topic, remaining, queue, refusing_enodes)
-            stored = [self._store(topic, place, [remaining[at] for at in among], queue) for place, among in placed.items()]
+            stored = [
+                self._store(topic, place, [remaining[at] for at in among], queue) for place, among in placed.items()
+            ]
             answers = await _gather(stored)
             for ((to, sort), among), answer in zip(placed.items(), answers, strict=True):
                 if isinstance(answer, BaseException):
@@ -103,7 +115,9 @@ class Publisher:
                     continue
                 if not sort[2]:
                     seals, first = self.directory.seals, answer
-                    answer = [make_receipt(topic, to, remaining[at], first + n, seals=seals) for n, at in enumerate(among)]
+                    answer = [
+                        make_receipt(topic, to, remaining[at], first + n, seals=seals) for n, at in enumerate(among)
+                    ]
                 receipts.update(zip((rows[at] for at in among), answer, strict=True))
         return [receipts[row] for row in range(len(messages))]
 
@@ -248,7 +262,7 @@ async def _gather(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
 
 def _combined_error(error: BaseException, outcomes: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
-    """The error for the sender when one part failed and the others ended as `answers`."""
+    """The error for the sender when one part failed and the others ended as `outcomes`."""
     if not isinstance(error, OrtooError):
         return error
     outcome = AmbiguousOutcome()
@@ -269,7 +283,10 @@ def _check_batch(messages: Sequence[Message]) -> None:
     for row, message in enumerate(messages):
         if (chosen := message.properties.get(DEDUP_ID)) is not None and not 1 <= len(chosen.encode()) <= ID_BYTES_MAX:
             raise Invalid(f"give 1 to {ID_BYTES_MAX} bytes", field=f"messages[{row}].properties['{DEDUP_ID}']")
-    if len(messages) > 1 and (size := BATCH_OVERHEAD_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX:
+    if (
+        len(messages) > 1
+        and (size := BATCH_OVERHEAD_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX
+    ):
         raise Invalid(
             f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
             field="messages",

@@ -23,7 +23,9 @@ def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
     return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))
 
 
-def group_by_destination(messages: Sequence[Message], queue_of: Callable[[Message], Queue]) -> dict[Destination, list[int]]:
+def group_by_destination(
+    messages: Sequence[Message], queue_of: Callable[[Message], Queue]
+) -> dict[Destination, list[int]]:
     """Group the rows of messages by queue and kind of message."""
     placed: dict[Destination, list[int]] = {}
     for row, message in enumerate(messages):

@@ -61,7 +61,7 @@ CheckSender = Callable[[TransactionCheckCall], bool]
 
 @dataclass(slots=True, eq=False)
 class TransactionProcessor:
-    """All operations on transactions. `look` is to be called once a second, for new enodes."""
+    """All operations on transactions. `follow_new_enodes` is to be called once a second, for new enodes."""
 
     runtime: Runtime
     cluster: ClusterView
@@ -140,7 +140,7 @@ class TransactionProcessor:
         return sorted(found, key=lambda one: (one.half.stored_at_ms, one.transaction_id))[:limit]
 
     def add_producer(self, producer_group: str, send_check: CheckSender) -> None:
-        """Register a connected producer of a group for checks, until `leave`."""
+        """Register a connected producer of a group for checks, until `remove_producer`."""
         producers = self._producers.setdefault(producer_group, {})
         producers[send_check] = None
         if len(producers) == 1:

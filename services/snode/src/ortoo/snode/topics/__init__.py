@@ -24,5 +24,7 @@ class TopicComponents:
             queue_count=settings.auto_create_queue_count,
         )
         self.group_topics = GroupTopics(cluster, self.propagation)
-        self.group_settings = GroupSettings(cluster.directory, cluster.name_server, auto_create=settings.auto_create_groups)
+        self.group_settings = GroupSettings(
+            cluster.directory, cluster.name_server, auto_create=settings.auto_create_groups
+        )
         self.delivery_modes = DeliveryModes(cluster.directory, cluster.watch, links, clock)

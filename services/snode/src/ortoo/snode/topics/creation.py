@@ -122,7 +122,9 @@ class GroupTopics:
 
     cluster: ClusterView
     propagation: TopicPropagation
-    _creating: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(default_factory=WeakValueDictionary, init=False)
+    _creating: WeakValueDictionary[tuple[str, str], asyncio.Lock] = field(
+        default_factory=WeakValueDictionary, init=False
+    )
 
     def topic_id(self, name: str, enode: str) -> int:
         """The id of a topic with a queue on this enode; 0 if it does not exist or has none there."""

@@ -133,7 +133,9 @@ class DeliveryModes:
         previous = DeliveryMode.UNDECIDED
         for placement in topic.placements:
             try:
-                enode_previous = await self._links.to(placement.enode).set_mode(topic.topic_id, group, mode, force=force)
+                enode_previous = await self._links.to(placement.enode).set_mode(
+                    topic.topic_id, group, mode, force=force
+                )
             except OrtooError as error:
                 raise explain_error(error) from error
             previous = previous or enode_previous

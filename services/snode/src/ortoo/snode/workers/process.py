@@ -14,7 +14,7 @@ from ortoo.common.machine.standard_files import inherited_standard_error
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.common.process.service import EXIT_NOT_STARTED, EXIT_INVALID_SETTINGS
+from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.snode import log_events
 from ortoo.snode.workers.worker import Worker
 

@@ -46,11 +46,15 @@ class Worker:
         """The socket of `listener_number`."""
         return socket.socket(fileno=self.listener_number)
 
-    def wrap_load(self, load: Callable[..., LoadedSettings[SnodeSettings]]) -> Callable[..., LoadedSettings[SnodeSettings]]:
+    def wrap_load(
+        self, load: Callable[..., LoadedSettings[SnodeSettings]]
+    ) -> Callable[..., LoadedSettings[SnodeSettings]]:
         """The loader of this worker's settings, from the loader of the snode's settings."""
         return lambda *args, **kwargs: self.worker_settings(load(*args, **kwargs), memory_bytes)
 
-    def worker_settings(self, loaded: LoadedSettings[SnodeSettings], all_bytes: Callable[[], int]) -> LoadedSettings[SnodeSettings]:
+    def worker_settings(
+        self, loaded: LoadedSettings[SnodeSettings], all_bytes: Callable[[], int]
+    ) -> LoadedSettings[SnodeSettings]:
         """The settings of this worker: its own name, the ports held by the parent, a part of the memory."""
         snode = loaded.settings
         budget_bytes = snode.memory_budget_bytes or default_budget_bytes(all_bytes())

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import grpc
 
 from ortoo.common.errors import Unsupported
-from ortoo.common.grpc.completion_queue.core import QueueCall, Metadata
+from ortoo.common.grpc.completion_queue.core import Metadata, QueueCall
 from ortoo.common.process.clock import Clock
 
 OK = 0

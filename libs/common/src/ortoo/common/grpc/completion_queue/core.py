@@ -49,11 +49,11 @@ class QueueCall:
         "_waiting",
         "arrival",
         "cancelled",
+        "closed",
         "deadline_s",
         "is_caller_gone",
         "message",
         "metadata",
-        "over",
         "unsent_bytes",
     )
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import grpc
 
-from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.grpc.completion_queue.context import OK, QueueCallContext
 from ortoo.common.grpc.completion_queue.core import CompletionQueue, QueueCall
+from ortoo.common.grpc.layers.layer import Layers
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import as_ortoo_error
 
@@ -26,7 +26,9 @@ UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 class QueueServer:
     """A wrapper of a server that was not started yet. It passes on added handlers, except those of hot methods."""
 
-    def __init__(self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock) -> None:
+    def __init__(
+        self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock
+    ) -> None:
         """`hot` are the full names of methods with one request; their layers are added here."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from ortoo.common.cluster.role_names import CertificateRoles, CertificateNames, Role, setting_of, format_names
+from ortoo.common.cluster.role_names import CertificateNames, CertificateRoles, Role, format_names, setting_of
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterToken, is_token
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.inner.callers import CALLERS, Roles
+from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.tls import is_tls
 
 OF_TOKEN: Roles = frozenset({Role.ENODE, Role.SNODE})
@@ -61,7 +61,8 @@ class InnerGuard(Guard):
             _check_certificate(self._certificates, call, allowed)
         if self._token is not None and not (proved := self._roles_of_token(self._token, call)) & allowed:
             raise Forbidden(
-                f"{name} is for {_format_roles(allowed)}, and the caller's token stands for {_format_roles(proved)}", field=ADMIN_TOKEN
+                f"{name} is for {_format_roles(allowed)}, and the caller's token stands for {_format_roles(proved)}",
+                field=ADMIN_TOKEN,
             )
 
     def _roles_of_token(self, token: ClusterToken, call: ServedCall) -> Roles:
@@ -104,8 +105,10 @@ def _check_certificate(certificates: CertificateRoles, call: ServedCall, allowed
     expected = [name for role in roles for name in certificates.names_of(role)]
     settings = [setting_of(role) for role in roles]
     raise Forbidden(
-        f"{call.method.name} is for {_format_roles(allowed)}: expected a certificate for one of {format_names(expected)}, and the "
-        f"caller's is for {CertificateNames.of(known)}. Call with a certificate of that role, or add the caller's name to "
+        f"{call.method.name} is for {_format_roles(allowed)}: expected a certificate for one of "
+        f"{format_names(expected)}, and the "
+        f"caller's is for {CertificateNames.of(known)}. Call with a certificate of that role, or add the caller's "
+        "name to "
         f"{' or '.join(settings)} of this process",
         field=settings[0],
     )

@@ -10,10 +10,10 @@ from contextvars import ContextVar
 from typing import Any
 
 from ortoo.common.errors import Invalid, Overloaded
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import OBSERVING, ServedCall, Layer
 from ortoo.common.grpc.completion_queue.context import QueueCallContext
 from ortoo.common.grpc.completion_queue.server import SMALL_BYTES
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
+from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import Peer, end_connections, peer_of
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
@@ -122,14 +122,14 @@ class CallMemory(Layer):
     def on_response(self, call: ServedCall, answer: bytes) -> bytes:
         """Count an answer until gRPC has taken it, or, for a call with one answer, has released it."""
         if len(answer) > SMALL_BYTES and self in call.kept:
-            call.kept[self].take(TRANSPORT_COPIES * len(answer))
+            call.kept[self].draw_unchecked(TRANSPORT_COPIES * len(answer))
         return answer
 
     def on_sent(self, call: ServedCall, answer: bytes) -> None:
         """Stop counting one of several answers, which gRPC has taken."""
         if (share := call.kept.get(self)) is not None:
-            share.give_back(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
-            share.moved()
+            share.release(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
+            share.on_progress()
 
     def _end_connection(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
         """Close the connection of a call, together with others that are to be closed now."""

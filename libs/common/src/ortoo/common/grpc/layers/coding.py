@@ -3,7 +3,7 @@
 from typing import Any
 
 from ortoo.common.grpc.layers.call_memory import CallMemory
-from ortoo.common.grpc.layers.layer import ServedCall, Layer
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
 from ortoo.common.grpc.limits.inflation import inflate
 
 

@@ -6,8 +6,8 @@ import grpc
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.errors.status import FAILURE_METADATA_KEY, failure_of, status_of, told
-from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.errors import translate_error
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
 
 
 class ErrorTranslation(Layer):

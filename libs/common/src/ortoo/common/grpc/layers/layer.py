@@ -13,8 +13,8 @@ from typing import Any, Self
 
 import grpc
 
-from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival, Metadata
 from ortoo.common.grpc.limits.inflation import inflate
 from ortoo.common.grpc.limits.request_shape import counted
 
@@ -44,7 +44,18 @@ class Method:
 class ServedCall:
     """A call while it is served."""
 
-    __slots__ = ("answer", "context", "data", "ended", "entered_layers", "error", "is_writing", "kept", "method", "request")
+    __slots__ = (
+        "answer",
+        "context",
+        "data",
+        "end_error",
+        "entered_layers",
+        "error",
+        "is_writing",
+        "kept",
+        "method",
+        "request",
+    )
 
     def __init__(self, method: Method, data: Any, context: Context) -> None:
         self.method = method
@@ -259,8 +270,8 @@ def _one(handle: Any, method: Method, layers: Sequence[Layer], *, writes: bool =
 
 def _many(handle: Any, method: Method, layers: Sequence[Layer], *, boxed: bool) -> Any:
     enters, leave, given = _hooks_of(layers, "enter"), _leaving(layers), _given(method, layers, boxed=boxed)
-    answereds = [one for one in reversed(_hooks_of(layers, "answered")) if one is not None]
-    takens = [one for one in _hooks_of(layers, "taken") if one is not None]
+    answereds = [one for one in reversed(_hooks_of(layers, "on_response")) if one is not None]
+    takens = [one for one in _hooks_of(layers, "on_sent") if one is not None]
 
     async def many(data: Any, context: Context) -> AsyncIterator[Any]:
         call, is_abandoned = ServedCall(method, data, context), False
@@ -314,7 +325,7 @@ async def _left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] 
 
 def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[ServedCall], Awaitable[None] | None]:
     """A function that leaves layers until one has to wait, and returns its awaitable; None when all are left."""
-    answereds = _hooks_of(layers, "answered") if writes else [None] * len(layers)
+    answereds = _hooks_of(layers, "on_response") if writes else [None] * len(layers)
     exits = tuple(zip(answereds, _hooks_of(layers, "leave"), strict=True))
 
     def leave(call: ServedCall) -> Awaitable[None] | None:
@@ -342,7 +353,7 @@ def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> C
     """The handler's argument: the request, or the requests, decoded and passed through the layers."""
     if not method.is_request_stream:
         return lambda call, _: call.request
-    askeds = [one for one in _hooks_of(layers, "asked") if one is not None]
+    askeds = [one for one in _hooks_of(layers, "on_request") if one is not None]
     return lambda call, requests: _Requests(call, requests, askeds, boxed=boxed)
 
 

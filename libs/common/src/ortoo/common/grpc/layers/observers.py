@@ -4,7 +4,7 @@ from typing import Final
 
 from ortoo.common.errors import Overloaded
 from ortoo.common.grpc.layers.arrival import ARRIVAL, Arrival
-from ortoo.common.grpc.layers.layer import OBSERVING, ServedCall, Layer
+from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import address_of
 
 OBSERVERS_MAX: Final = 500

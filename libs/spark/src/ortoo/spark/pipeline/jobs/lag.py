@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import group_rows
-from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 

@@ -6,8 +6,8 @@ from ortoo.client import OrtooError
 from ortoo.spark.core.link import link_to
 from ortoo.spark.core.read_options import parse
 from ortoo.spark.format.views import delivery_rows
-from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.progress import Say
+from ortoo.spark.pipeline.runtime.report_page import ReportTable, new_figure, text_table, write_page
 from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 
 _LATENCY = """
@@ -58,7 +58,9 @@ def _attempts(settings: PipelineSettings, say: Say) -> ReportTable:
     for row in rows:
         of_group = found.setdefault(row["group"], {"retry": 0, "dead": 0})
         of_group[row["state"]] += row["messages"]
-    return ReportTable("Retries and dead letters", names, [(g, n["retry"], n["dead"]) for g, n in sorted(found.items())])
+    return ReportTable(
+        "Retries and dead letters", names, [(g, n["retry"], n["dead"]) for g, n in sorted(found.items())]
+    )
 
 
 def _figure(rows: list[Any]) -> Any:

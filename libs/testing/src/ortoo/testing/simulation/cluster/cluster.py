@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ortoo.testing.simulation.cluster.roles import (
     EnodeMachine,
-    ReplicaMachine,
     NamesrvMachine,
+    ReplicaMachine,
     RoleMachine,
     SnodeMachine,
 )

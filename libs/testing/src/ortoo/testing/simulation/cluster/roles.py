@@ -9,8 +9,8 @@ from typing import Any
 from ortoo.common.process.service import Running
 from ortoo.enode import app as enode_app
 from ortoo.enode import settings as enode_settings
+from ortoo.enode.leadership import running_replica
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.leadership import member as enode_member
 from ortoo.namesrv import app as namesrv_app
 from ortoo.namesrv import settings as namesrv_settings
 from ortoo.snode import app as snode_app
@@ -132,8 +132,10 @@ class EnodeMachine(RoleMachine):
 class ReplicaMachine(EnodeMachine):
     """A replica of an enode, a machine with a disk of its own."""
 
-    def __init__(self, world: World, enode: str, number: int, replicas: int, network: str, namesrv_address: str) -> None:
-        """Replica `number` of `members`, whose addresses are `network`1, `network`2 and so on."""
+    def __init__(
+        self, world: World, enode: str, number: int, replicas: int, network: str, namesrv_address: str
+    ) -> None:
+        """Replica `number` of `replicas`, whose addresses are `network`1, `network`2 and so on."""
         super().__init__(world, f"{enode}-{number}", f"{network}{number}:8000", namesrv_address)
         self.enode = enode
         self.number = number
@@ -156,7 +158,7 @@ class ReplicaMachine(EnodeMachine):
             stop_grace_s=STOP_GRACE_S,
             transaction_check_interval_ms=CHECK_INTERVAL_MS,
         )
-        return enode_member.open_member(
+        return running_replica.open_replica(
             replace(chosen, **self.chosen), clock=self.clock, randomness=self.randomness(), disk=self.disk.open()
         )
 
@@ -170,7 +172,9 @@ class ReplicaMachine(EnodeMachine):
     def is_leading(self) -> bool:
         """Whether it serves clients now."""
         running = self.running
-        return self.alive and isinstance(running, enode_member.RunningMember) and running.lives.parts is not None
+        return (
+            self.alive and isinstance(running, running_replica.RunningReplica) and running.process.services is not None
+        )
 
 
 class SnodeMachine(RoleMachine):

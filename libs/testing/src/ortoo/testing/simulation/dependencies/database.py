@@ -12,8 +12,8 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.namesrv.catalog import tables
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.database import Database
-from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.schema import migrate_to_head
+from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.testing.simulation.kernel.random_streams import happens

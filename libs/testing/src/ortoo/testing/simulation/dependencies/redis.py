@@ -16,10 +16,10 @@ import redis.asyncio
 from fakeredis.aioredis import AsyncFakeSocket, FakeAsyncRedisConnection, FakeReader, FakeWriter
 
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.clock import EPOCH_MS
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 
 CALL_TIMEOUT_S = 2.0
 DELAY_S = (0.000_2, 0.002)
@@ -69,7 +69,7 @@ class SimulatedRedis:
         return {number: copy.deepcopy(database._dict) for number, database in self.server.dbs.items()}
 
     def fail_over(self, replica: dict[int, dict[bytes, Any]]) -> None:
-        """Continue with a replica's data, `copied` earlier; every connection breaks."""
+        """Continue with a replica's data, `snapshot` earlier; every connection breaks."""
         self.flush_all()
         for number, kept in replica.items():
             self.server.dbs[number]._dict.update(copy.deepcopy(kept))

@@ -9,9 +9,9 @@ from pathlib import Path
 from ortoo.common.process.randomness import Randomness
 from ortoo.testing.disks.disk_image import (
     KEEP_UNSYNCED,
+    CrashOutcome,
     CreateFile,
     DiskImage,
-    CrashOutcome,
     SyncData,
     SyncFolder,
     WriteFile,
@@ -19,8 +19,8 @@ from ortoo.testing.disks.disk_image import (
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.simulation.disk.disk_work import Latency, SimulatedDiskWork
 from ortoo.testing.simulation.disk.platter import FaultInjectionDisk, PowerFailure
-from ortoo.testing.simulation.kernel.random_streams import happens
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
+from ortoo.testing.simulation.kernel.random_streams import happens
 
 CAPACITY_BYTES = 256 << 20
 INTERRUPTED = 0.8
@@ -33,7 +33,11 @@ class SimulatedDisk(FaultyDisk):
     """The disk as one process sees it: injected faults, and work that takes time."""
 
     def __init__(
-        self, platter: FaultInjectionDisk, chance: Randomness, latency: Latency, writes: Callable[[], object] = lambda: None
+        self,
+        platter: FaultInjectionDisk,
+        chance: Randomness,
+        latency: Latency,
+        writes: Callable[[], object] = lambda: None,
     ) -> None:
         """Work on `platter`; `writes` is called when a flush begins."""
         super().__init__(platter)
@@ -66,7 +70,7 @@ class SimulatedDisk(FaultyDisk):
 
 
 class MachineDisk:
-    """The disk of one machine. `opened` is for each process that starts there."""
+    """The disk of one machine. `open` is for each process that starts there."""
 
     def __init__(self, chance: Randomness, *, capacity_bytes: int = CAPACITY_BYTES) -> None:
         """An empty disk."""

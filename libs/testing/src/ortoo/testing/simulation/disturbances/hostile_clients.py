@@ -90,7 +90,11 @@ class HostileScenario(Scenario):
     ) -> None:
         path = f"/{method.containing_service.full_name}/{method.name}"
         asked = [nonsense.request(method.input_type) for _ in range(1 + application.chance.below(4))]
-        metadata = (("x-mq-client-id", application.incarnation), ("x-mq-language", "PYTHON"), ("x-mq-client-version", "5"))
+        metadata = (
+            ("x-mq-client-id", application.incarnation),
+            ("x-mq-language", "PYTHON"),
+            ("x-mq-client-version", "5"),
+        )
         write, read = type(asked[0]).SerializeToString, GetMessageClass(method.output_type).FromString
         try:
             if not (method.client_streaming or method.server_streaming):

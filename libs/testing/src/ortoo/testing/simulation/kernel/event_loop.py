@@ -13,9 +13,9 @@ from contextvars import Context, copy_context
 from typing import Any, NoReturn, TypeVar, TypeVarTuple
 
 from ortoo.testing.memory_grpc import NODE
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.numbered_tasks import NumberedFuture, NumberedTask
 from ortoo.testing.simulation.kernel.process import SimulatedProcess, current_process, process_of
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")

@@ -78,7 +78,7 @@ class SimulatedProcess(Node):
         self.set_aside()
 
     def set_aside(self) -> None:
-        """Keep references to all its tasks and callbacks until `bury`."""
+        """Keep references to all its tasks and callbacks until `dispose`."""
         # Dropping the last reference to a coroutine would run its finally blocks.
         self.remains += [task for task in asyncio.all_tasks(self.loop) if self._owns(task)]
         self.remains += self.ready

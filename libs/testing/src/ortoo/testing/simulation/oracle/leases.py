@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.violations import Violations
 from ortoo.testing.simulation.oracle.received import ObservedDelivery
 from ortoo.testing.simulation.oracle.sent import TrackedMessage, keys
+from ortoo.testing.simulation.violations import Violations
 
 MARGIN_S = 2.0
 """The model ends a lease earlier by this margin, because an answer may have been under way this long."""

@@ -74,7 +74,7 @@ class Oracle:
         )
 
     def is_undisturbed_since(self, at_s: float) -> bool:
-        """Whether no fault was active since then, or for `CALM_S` before."""
+        """Whether no fault was active since then, or for `QUIET_PERIOD_S` before."""
         return at_s - self.trouble_until_s > QUIET_PERIOD_S
 
     def _fastest_wall_ms(self) -> float:

@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ortoo.client import Queue
-from ortoo.testing.simulation.violations import Violations
 from ortoo.testing.simulation.kernel.trace import Trace
-from ortoo.testing.simulation.oracle.sent import SendOutcome, TrackedMessage, SentMessages, key_of
+from ortoo.testing.simulation.oracle.sent import SendOutcome, SentMessages, TrackedMessage, key_of
+from ortoo.testing.simulation.violations import Violations
 
 NOWHERE = ""
 """The enode of a message whose client does not know its position."""

@@ -54,7 +54,9 @@ class StoredTopicContents:
         known = {one.key for one in sent}
         if strangers := [key for key in found if key is not None and key not in known]:
             oracle.violations.add("G3", f"{self.topic} holds messages of other topics: {sorted(strangers)[:5]}")
-        gone = [one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.outcome is SendOutcome.STORED]
+        gone = [
+            one for one in sent if self._is_gone(one.queue, one.offset, one.body) and one.outcome is SendOutcome.STORED
+        ]
         if gone:
             oracle.violations.add("G1", f"acknowledged in {self.topic} and not there: {keys(gone)}")
         # Damaged bytes may have held a dedup id, or the end of a delayed message.

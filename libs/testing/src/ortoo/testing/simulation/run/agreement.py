@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from ortoo.enode.replication.driver import Driver
 from ortoo.enode.leadership.running_replica import RunningReplica
+from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 
 SEGMENT_SUFFIX = ".seg"

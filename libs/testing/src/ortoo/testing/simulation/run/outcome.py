@@ -4,8 +4,8 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ortoo.testing.simulation.violations import Violation
 from ortoo.testing.simulation.run.plan import PlannedFault
+from ortoo.testing.simulation.violations import Violation
 
 
 @dataclass(frozen=True, slots=True)

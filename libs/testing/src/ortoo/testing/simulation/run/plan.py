@@ -109,7 +109,12 @@ class PlannedFault:
 
 
 def draw_plan(
-    chance: Randomness, shape: ClusterShape, clients: Sequence[str], *, seconds: float, kinds: Collection[str] | None = None
+    chance: Randomness,
+    shape: ClusterShape,
+    clients: Sequence[str],
+    *,
+    seconds: float,
+    kinds: Collection[str] | None = None,
 ) -> list[PlannedFault]:
     """The faults of a run: of these kinds, or of a few drawn kinds, so that runs differ in character."""
     table = KINDS if shape.replicas == 1 else _without(KINDS, REPLICAS_SPARED) | REPLICA_KINDS
@@ -140,7 +145,9 @@ def draw_plan(
         moment_s = chance.uniform(0.0, FLUSHING_S if at_work else MOMENT_S)
         is_member = shape.replicas > 1 and target in machines[ENODE]
         at_leader = is_member and chance.uniform(0.0, 1.0) < AT_THE_LEADER
-        fault = PlannedFault(len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s, at_leader)
+        fault = PlannedFault(
+            len(faults), at_s, kind, target, other, lasts_s, amount, packets, at_work, moment_s, at_leader
+        )
         if targets and target != other:
             faults.append(fault)
         at_s += chance.uniform(0.1, 1.9) * gap_s

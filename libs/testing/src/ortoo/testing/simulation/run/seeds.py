@@ -20,7 +20,7 @@ SEEDS_A_PROCESS = 20
 
 
 def run_seeds(options: RunOptions, seeds: int, *, workers: int) -> int:
-    """Run `seeds` seeds from that of `choices`; failures are printed at once. Returns 1 if there were any."""
+    """Run `seeds` seeds from that of `options`; failures are printed at once. Returns 1 if there were any."""
     failed, done = 0, 0
     with closing(ForkServer(["ortoo.testing.simulation.run.command"])) as server, ThreadPoolExecutor(workers) as pool:
         parts = shares(options.seed, seeds, workers)

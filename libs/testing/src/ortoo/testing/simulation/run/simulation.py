@@ -14,15 +14,15 @@ from ortoo.client import Client
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.settings import ReadFrom
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
-from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.kernel.event_loop import SimulationStuck
+from ortoo.testing.simulation.kernel.random_streams import RandomStreams
 from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.oracle.oracle import Oracle
 from ortoo.testing.simulation.run.agreement import differences
 from ortoo.testing.simulation.run.injector import FaultInjector
-from ortoo.testing.simulation.run.replica_injector import ReplicaFaultInjector
 from ortoo.testing.simulation.run.outcome import RunOptions, RunOutcome
 from ortoo.testing.simulation.run.plan import PlannedFault, draw_plan
+from ortoo.testing.simulation.run.replica_injector import ReplicaFaultInjector
 from ortoo.testing.simulation.run.scenarios import SCENARIOS
 from ortoo.testing.simulation.workload.application import Application
 from ortoo.testing.simulation.workload.scenario import Scenario
@@ -61,7 +61,7 @@ class SimulationRun:
             snodes=1 + self._chance.below(2),
         )
         if choices.replicas > 1:
-            self.shape = replace(self.shape, enodes=1, members=choices.replicas)
+            self.shape = replace(self.shape, enodes=1, replicas=choices.replicas)
         self.world = World(choices.seed, trace_file=trace_file, name_servers=self.shape.name_servers)
         self.oracle = Oracle(self.world)
         self.faults: list[PlannedFault] = []

@@ -65,7 +65,9 @@ class Application(Machine):
         """The next message of this application, and its entry in the model."""
         self._sent += 1
         filler = self.chance.below(FILLER_BYTES) if self.chance.uniform(0, 1) < FILLER_SELDOM else 16
-        sent = self.oracle.sent.begin(topic, f"{topic}/{self.incarnation}/{self._sent}", self.oracle.now_s(), filler=filler)
+        sent = self.oracle.sent.begin(
+            topic, f"{topic}/{self.incarnation}/{self._sent}", self.oracle.now_s(), filler=filler
+        )
         return sent, Message(sent.body, keys=(sent.key,)).replace(**named) if named else Message(sent.body)
 
     async def send(self, producer: Producer, topic: str, **named: object) -> TrackedMessage:

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 
 from ortoo.client import (
     Client,
-    ConsumerSettings,
     ConsumerClosed,
+    ConsumerSettings,
     PopConsumer,
     PoppedMessage,
     PopSettings,
@@ -92,7 +92,9 @@ class CancellationScenario(Scenario):
                     while True:
                         await self._until_calm(application, lambda: one(consumer, held))
                 finally:
-                    self.oracle.leases.member_ended(application.incarnation)  # a consumer that leaves releases its messages
+                    self.oracle.leases.member_ended(
+                        application.incarnation
+                    )  # a consumer that leaves releases its messages
 
         await self._until_calm(application, some, longest_s=5 * PATIENCE_MAX_S)
 

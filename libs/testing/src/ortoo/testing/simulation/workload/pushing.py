@@ -40,7 +40,12 @@ class _CommittedOffsetCheck:
         self._moves = self._oracle.offsets.moves(group)
         self._unfinished = 0
         member = consumer._member
-        forget, hear, begin, free = member._on_stream_end, member._on_response, member._send_opening, member._return_credit
+        forget, hear, begin, free = (
+            member._on_stream_end,
+            member._on_response,
+            member._send_opening,
+            member._return_credit,
+        )
 
         def forgotten() -> None:
             forget()

@@ -140,7 +140,12 @@ class RocketClient:
         system = message.system_properties
         queue = Queue(self._topic.name, NOWHERE, system.queue_id)
         delivery = self._oracle.received.delivered(
-            self._group.name, self._application.incarnation, message.body, queue, system.queue_offset, system.delivery_attempt
+            self._group.name,
+            self._application.incarnation,
+            message.body,
+            queue,
+            system.queue_offset,
+            system.delivery_attempt,
         )
         if delivery is None:
             return []
@@ -169,7 +174,10 @@ class RocketClient:
         code = answer.entries[-1].status.code if answer.entries else answer.status.code
         if code == words.OK:
             self._oracle.leases.acked(group, sent)
-        elif self._oracle.is_undisturbed_since(delivered_at_s) and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S:
+        elif (
+            self._oracle.is_undisturbed_since(delivered_at_s)
+            and self._oracle.now_s() - delivered_at_s < INVISIBLE_S - MARGIN_S
+        ):
             self._oracle.violations.add(
                 "a bad request affects no other client", f"a good receipt of {sent.key} is refused: {code}"
             )

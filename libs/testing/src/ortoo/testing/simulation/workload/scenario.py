@@ -90,7 +90,9 @@ class Scenario:
     async def check_lag(self, client: Client, group: str) -> None:
         """Check that a group that finished everything has no lag, including messages stored without an answer."""
         deadline_s = self.oracle.now_s() + LAG_S
-        while (lag := (await client.admin.describe_lag(group, self.name)).lag_messages) and self.oracle.now_s() < deadline_s:
+        while (
+            lag := (await client.admin.describe_lag(group, self.name)).lag_messages
+        ) and self.oracle.now_s() < deadline_s:
             await self.oracle.world.clock.sleep(1.0)
         if lag:
             self.oracle.violations.add("G8", f"{group} has acknowledged everything and {lag} are left")

@@ -8,7 +8,7 @@ from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.log_summary_file import decode_configuration
 from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.replication.protocol.identity import Configuration
-from ortoo.enode.replication.protocol.log_summary import BeginFrame, EpochFrame, ProtocolFrame, ConfigurationFrame
+from ortoo.enode.replication.protocol.log_summary import BeginFrame, ConfigurationFrame, EpochFrame, ProtocolFrame
 
 _POSITION = struct.Struct("<Q")
 PROTOCOL_KINDS = frozenset({FrameKind.EPOCH, FrameKind.CONFIGURATION, FrameKind.BEGIN})

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.atomic_files import write_atomically
+from ortoo.enode.disk.disk import Disk
 from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame, FrameKind
 

@@ -8,56 +8,64 @@ from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Leader
 
 
-def on_add_learner(member: Replica, event: AddLearner) -> None:
+def on_add_learner(replica: Replica, event: AddLearner) -> None:
     """Add a learner, which gets the log. It becomes a voter automatically."""
-    configuration = member.rules.configuration_of(member.log)
+    configuration = replica.rules.configuration_of(replica.log)
     if event.replica in configuration.replicas:
-        member.add_actions(RejectRequest(f"replica {event.replica.number} with this disk is in the set already"))
+        replica.add_actions(RejectRequest(f"replica {event.replica.number} with this disk is in the set already"))
     elif any(event.replica.number == one.number for one in configuration.learners):
-        member.add_actions(RejectRequest(f"replica {event.replica.number} joins already with another disk: remove that first"))
+        replica.add_actions(
+            RejectRequest(f"replica {event.replica.number} joins already with another disk: remove that first")
+        )
     else:
-        _propose_configuration(member, Configuration(configuration.voters, (*configuration.learners, event.replica)))
+        _propose_configuration(replica, Configuration(configuration.voters, (*configuration.learners, event.replica)))
 
 
-def on_remove_replica(member: Replica, event: RemoveReplica, now_s: float) -> None:
+def on_remove_replica(replica: Replica, event: RemoveReplica, now_s: float) -> None:
     """Remove a replica, unless the remaining voters that answer are no majority of the new set.
 
     Otherwise no replica could lead any more, even if the removed one returned: replicas with the frame do not count it.
     """
-    configuration = member.rules.configuration_of(member.log)
-    after = Configuration(_without(configuration.voters, event.replica), _without(configuration.learners, event.replica))
-    answering = member.responding_voters(after, now_s) if isinstance(member.role, Leader) else after.voters
+    configuration = replica.rules.configuration_of(replica.log)
+    after = Configuration(
+        _without(configuration.voters, event.replica), _without(configuration.learners, event.replica)
+    )
+    answering = replica.responding_voters(after, now_s) if isinstance(replica.role, Leader) else after.voters
     if event.replica not in configuration.replicas:
-        member.add_actions(RejectRequest(f"replica {event.replica.number} with that disk is not in the set"))
-    elif event.replica == member.identity.member:
-        member.add_actions(RejectRequest(f"replica {event.replica.number} leads: transfer leadership to another first"))
+        replica.add_actions(RejectRequest(f"replica {event.replica.number} with that disk is not in the set"))
+    elif event.replica == replica.identity.member:
+        replica.add_actions(
+            RejectRequest(f"replica {event.replica.number} leads: transfer leadership to another first")
+        )
     elif 1 + len(answering) < after.majority:
-        away = ", ".join(str(one.number) for one in after.voters if one not in (member.identity.member, *answering))
-        member.add_actions(RejectRequest(f"without it too few replicas answer: start replica {away}, or add one first"))
+        away = ", ".join(str(one.number) for one in after.voters if one not in (replica.identity.member, *answering))
+        replica.add_actions(
+            RejectRequest(f"without it too few replicas answer: start replica {away}, or add one first")
+        )
     else:
-        _propose_configuration(member, after)
+        _propose_configuration(replica, after)
 
 
-def _without(members: tuple[ReplicaId, ...], removed: ReplicaId) -> tuple[ReplicaId, ...]:
-    return tuple(one for one in members if one != removed)
+def _without(replicas: tuple[ReplicaId, ...], removed: ReplicaId) -> tuple[ReplicaId, ...]:
+    return tuple(one for one in replicas if one != removed)
 
 
-def _propose_configuration(member: Replica, configuration: Configuration) -> None:
-    if not isinstance(member.role, Leader):
+def _propose_configuration(replica: Replica, configuration: Configuration) -> None:
+    if not isinstance(replica.role, Leader):
         reason = "this replica does not lead"
-    elif member.role.successor is not None:
+    elif replica.role.successor is not None:
         reason = "this leader is transferring leadership: ask the next one"
     else:
-        reason = member.rules.configuration_change_refusal(member.role, member.log)
-    member.add_actions(RejectRequest(reason) if reason else AppendConfiguration(configuration))
+        reason = replica.rules.configuration_change_refusal(replica.role, replica.log)
+    replica.add_actions(RejectRequest(reason) if reason else AppendConfiguration(configuration))
 
 
-def promote_learners(member: Replica) -> None:
+def promote_learners(replica: Replica) -> None:
     """Make a voter of a learner that has the committed log, as soon as a change is allowed.
 
     It must have answered a heartbeat: a voter that never answered would count as silent.
     """
-    role, rules, log = member.leader_role, member.rules, member.log
+    role, rules, log = replica.leader_role, replica.rules, replica.log
     configuration = rules.configuration_of(log)
     if not configuration.learners or role.successor is not None or rules.configuration_change_refusal(role, log):
         return
@@ -66,13 +74,13 @@ def promote_learners(member: Replica) -> None:
         is_heard = role.last_response_of(learner).round > 0
         if is_heard and stream is not None and stream.is_matched and rules.is_caught_up(log, stream):
             after = Configuration((*configuration.voters, learner), _without(configuration.learners, learner))
-            member.add_actions(AppendConfiguration(after))
+            replica.add_actions(AppendConfiguration(after))
             return
 
 
-def drop_removed_replicas(member: Replica) -> None:
+def drop_removed_replicas(replica: Replica) -> None:
     """Drop the leader's streams to replicas that were removed."""
-    role, everybody = member.leader_role, member.rules.configuration_of(member.log).replicas
+    role, everybody = replica.leader_role, replica.rules.configuration_of(replica.log).replicas
     streams = tuple(one for one in role.streams if one.follower.member in everybody)
     heard = tuple(one for one in role.responses if one.replica in everybody)
-    member.role = replace(role, streams=streams, heard=heard)
+    replica.role = replace(role, streams=streams, responses=heard)

@@ -6,7 +6,7 @@ The driver owns the disk, the network and the clock. It executes actions in orde
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogBase, ProtocolFrame
 from ortoo.enode.replication.protocol.messages import Message
 
@@ -28,7 +28,7 @@ class LeaderProposed:
 
 @dataclass(frozen=True, slots=True)
 class HardStateSaved:
-    """The hard state of a `SaveReign` is synced."""
+    """The hard state of a `SaveHardState` is synced."""
 
     hard_state: HardState
 
@@ -86,7 +86,19 @@ class RemoveReplica:
     replica: ReplicaId
 
 
-Event = Message | Tick | LeaderProposed | HardStateSaved | LogAppended | Flushed | Truncated | FramesSent | TransferLeadership | AddLearner | RemoveReplica
+Event = (
+    Message
+    | Tick
+    | LeaderProposed
+    | HardStateSaved
+    | LogAppended
+    | Flushed
+    | Truncated
+    | FramesSent
+    | TransferLeadership
+    | AddLearner
+    | RemoveReplica
+)
 
 
 # actions
@@ -102,7 +114,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class SendFrames:
-    """Read whole frames from `begin` on that begin below `limit`, and send them; then `Shipped`."""
+    """Read whole frames from `begin` on that begin below `limit`, and send them; then `FramesSent`."""
 
     to: Incarnation
     stream: int
@@ -112,7 +124,7 @@ class SendFrames:
 
 @dataclass(frozen=True, slots=True)
 class SaveHardState:
-    """Write and sync the hard state; then `ReignSaved`. A newer one replaces one that is being written."""
+    """Write and sync the hard state; then `HardStateSaved`. A newer one replaces one that is being written."""
 
     hard_state: HardState
 
@@ -128,7 +140,7 @@ class WriteFrames:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate the log at `position`; then `CutDone`. It is recorded first, so that a restart repeats it."""
+    """Truncate the log at `position`; then `Truncated`. It is recorded first, so that a restart repeats it."""
 
     position: int
     truncations: int
@@ -136,7 +148,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Empty the log, to begin at `base`; then `CutDone`. The hard state with `owed` is saved first."""
+    """Empty the log, to begin at `base`; then `Truncated`. The hard state with `owed` is saved first."""
 
     base: LogBase
     truncations: int

@@ -130,7 +130,7 @@ class LogSummary:
         return LogBase(self.begin, starts[0].epoch if starts else 0, self.configurations[0].configuration)
 
     def appended_with(self, end: int, protocol_frames: tuple[ProtocolFrame, ...]) -> "LogSummary":
-        """The log with frames appended up to `end`, including `marks`."""
+        """The log with frames appended up to `end`, including `protocol_frames`."""
         history, configurations, log_begins = self.history, self.configurations, self.log_begins
         for mark in protocol_frames:
             if isinstance(mark, EpochFrame):
@@ -139,7 +139,7 @@ class LogSummary:
                 configurations = (*configurations, mark)
             else:
                 log_begins = (*log_begins, mark)
-        return replace(self, appended=end, history=history, placed=configurations, begins=log_begins)
+        return replace(self, appended=end, history=history, configurations=configurations, log_begins=log_begins)
 
     def truncated(self, position: int) -> "LogSummary":
         """The log truncated at `position`, which must not be below the committed one."""
@@ -148,17 +148,19 @@ class LogSummary:
             appended=position,
             flushed=min(self.flushed, position),
             history=self.history.truncated(position),
-            placed=tuple(one for one in self.configurations if one.end <= position) or self.configurations[:1],
-            begins=tuple(one for one in self.log_begins if one.end <= position),
-            cuts=self.truncations + 1,
-            is_cutting=True,
+            configurations=tuple(one for one in self.configurations if one.end <= position) or self.configurations[:1],
+            log_begins=tuple(one for one in self.log_begins if one.end <= position),
+            truncations=self.truncations + 1,
+            is_truncating=True,
         )
 
     def reset_to(self, base: LogBase) -> "LogSummary":
         """An empty log that begins at another log's base; all frames of this one are dropped."""
         starts = (EpochStart(base.epoch, base.position),) if base.epoch else ()
         at, configurations = base.position, (ConfigurationFrame(base.position, base.configuration),)
-        return LogSummary(at, at, at, at, EpochHistory(starts), configurations, truncations=self.truncations + 1, is_truncating=True)
+        return LogSummary(
+            at, at, at, at, EpochHistory(starts), configurations, truncations=self.truncations + 1, is_truncating=True
+        )
 
     def committed_to(self, position: int) -> "LogSummary":
         """The log committed up to `position`: configurations and begins up to there become final."""
@@ -169,6 +171,6 @@ class LogSummary:
             begin=begin,
             committed=position,
             history=self.history.trimmed_to(begin) if begin > self.begin else self.history,
-            placed=self.configurations[max(0, agreed - 1) :],
-            begins=tuple(one for one in self.log_begins if one.end > position),
+            configurations=self.configurations[max(0, agreed - 1) :],
+            log_begins=tuple(one for one in self.log_begins if one.end > position),
         )

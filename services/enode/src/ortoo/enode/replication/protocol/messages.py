@@ -6,7 +6,7 @@ Messages of another replica set never arrive here: the transport compares the se
 from dataclasses import dataclass
 from typing import Any
 
-from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation, Tail
+from ortoo.enode.replication.protocol.identity import Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import LogBase, ProtocolFrame
 
 

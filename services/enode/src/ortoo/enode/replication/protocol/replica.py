@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from ortoo.enode.replication.protocol.events import Action, SteppedDown, SaveHardState
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState
+from ortoo.enode.replication.protocol.events import Action, SaveHardState, SteppedDown
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.replication.protocol.roles import Follower, Idle, Leader, Role
 from ortoo.enode.replication.protocol.rules import Rules
@@ -17,7 +17,10 @@ class ReplicationLimits:
     leader_timeout_s: float = 1.0
     """After this time without a leader a follower reports it; without answers of a majority a leader steps down."""
     lease_s: float = 0.8
-    """How long a follower votes for no other replica after a heartbeat; below `silence_s`, so it delays no election."""
+    """How long a follower votes for no other replica after a heartbeat.
+
+    Below `leader_timeout_s`, so it delays no election.
+    """
     clock_drift_s: float = 0.05
     """The drift of two clocks during a lease."""
     retry_s: float = 0.5
@@ -102,7 +105,7 @@ class Replica:
         return tuple(one for one in self.rules.configuration_of(self.log).replicas if one != self.identity.member)
 
     def responding_voters(self, configuration: Configuration, now_s: float) -> tuple[ReplicaId, ...]:
-        """The other voters of `members` that answered this leader within `silence_s`."""
+        """The other voters of `configuration` that answered this leader within `leader_timeout_s`."""
         role = self.leader_role
         others = [one for one in configuration.voters if one != self.identity.member]
         return tuple(one for one in others if now_s - role.last_response_of(one).at_s < self.limits.leader_timeout_s)
@@ -127,7 +130,9 @@ class Replica:
         if configuration.voters == (self.identity.member,):
             return True
         current = role.rounds[-1][0] if role.rounds else 0
-        rounds = [current if one == self.identity.member else role.last_response_of(one).round for one in configuration.voters]
+        rounds = [
+            current if one == self.identity.member else role.last_response_of(one).round for one in configuration.voters
+        ]
         lease_s = self.limits.lease_s - self.limits.clock_drift_s
         return now_s < self.rules.read_lease_until(role, rounds, configuration.majority, lease_s)
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ortoo.enode.replication.protocol.identity import ReplicaId, Incarnation
+from ortoo.enode.replication.protocol.identity import Incarnation, ReplicaId
 from ortoo.enode.replication.protocol.messages import Vote
 
 
@@ -50,7 +50,7 @@ class FollowerStream:
     sent: int = 0
     flushed: int = 0
     is_sending: bool = False
-    """Whether a `Ship` is in progress; the next one waits for it."""
+    """Whether a `SendFrames` is in progress; the next one waits for it."""
 
 
 @dataclass(frozen=True, slots=True)

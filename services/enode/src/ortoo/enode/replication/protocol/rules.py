@@ -5,9 +5,9 @@ Tests override them one by one: without a rule, the explorer finds a run that lo
 
 from collections.abc import Sequence
 
-from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Incarnation, HardState, Tail
+from ortoo.enode.replication.protocol.identity import Configuration, HardState, Incarnation, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import EpochHistory, LogSummary
-from ortoo.enode.replication.protocol.roles import Leader, FollowerStream
+from ortoo.enode.replication.protocol.roles import FollowerStream, Leader
 
 
 class Rules:
@@ -59,7 +59,8 @@ class Rules:
         """The position below which a majority of the voters has everything on disk, including the leader's own."""
         configuration = self.configuration_of(log)
         flushed = [
-            log.flushed if voter == own else self.acknowledged_position(leader.stream_to(voter)) for voter in configuration.voters
+            log.flushed if voter == own else self.acknowledged_position(leader.stream_to(voter))
+            for voter in configuration.voters
         ]
         return sorted(flushed, reverse=True)[configuration.majority - 1]
 
@@ -110,7 +111,7 @@ class Rules:
         """A truncation must be durable before the next write; otherwise redoing it could remove the new frames."""
         return not log.is_truncating
 
-    # members
+    # replicas
 
     def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
         """Why no change is allowed now, or empty. One at a time, after this leader's EPOCH frame (Ongaro 2015)."""

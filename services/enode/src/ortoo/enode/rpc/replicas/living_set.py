@@ -27,7 +27,9 @@ _LIVING = (
 )
 
 
-async def check_no_living_set(enode: str, set_id: str, replica: ReplicaId, settings: EnodeSettings, clock: Clock) -> None:
+async def check_no_living_set(
+    enode: str, set_id: str, replica: ReplicaId, settings: EnodeSettings, clock: Clock
+) -> None:
     """Refuse to continue with the disk of `member` alone while another replica of the enode may be alive.
 
     The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.

@@ -44,7 +44,7 @@ def decode_message(message: pb.MemberMessage, content: memoryview) -> Message | 
     name = message.WhichOneof("word")
     if name == "frames":
         return _decode_frames(message.frames, content)
-    decoded: Message | None = read(_WORDS[name], getattr(message, name)) if name else None
+    decoded: Message | None = read(_CLASSES[name], getattr(message, name)) if name else None
     return decoded
 
 
@@ -55,6 +55,10 @@ def _decode_frames(message: pb.MemberMessage.Frames, content: memoryview) -> Fra
         raise Invalid(f"the frames from {message.begin} arrived damaged: {error}", field="frames.content") from error
     if message.begin + len(content) != message.end:
         raise Invalid(f"{len(content)} bytes from {message.begin} do not end at {message.end}", field="frames.end")
-    protocol_frames = tuple(decode_protocol_frame(frame.header, frame.body) for frame in frames if frame.header.kind in PROTOCOL_KINDS)
+    protocol_frames = tuple(
+        decode_protocol_frame(frame.header, frame.body) for frame in frames if frame.header.kind in PROTOCOL_KINDS
+    )
     follower = read(Incarnation, message.follower)
-    return Frames(message.epoch, follower, message.stream, message.begin, message.end, protocol_frames, message.committed, frames)
+    return Frames(
+        message.epoch, follower, message.stream, message.begin, message.end, protocol_frames, message.committed, frames
+    )

@@ -56,7 +56,9 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
         """Transfer leadership to another voter."""
         driver = self._leading_driver(request.enode)
         others = [one for one in driver.replica.log.configuration.voters if one != driver.replica.identity.member]
-        successor = read(ReplicaId, request.successor) if request.HasField("successor") else driver.most_complete_voter()
+        successor = (
+            read(ReplicaId, request.successor) if request.HasField("successor") else driver.most_complete_voter()
+        )
         if successor is None:
             raise Conflict("no other voter answers: start one first", field="successor")
         if successor not in others:
@@ -77,7 +79,9 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
             if request.member_address:
                 await self.admit(replica_id, request.member_address)
             driver.request(AddLearner(replica_id))
-            await self._wait_committed(driver, lambda: replica_id in driver.replica.log.configurations[0].configuration.replicas)
+            await self._wait_committed(
+                driver, lambda: replica_id in driver.replica.log.configurations[0].configuration.replicas
+            )
         return pb.AddMemberResponse(members=self._describe_replicas(driver))
 
     async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
@@ -86,7 +90,9 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
         replica_id = read(ReplicaId, request.member)
         if replica_id in driver.replica.log.configuration.replicas:
             driver.request(RemoveReplica(replica_id))
-            await self._wait_committed(driver, lambda: replica_id not in driver.replica.log.configurations[0].configuration.replicas)
+            await self._wait_committed(
+                driver, lambda: replica_id not in driver.replica.log.configurations[0].configuration.replicas
+            )
         return pb.RemoveMemberResponse(members=self._describe_replicas(driver))
 
     async def _wait_committed(self, driver: Driver, is_applied: Callable[[], bool]) -> None:
@@ -98,13 +104,17 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
                         raise Unavailable("this replica lost leadership: ask the leader whether the change was made")
                     await driver.wait_for_step()
         except TimeoutError:
-            raise Unavailable(f"not committed within {CONFIGURATION_CHANGE_TIMEOUT_S} s: check whether it is by now") from None
+            raise Unavailable(
+                f"not committed within {CONFIGURATION_CHANGE_TIMEOUT_S} s: check whether it is by now"
+            ) from None
 
     def _describe_replicas(self, driver: Driver) -> list[pb.DescribedMember]:
         replica, role, configuration = driver.replica, driver.replica.role, driver.replica.log.configuration
         now_s, found = driver.clock.monotonic_s(), []
         for one in sorted(configuration.replicas):
-            described = pb.DescribedMember(member=write(member_report_pb2.MemberId, one), votes=one in configuration.voters)
+            described = pb.DescribedMember(
+                member=write(member_report_pb2.MemberId, one), votes=one in configuration.voters
+            )
             if isinstance(role, Leader):
                 is_me = one == replica.identity.member
                 described.flushed = (

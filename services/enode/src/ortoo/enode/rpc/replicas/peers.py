@@ -57,7 +57,7 @@ class ReplicaPeers:
         line = self._streams.get(to)
         if line is None:
             line = self._streams[to] = _PeerStream(self, to)
-            self.background.run_contained("member line", line.run())
+            self.background.run_contained("replica line", line.run())
         line.enqueue(message)
 
 
@@ -128,7 +128,7 @@ class _PeerStream:
             if self._is_failure_logged:
                 _log.emit(log_events.REPLICA_REACHABLE, member=self._to.number)
             self._is_failure_logged, self._is_open, self._unanswered = False, True, 0
-            async with Background("member line") as background:
+            async with Background("replica line") as background:
                 background.spawn("answers", self._read_responses(call))
                 while peers.address_of(self._to) == address:
                     while self._queued:
@@ -147,7 +147,10 @@ class _PeerStream:
             call.cancel()
 
     def _check_responses(self, message: Message) -> None:
-        """Count `word` as unanswered. Errors: TimeoutError if earlier messages have waited too long for an answer."""
+        """Count `message` as unanswered.
+
+        Errors: TimeoutError if earlier messages have waited too long for an answer.
+        """
         if not needs_response(message):
             return
         now_s = self._peers.clock.monotonic_s()
@@ -186,7 +189,7 @@ async def fetch_frame_copy(address: str, request: members_pb2.CopyFrameRequest, 
 
 
 async def is_in_set(address: str, set_id: str, replica: ReplicaId, channels: Channels) -> bool:
-    """Whether a process of a set answers at an address, as `member` or another; also if its answer names no set."""
+    """Whether a process of a set answers at an address, as `replica` or another; also if its answer names no set."""
     of = write(member_report_pb2.MemberId, replica)
     request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NO_POSITION)
     try:

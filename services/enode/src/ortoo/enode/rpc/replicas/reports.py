@@ -102,6 +102,10 @@ class ReplicaReports:
                 driver.post(LeaderProposed(response.proposal.epoch, read(ReplicaId, response.proposal.leader)))
             # A name server whose database failed has dropped the request: repeat it until a higher epoch is known.
             known_epoch = max(driver.replica.hard_state.epoch, response.proposal.epoch)
-            if election_request is not None and driver.election_request is election_request and known_epoch > election_request.above:
+            if (
+                election_request is not None
+                and driver.election_request is election_request
+                and known_epoch > election_request.above
+            ):
                 driver.election_request = None
         return True

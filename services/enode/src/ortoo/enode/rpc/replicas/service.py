@@ -60,7 +60,8 @@ class ReplicaService(MemberServiceServicer):
             raise Conflict(f"this replica is of set {stored.set_id or '(none yet)'}, not of {set_id}", field="set_id")
         if replica != stored.replica:
             raise Conflict(
-                f"this is replica {stored.replica.number} with disk {stored.replica.disk}, not replica {replica.number} with "
+                f"this is replica {stored.replica.number} with disk {stored.replica.disk}, not replica "
+                f"{replica.number} with "
                 f"disk {replica.disk}",
                 field=field,
             )

@@ -10,11 +10,11 @@ from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.process.containment import Scope, as_ortoo_error
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.appends.router import AppendRouter
-from ortoo.enode.rpc.streams.runner import result_or_error
+from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
+from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.enode.store.store import AppendResult, FlushMode
 from ortoo.v1 import enode_pb2
 
@@ -82,7 +82,9 @@ class AppendStream:
             failed.set_exception(error)
             return failed
 
-    def _answer_done(self, request: enode_pb2.AppendRequest, turn: AppendTurn, done: asyncio.Future[AppendResult]) -> None:
+    def _answer_done(
+        self, request: enode_pb2.AppendRequest, turn: AppendTurn, done: asyncio.Future[AppendResult]
+    ) -> None:
         if not done.cancelled():
             error = done.exception()
             failure = as_ortoo_error(error, "the append") if isinstance(error, Exception) else None

@@ -6,17 +6,17 @@ from functools import partial
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, OrtooError, OutOfRange, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.pushdown import SelectedPart
-from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.containment import Scope
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
-from ortoo.enode.log.results import FetchResult
 from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.results import FetchResult
 from ortoo.enode.reading.reader import OnBatch
-from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.enode.rpc.streams.outbox import Outbox
-from ortoo.enode.rpc.streams.pushdown import PART_BYTES, PushdownResult, Fetch, PushdownRead
+from ortoo.enode.rpc.streams.pushdown import PART_BYTES, Fetch, PushdownRead, PushdownResult
+from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2, record_pb2

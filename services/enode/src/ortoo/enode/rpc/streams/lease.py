@@ -6,8 +6,8 @@ from ortoo.common.errors import Invalid, OrtooError, Overloaded
 from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.containment import Scope
-from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.enode.rpc.streams.outbox import Outbox
+from ortoo.enode.rpc.streams.runner import result_or_error
 from ortoo.v1 import enode_pop_pb2 as pb
 
 REQUEST_BYTES = 4 << 10

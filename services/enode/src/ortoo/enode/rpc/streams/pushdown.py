@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.filters.pushdown import BatchSelector, SelectedPart, Pushdown
+from ortoo.common.filters.pushdown import BatchSelector, Pushdown, SelectedPart
 from ortoo.common.grpc.messages import read
-from ortoo.enode.log.results import FetchResult
 from ortoo.enode.log.flushing.disk_work import DiskWork
+from ortoo.enode.log.results import FetchResult
 from ortoo.v1 import enode_pb2
 
 PART_BYTES = 4 << 20
@@ -61,7 +61,7 @@ class PushdownRead:
             at = choice.next_offset
             place = request.topic_id, request.queue_id, at
             try:
-                fetched = await fetch(*place, bytes_max=PART_BYTES, wait_ms=wait_ms, look=choice.add_batch)
+                fetched = await fetch(*place, bytes_max=PART_BYTES, wait_ms=wait_ms, on_batch=choice.add_batch)
             except OrtooError:
                 if choice.next_offset == begin:
                     raise

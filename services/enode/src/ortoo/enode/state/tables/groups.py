@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.groups import GroupDeclared, GroupUsed, GroupDeletionsDone
+from ortoo.enode.changes.groups import GroupDeclared, GroupDeletionsDone, GroupUsed
 from ortoo.enode.state.table import GroupTable
 
 DIRECTORIES_MAX = 16
@@ -50,7 +50,9 @@ class GroupUseTable(GroupTable[int]):
         (self.declared.add if change.is_declared else self.declared.discard)(change.group)
 
     def _end(self, change: GroupDeletionsDone) -> None:
-        self._deletions_done[change.directory_id] = max(change.version, self._deletions_done.pop(change.directory_id, 0))
+        self._deletions_done[change.directory_id] = max(
+            change.version, self._deletions_done.pop(change.directory_id, 0)
+        )
         while len(self._deletions_done) > DIRECTORIES_MAX:
             del self._deletions_done[next(iter(self._deletions_done))]
 

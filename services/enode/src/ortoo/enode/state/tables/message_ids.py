@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import ClassVar, NamedTuple
 
 from ortoo.enode.changes.kinds import ID_BYTES, ExpiredDropped, IdsRemembered
-from ortoo.enode.state.table import StateTable, iterate_live, digest_of
+from ortoo.enode.state.table import StateTable, digest_of, iterate_live
 
 IDS_MAX = 100_000
 """The number of remembered ids of one topic."""

@@ -12,7 +12,12 @@ _DESCRIPTIONS = {
     GroupMode.POP: "by pop",
     GroupMode.POP_IN_ORDER: "by pop, in the order of message groups",
 }
-_NAMES = {GroupMode.UNDECIDED: "any", GroupMode.OFFSETS: "offsets", GroupMode.POP: "pop", GroupMode.POP_IN_ORDER: "pop-in-order"}
+_NAMES = {
+    GroupMode.UNDECIDED: "any",
+    GroupMode.OFFSETS: "offsets",
+    GroupMode.POP: "pop",
+    GroupMode.POP_IN_ORDER: "pop-in-order",
+}
 
 
 class ModeTable(GroupTable[GroupMode]):
@@ -46,7 +51,8 @@ def check_mode(stored: GroupMode, requested: GroupMode, *, group: str, topic: st
     if stored in (GroupMode.UNDECIDED, requested):
         return
     raise Conflict(
-        f"group {group} consumes topic {topic} {_DESCRIPTIONS[stored]}; this request consumes it {_DESCRIPTIONS[requested]}. Both at "
+        f"group {group} consumes topic {topic} {_DESCRIPTIONS[stored]}; this request consumes it "
+        f"{_DESCRIPTIONS[requested]}. Both at "
         f"once would deliver messages twice or never. Use another group, or stop its consumers and change the mode: "
         f"ortoo group mode {group} {topic} --set {_NAMES[requested]} (AdminService/SetDeliveryMode)",
         field="group",

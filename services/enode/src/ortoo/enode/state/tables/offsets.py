@@ -63,7 +63,9 @@ class GenerationReservations:
         """Begin empty."""
         self._generations: dict[tuple[int, str, int], list[int]] = {}
 
-    def check(self, offsets: GroupOffsetTable, topic_id: int, group: str, queue_ids: Iterable[int], generation: int) -> None:
+    def check(
+        self, offsets: GroupOffsetTable, topic_id: int, group: str, queue_ids: Iterable[int], generation: int
+    ) -> None:
         """Refuse a commit of an older assignment. Errors: Fenced, with the queue and both generations."""
         if not generation:
             return

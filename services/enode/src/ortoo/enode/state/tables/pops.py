@@ -108,7 +108,9 @@ class PopTable(PlaceTable[PopQueue]):
         intervals.finish(intervals.floor, change.floor)
         for first, count, phase, attempt, number, until_ms, duration_ms in change.rows:
             if phase:
-                intervals.set_state(first, first + count, DeliveryState(Phase(phase), attempt, number, until_ms, duration_ms))
+                intervals.set_state(
+                    first, first + count, DeliveryState(Phase(phase), attempt, number, until_ms, duration_ms)
+                )
             else:
                 intervals.finish(first, first + count)
         self._offsets.set_floor(change.topic_id, *place, intervals.floor)

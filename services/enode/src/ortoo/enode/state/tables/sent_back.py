@@ -7,8 +7,8 @@ a mark does not depend on the earlier state, so folding a part of the log again 
 from collections.abc import Iterator
 from typing import ClassVar
 
-from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.changes.groups import RetryCopiesStored, RetryMarksDropped
+from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.state.table import PlaceTable, split_rows
 
 RetryPlace = tuple[int, str, int]

@@ -11,7 +11,7 @@ import numpy as np
 
 from ortoo.enode.changes.timers import TimerRows, TimersDone, TimersSet
 from ortoo.enode.state.table import ROWS_PER_CHANGE, StateTable, iterate_live
-from ortoo.enode.state.timer_bucket import ROW, TimerStatus, Int64s, TimerArray, TimerBucket
+from ortoo.enode.state.timer_bucket import ROW, Int64s, TimerArray, TimerBucket, TimerStatus
 
 NEAR_MS = 1_000
 """The time span of a bucket of near timers."""
@@ -229,9 +229,12 @@ class TimerTable(StateTable[dict[int, int]]):
                 bucket.set_status(ids[at], status)
 
     def unstage(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus = TimerStatus.FREE) -> None:
-        """Note that messages left memory: staged timers get `hold`; those being moved or recalled become MISSED."""
+        """Note that messages left memory: staged timers get `status`; those being moved or recalled become MISSED."""
         statuses = self.statuses(deliver_at_ms, ids)
-        is_staged, is_in_use = statuses == TimerStatus.STAGED, (statuses == TimerStatus.RECALLING) | (statuses == TimerStatus.MOVING)
+        is_staged, is_in_use = (
+            statuses == TimerStatus.STAGED,
+            (statuses == TimerStatus.RECALLING) | (statuses == TimerStatus.MOVING),
+        )
         self.set_status(deliver_at_ms[is_staged], ids[is_staged], status)
         self.set_status(deliver_at_ms[is_in_use], ids[is_in_use], TimerStatus.MISSED)
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from apache.rocketmq.v2.definition_pb2 import ClientType, FilterType, SubscriptionEntry
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.membership.group_members import GroupMember, Subscription
+from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.rocketmq.clients.table import ConnectedClient
 
 PUSH_TYPES = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER})
@@ -29,7 +29,9 @@ class ClientRegistration:
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
             client.member_since_ms = self.runtime.clock.now_ms()
-        groups = {PRODUCER_GROUP_PREFIX + topic for topic in client.published_topics} | ({client.group} if client.group else set())
+        groups = {PRODUCER_GROUP_PREFIX + topic for topic in client.published_topics} | (
+            {client.group} if client.group else set()
+        )
         for group in groups:
             if (member := self.find_member(group, client.client_id)) is not None:
                 client.principal.check_owner(member.user, "client id", "x-mq-client-id")

@@ -77,7 +77,9 @@ def choose_endpoints(requested: Endpoints, advertised: Endpoints | None, own: En
     """
     if advertised is not None:
         return advertised
-    usable = requested.scheme in (AddressScheme.IPv4, AddressScheme.IPv6, AddressScheme.DOMAIN_NAME) and requested.addresses
+    usable = (
+        requested.scheme in (AddressScheme.IPv4, AddressScheme.IPv6, AddressScheme.DOMAIN_NAME) and requested.addresses
+    )
     if not usable or (requested.scheme == AddressScheme.DOMAIN_NAME and len(requested.addresses) > 1):
         return own
     return requested
@@ -89,7 +91,11 @@ def accepted_types(topic: Topic, caller: Caller) -> Sequence[int]:
     if accepted is not MIXED_TYPES or caller.language != "JAVA":
         return accepted
     version = tuple(int(part) for part in caller.client_version.partition("-")[0].split(".") if part.isdecimal())
-    return MIXED_TYPES if version >= JAVA_PRIORITY_VERSION else [kind for kind in MIXED_TYPES if kind != MessageType.PRIORITY]
+    return (
+        MIXED_TYPES
+        if version >= JAVA_PRIORITY_VERSION
+        else [kind for kind in MIXED_TYPES if kind != MessageType.PRIORITY]
+    )
 
 
 def route_queues(

@@ -9,7 +9,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.processor import PopResult, PopCall, PopProcessor, pop_or_error
+from ortoo.snode.pop.processor import PopCall, PopProcessor, PopResult, pop_or_error
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
@@ -53,7 +53,9 @@ class LitePopProcessor:
                     await self._wait_for_messages(queues, replace(call, wait_ms=int(wait_s * 1000) + 1), events, found)
                 if found and (changed.is_set() or is_exclusive):
                     current_queues = self._queues(parent, self._subscription(call))
-                    found = await self._still_subscribed(found, await self._still_owned(call, current_queues) if is_exclusive else current_queues)
+                    found = await self._still_subscribed(
+                        found, await self._still_owned(call, current_queues) if is_exclusive else current_queues
+                    )
                 if found or self.runtime.clock.monotonic_s() >= deadline_s:
                     return await self._limit(found, call)
         except BaseException:
@@ -98,7 +100,9 @@ class LitePopProcessor:
         """Add the first messages that arrive to `found`; nothing after the timeout or when an event is set."""
         calls = [_queue_call(queue, call, wait_ms=call.wait_ms) for queue in queues]
         # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
-        pops = [self.runtime.background.run_contained("lite pop", pop_or_error(self.processor.pop(one))) for one in calls]
+        pops = [
+            self.runtime.background.run_contained("lite pop", pop_or_error(self.processor.pop(one))) for one in calls
+        ]
         changes = [self.runtime.background.start_future("lite change", event.wait()) for event in events]
         clock = self.runtime.background.start_future("lite deadline", self.runtime.clock.sleep(call.wait_ms / 1000))
         try:

@@ -42,7 +42,10 @@ class LiteSubscriptions:
         notify_unsubscribed: Callable[[str, str], None] = lambda client_id, lite_topic: None,
         release: Callable[[str, str, str, Iterable[str]], None] = lambda client_id, group, parent, lite_topics: None,
     ) -> None:
-        """`tell` notifies a client of an ended subscription; `release` frees lite topics that a client gives up."""
+        """`notify_unsubscribed` notifies a client of an ended subscription.
+
+        `release` frees lite topics that a client gives up.
+        """
         self.notify_unsubscribed = notify_unsubscribed
         self._release = release
         self._by_client: dict[str, LiteSubscription] = {}
@@ -53,7 +56,9 @@ class LiteSubscriptions:
         """Check that a group with members has this parent topic. Errors: Refused with ILLEGAL_TOPIC."""
         subscription = next(iter(self._by_group.get(group, {}).values()), None)
         if subscription is not None and subscription.parent != parent:
-            raise GrpcProxyError(Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {subscription.parent}, not of {parent}")
+            raise GrpcProxyError(
+                Code.ILLEGAL_TOPIC, f"group {group} receives lite topics of {subscription.parent}, not of {parent}"
+            )
 
     def get_or_create(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
         """A client's subscription; a new, empty one if there is none."""
@@ -96,7 +101,7 @@ class LiteSubscriptions:
                 self.revoke(other, subscription.lite_topics.intersection(names))
 
     def check_quota(self, client_id: str, names: Collection[str]) -> None:
-        """Refuse too many additional lite topics before any work for them. Errors: as `put`."""
+        """Refuse too many additional lite topics before any work for them. Errors: as `set_lite_topics`."""
         subscription = self._by_client.get(client_id) or LiteSubscription("", "")
         self._check_quota(subscription, subscription.lite_topics.union(names))
 
@@ -150,7 +155,9 @@ class LiteSubscriptionActivity:
             raise GrpcProxyError(Code.NOT_IMPLEMENTED, message)
         parent = await self.watch.topic(parent_name)
         if parent.message_type is not MessageType.LITE:
-            raise GrpcProxyError(Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`")
+            raise GrpcProxyError(
+                Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`"
+            )
         self.subscriptions.check_parent(group, parent.name)
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
         for name in sorted(names) if adds else ():

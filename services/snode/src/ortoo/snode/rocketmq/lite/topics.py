@@ -30,7 +30,7 @@ class LiteTopics:
         return topic.read_queues()[0] if topic is not None else None
 
     async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
-        """The queue of a lite topic, created if missing; with `to_send` an expired one is reopened.
+        """The queue of a lite topic, created if missing; with `for_write` an expired one is reopened.
 
         Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from apache.rocketmq.v2.definition_pb2 import Settings
 from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
-from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.grpc.errors import translate_error
+from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.containment import Scope
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.settings_reply import NODE_JS, make_settings_reply
-from ortoo.snode.rocketmq.clients.table import ConnectedClient, ClientTable, CommandStream, check_size
+from ortoo.snode.rocketmq.clients.table import ClientTable, CommandStream, ConnectedClient, check_size
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
@@ -77,7 +77,7 @@ class TelemetryActivity:
     async def call(self, client_id: str, command: TelemetryCommand, timeout_s: float) -> TelemetryCommand:
         """Send a command to a client; returns its answer.
 
-        Errors: as `say`, or Unavailable if the client does not answer, as some kinds of client never do.
+        Errors: as `send`, or Unavailable if the client does not answer, as some kinds of client never do.
         """
         nonce = self.send(client_id, command)
         response: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()

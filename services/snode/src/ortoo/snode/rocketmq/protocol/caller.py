@@ -63,7 +63,9 @@ def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
     if len(client_id) > CLIENT_ID_BYTES_MAX:
-        raise GrpcProxyError(Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit")
+        raise GrpcProxyError(
+            Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit"
+        )
     return Caller(
         client_id,
         headers.get("x-mq-language", ""),

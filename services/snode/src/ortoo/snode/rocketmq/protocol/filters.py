@@ -13,7 +13,9 @@ def compile_filter(expression: FilterExpression) -> MessageFilter | None:
             return message_filter.compile_filter(expression.expression, "")
         case FilterType.SQL:
             if not expression.expression.strip():
-                raise GrpcProxyError(Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; use TAG with '*' for all")
+                raise GrpcProxyError(
+                    Code.ILLEGAL_FILTER_EXPRESSION, "the SQL expression is empty; use TAG with '*' for all"
+                )
             return message_filter.compile_filter("", expression.expression)
         case unknown:
             raise GrpcProxyError(Code.ILLEGAL_FILTER_EXPRESSION, f"filter type {unknown} is unknown; use TAG or SQL")

@@ -59,7 +59,7 @@ class DeliveryInfo:
 
 
 def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
-    """Read and check the `at`-th message of a request. Errors: Refused, Invalid, naming the field."""
+    """Read and check the `index`-th message of a request. Errors: Refused, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
@@ -68,11 +68,15 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
     deliver_at_ms = to_ms(system.delivery_timestamp) if system.HasField("delivery_timestamp") else None
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
-        raise GrpcProxyError(Code.ILLEGAL_DELIVERY_TIME, f"messages[{index}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}")
+        raise GrpcProxyError(
+            Code.ILLEGAL_DELIVERY_TIME, f"messages[{index}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}"
+        )
     if not system.message_id.strip():
         raise GrpcProxyError(Code.ILLEGAL_MESSAGE_ID, f"messages[{index}] has no message id; the producer must set one")
     if system.body_encoding not in _BODY_ENCODINGS:
-        raise GrpcProxyError(Code.MESSAGE_CORRUPTED, f"messages[{index}]: body encoding {system.body_encoding} is unknown")
+        raise GrpcProxyError(
+            Code.MESSAGE_CORRUPTED, f"messages[{index}]: body encoding {system.body_encoding} is unknown"
+        )
     message = Message(
         sent.body,
         system.tag if system.HasField("tag") else None,
@@ -92,7 +96,9 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
     if system.HasField("orphaned_transaction_recovery_duration"):
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
-            raise GrpcProxyError(Code.BAD_REQUEST, f"messages[{index}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}")
+            raise GrpcProxyError(
+                Code.BAD_REQUEST, f"messages[{index}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}"
+            )
     return SentMessage(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 
 

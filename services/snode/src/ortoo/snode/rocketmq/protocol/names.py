@@ -86,9 +86,11 @@ def stored_topic(parent: str, lite_topic: str) -> str:
 def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None:
     """Check that a request names the topic of its handle, which may be a retry topic or a lite topic of it.
 
-    `handled` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
+    `handle_topic` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
     """
-    is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or handle_topic.startswith(f"{LITE_PREFIX}{requested}|")
+    is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or handle_topic.startswith(
+        f"{LITE_PREFIX}{requested}|"
+    )
     if not is_same:
         message = f"the handle is not of topic {requested}; give both as they were received"
         raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, message)

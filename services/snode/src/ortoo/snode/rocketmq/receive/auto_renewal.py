@@ -65,7 +65,9 @@ class AutoRenewedLeases:
         too_long = [lease for lease in ending if now_s - lease.taken_at_s > HOLD_MAX_S]
         for lease in too_long:
             self.remove(lease.handle)
-        await self._settle(too_long, Redeliver((REDELIVERY_DELAY_MS,), error="the consumer held the message for 3 hours"))
+        await self._settle(
+            too_long, Redeliver((REDELIVERY_DELAY_MS,), error="the consumer held the message for 3 hours")
+        )
         renewed = [lease for lease in ending if now_s - lease.taken_at_s <= HOLD_MAX_S]
         done, ended = await self._settle(renewed, Renew(LEASE_MS))
         for lease in ended:
@@ -80,7 +82,9 @@ class AutoRenewedLeases:
             self.remove(lease.handle)
         await self._settle(leases, Redeliver((REDELIVERY_DELAY_MS,), counts=counts, error="the consumer left"))
 
-    async def _settle(self, leases: list[AutoRenewedLease], verdict: Redeliver | Renew) -> tuple[list[AutoRenewedLease], list[AutoRenewedLease]]:
+    async def _settle(
+        self, leases: list[AutoRenewedLease], verdict: Redeliver | Renew
+    ) -> tuple[list[AutoRenewedLease], list[AutoRenewedLease]]:
         """Settle the messages of each group on each enode separately.
 
         Returns the settled leases, and those that no longer exist. Leases that fail now are in neither; they are

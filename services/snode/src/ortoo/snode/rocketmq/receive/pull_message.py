@@ -18,7 +18,7 @@ from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, write_message, to_ms
+from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, to_ms, write_message
 from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 

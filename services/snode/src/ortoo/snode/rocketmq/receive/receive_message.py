@@ -16,7 +16,7 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.processor import PopResult, PopCall, PoppedMessages, PopProcessor
+from ortoo.snode.pop.processor import PopCall, PoppedMessages, PopProcessor, PopResult
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.queue_reader import QueueReader
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules
@@ -25,10 +25,10 @@ from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.protocol.caller import REQUEST_TIMEOUT_MS, Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status, status_of
 from ortoo.snode.rocketmq.protocol.filters import compile_filter
-from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, write_message, to_ms, timestamp
+from ortoo.snode.rocketmq.protocol.messages import DeliveryInfo, timestamp, to_ms, write_message
 from ortoo.snode.rocketmq.protocol.names import group_name, lite_topic_of, topic_name
-from ortoo.snode.rocketmq.receive.unconfirmed_responses import UnconfirmedResponses, Receiver
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
+from ortoo.snode.rocketmq.receive.unconfirmed_responses import Receiver, UnconfirmedResponses
 
 INVISIBLE_MS_MIN = 10_000
 INVISIBLE_MS_MAX = 12 * 3_600_000
@@ -106,7 +106,10 @@ class ReceiveMessageActivity:
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:
             await asyncio.wait([releasing])
-        if request.attempt_id and (undelivered := self.unconfirmed.find_undelivered(receiver, request.attempt_id)) is not None:
+        if (
+            request.attempt_id
+            and (undelivered := self.unconfirmed.find_undelivered(receiver, request.attempt_id)) is not None
+        ):
             await self._on_undelivered(caller, receiver, undelivered)
         requested = call.messages_max
         call = replace(call, messages_max=self.unconfirmed.limit_messages(receiver, requested))

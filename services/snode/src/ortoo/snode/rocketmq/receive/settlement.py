@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.groups.failure_rule import ATTEMPTS_LIMIT, FailureRule
-from ortoo.common.groups.pop import Finish, Redeliver, Renew, LeaseVerdict
+from ortoo.common.groups.pop import Finish, LeaseVerdict, Redeliver, Renew
 from ortoo.common.process.containment import as_ortoo_error
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.pop.processor import PopProcessor
@@ -99,7 +99,9 @@ class SettlementActivity:
     async def _settle(self, handle: ReceiptHandle, verdict: LeaseVerdict) -> None:
         [stale] = await self.pop_processor.settle([(handle, (handle.first_offset,))], verdict, unexpired_only=True)
         if stale:
-            raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked")
+            raise GrpcProxyError(
+                Code.INVALID_RECEIPT_HANDLE, "the lease has ended: the message was redelivered or acked"
+            )
 
     def _read_handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
         """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""

@@ -40,7 +40,7 @@ class UnconfirmedResponses:
     """By attempt."""
 
     def limit_messages(self, receiver: Receiver, requested: int) -> int:
-        """The number of messages to return at once, at most `wanted`."""
+        """The number of messages to return at once, at most `requested`."""
         return min(requested, self._limits.get(receiver, requested))
 
     def on_undelivered(self, receiver: Receiver, messages: int) -> bool:

@@ -14,14 +14,14 @@ from ortoo.snode.rocketmq.clients.table import ClientTable
 from ortoo.snode.rocketmq.lite.expiry import LiteExpiry
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
-from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions, LiteSubscriptionActivity
+from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptionActivity, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics
 from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
 from ortoo.snode.rocketmq.presence.telemetry import TelemetryActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller, Context, caller_of
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLeases
 from ortoo.snode.rocketmq.receive.pull_message import PullMessageActivity
-from ortoo.snode.rocketmq.receive.receive_message import ReceiveMessageActivity, InitialPosition
+from ortoo.snode.rocketmq.receive.receive_message import InitialPosition, ReceiveMessageActivity
 from ortoo.snode.rocketmq.receive.settlement import SettlementActivity
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rocketmq.send.recall_message import RecallMessageActivity
@@ -56,8 +56,12 @@ class MessagingActivities:
         self.route = RouteActivity(watch, topics.producer_topics, settings.rocketmq_advertised_address)
         self.transactions = TransactionActivity(send_components.transactions, directory)
         self.client_activity = ClientActivity(clients, leases, self.transactions, registration, subscriptions, clock)
-        self.send_message = SendMessageActivity(topics.producer_topics, send_components.publisher, self.transactions, lite_topics, clients, clock)
-        self.receive_message = ReceiveMessageActivity(directory, pop_processor, clients, leases, initial_position, lite_pop_processor, clock)
+        self.send_message = SendMessageActivity(
+            topics.producer_topics, send_components.publisher, self.transactions, lite_topics, clients, clock
+        )
+        self.receive_message = ReceiveMessageActivity(
+            directory, pop_processor, clients, leases, initial_position, lite_pop_processor, clock
+        )
         self.settlement = SettlementActivity(directory, pop_processor, leases, registration)
         self.recall_message = RecallMessageActivity(cluster, send_components.delayed)
         self.offsets = PullMessageActivity(watch, enodes)

@@ -35,7 +35,7 @@ A = TypeVar("A")
 def _unary(
     response_type: Callable[..., A], activity: Callable[[MessagingActivities], Callable[[Caller, Q], Awaitable[A]]]
 ) -> Any:  # a callable type lacks the argument names of the servicer's methods
-    """A handler that returns the answer of `part`, or one with the error as its status."""
+    """A handler that returns the answer of `activity`, or one with the error as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> A:
         try:
@@ -47,9 +47,10 @@ def _unary(
 
 
 def _stream(
-    response_type: Callable[..., A], activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]]
+    response_type: Callable[..., A],
+    activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]],
 ) -> Any:
-    """A handler that yields the answers of `part`; after an error a last one has it as its status."""
+    """A handler that yields the answers of `activity`; after an error a last one has it as its status."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
@@ -103,7 +104,9 @@ class MessagingService(MessagingServiceServicer):
     """Commit or roll back."""
     SyncLiteSubscription = _unary(pb.SyncLiteSubscriptionResponse, lambda gateway: gateway.lite_subscription.sync)
     """Subscribe to lite topics."""
-    NotifyClientTermination = _unary(pb.NotifyClientTerminationResponse, lambda gateway: gateway.client_activity.terminate)
+    NotifyClientTermination = _unary(
+        pb.NotifyClientTerminationResponse, lambda gateway: gateway.client_activity.terminate
+    )
     """Leave gracefully."""
 
     async def Telemetry(

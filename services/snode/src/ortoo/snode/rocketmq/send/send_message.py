@@ -91,7 +91,9 @@ class SendMessageActivity:
                 raise outcome.error_for_sender(error) from None
             outcome.add_attempt(None)
             [message_id] = transaction.message_ids
-            entries.append(SendResultEntry(status=ok_status(), message_id=message_id, transaction_id=transaction.transaction_id))
+            entries.append(
+                SendResultEntry(status=ok_status(), message_id=message_id, transaction_id=transaction.transaction_id)
+            )
         return SendMessageResponse(status=ok_status(), entries=entries)
 
 

@@ -32,7 +32,7 @@ class TransactionActivity:
         """By client id, the functions that send checks to listening clients."""
 
     async def begin(self, topic: str, sent: SentMessage) -> StartedTransaction:
-        """Store a message that stays invisible until its verdict. Errors: as `Transactions.begin`."""
+        """Store a message that stays invisible until its verdict. Errors: as `TransactionProcessor.begin`."""
         check_after_ms = (sent.recovery_s or 0) * 1000
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
@@ -66,10 +66,16 @@ class TransactionActivity:
             self._transactions.remove_producer(client.checked_topics.pop(), ask)
 
     def _send_check(self, client: ConnectedClient, check: TransactionCheckCall) -> bool:
-        if client.stream is None or check.topic not in client.published_topics or not client.principal.may_send_to(check.topic):
+        if (
+            client.stream is None
+            or check.topic not in client.published_topics
+            or not client.principal.may_send_to(check.topic)
+        ):
             return False
         for message in open_batch(check.batch).messages():
-            place = DeliveryInfo(check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True)
+            place = DeliveryInfo(
+                check.topic, "", check.half.queue_id, 0, check.half.stored_at_ms, "", is_transaction=True
+            )
             command = pb.RecoverOrphanedTransactionCommand(
                 message=write_message(message, place), transaction_id=check.transaction_id
             )

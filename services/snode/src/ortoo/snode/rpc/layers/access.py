@@ -4,11 +4,11 @@ from typing import Any
 
 from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import OrtooError
-from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.completion_queue.context import headers_of
+from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.signature import SignedCall
-from ortoo.snode.policy.access import AccessControl, CallAccess, Authentication
+from ortoo.snode.policy.access import AccessControl, Authentication, CallAccess
 from ortoo.snode.policy.principal import PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import peer_of
 from ortoo.snode.rocketmq.protocol.codes import status_of

@@ -4,11 +4,11 @@ from collections.abc import Awaitable
 from typing import Any
 
 from ortoo.common.errors import Forbidden
-from ortoo.common.grpc.layers.layer import ServedCall, Guard, Layer
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.layers.layer import Guard, Layer, ServedCall
 from ortoo.common.grpc.tls import is_tls
-from ortoo.snode.policy import chain
 from ortoo.snode.policy.flow_control import DELAYED_METHODS, FlowControl
+from ortoo.snode.policy.interceptors import InterceptedCall, InterceptorChain
 from ortoo.snode.rpc.layers import OWN_SERVICES
 
 
@@ -35,7 +35,7 @@ class InterceptorLayer(Layer):
 
     services = OWN_SERVICES
 
-    def __init__(self, interceptors: chain.Chain) -> None:
+    def __init__(self, interceptors: InterceptorChain) -> None:
         self._chain = interceptors
 
     async def enter(self, call: ServedCall) -> None:
@@ -58,15 +58,15 @@ class InterceptorLayer(Layer):
             else:
                 await self._chain.on_error(one, call.error)
 
-    async def _start(self, call: ServedCall, request: Any) -> chain.Call:
+    async def _start(self, call: ServedCall, request: Any) -> InterceptedCall:
         one = _describe_call(call, request)
         await self._chain.before(one)
         return one
 
 
-def _describe_call(call: ServedCall, request: Any) -> chain.Call:
+def _describe_call(call: ServedCall, request: Any) -> InterceptedCall:
     message, bulks = request if isinstance(request, BulkMessage) else (request, ())
-    return chain.Call(call.method.name, message, call.context.peer(), bulk_bytes=sum(map(len, bulks)))
+    return InterceptedCall(call.method.name, message, call.context.peer(), bulk_bytes=sum(map(len, bulks)))
 
 
 class TlsRequiredLayer(Guard):

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from ortoo.common.grpc.layers.layer import ServedCall, Layer
 from ortoo.common.grpc.completion_queue.context import headers_of
-from ortoo.snode.rocketmq.protocol.namespaces import remove_namespace, add_namespace
+from ortoo.common.grpc.layers.layer import Layer, ServedCall
+from ortoo.snode.rocketmq.protocol.namespaces import add_namespace, remove_namespace
 
 HEADER = "x-mq-namespace"
 

@@ -7,8 +7,8 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.cluster.wire import encode_queue, encode_topic
-from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.message_search import SearchRequest
+from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.operators.groups import GroupAdminHandlers
 from ortoo.snode.rpc.operators.replicas import ReplicaAdminHandlers
@@ -41,7 +41,11 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track() as memory:
             messages = self.pull.reader.tail(
-                request.topic, memory, from_beginning=request.from_first, follow=request.follow, message_filter=message_filter
+                request.topic,
+                memory,
+                from_beginning=request.from_first,
+                follow=request.follow,
+                message_filter=message_filter,
             )
             async for message in messages:
                 yield _encode_tailed(message)

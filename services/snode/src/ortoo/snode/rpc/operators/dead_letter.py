@@ -9,7 +9,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number
-from ortoo.snode.pop.dead_letters import DeadLetters, DeadLetter, PeekedMessage, ReplayProgress, ReplayOptions
+from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayProgress
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb
@@ -37,7 +37,9 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         await self.check_group_exists(request.group)
         sent_count = 0
         with self.long_calls.track():
-            async for dead_letter in self.dead_letters.list_dead_letters(request.group, message_filter, include_replayed=request.with_replayed):
+            async for dead_letter in self.dead_letters.list_dead_letters(
+                request.group, message_filter, include_replayed=request.with_replayed
+            ):
                 yield _encode_dead_letter(dead_letter)
                 sent_count += 1
                 if sent_count == request.letters_max:
@@ -48,7 +50,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     ) -> AsyncIterator[pb.ReplayProgress]:
         """Replay dead letters, each once."""
         check_group_name(request.group)
-        replay = read(ReplayOptions, request, where=compile_filter("", request.where))
+        replay = read(ReplayOptions, request, message_filter=compile_filter("", request.where))
         progress = ReplayProgress()
         with self.long_calls.track():
             async for progress in self.dead_letters.replay(replay):

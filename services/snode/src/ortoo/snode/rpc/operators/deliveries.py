@@ -21,10 +21,10 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
-from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
-from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
-from ortoo.snode.rpc.operators.reasons import GroupQueueState, ConsumptionState, find_reasons
+from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
+from ortoo.snode.rpc.operators.reasons import ConsumptionState, GroupQueueState, find_reasons
 from ortoo.v1 import delivery_pb2 as pb
 from ortoo.v1 import enode_pop_pb2
 from ortoo.v1.delivery_pb2_grpc import DeliveryServiceServicer
@@ -74,11 +74,17 @@ class DeliveryService(DeliveryServiceServicer):
         topic = await self.cluster.watch.topic(request.topic)
         message: PlacedMessage | None = None
         queues: Sequence[Queue] = topic.read_queues()
-        enode_request = enode_pop_pb2.DescribeDeliveriesRequest(topic_id=topic.topic_id, group=request.group, limit=LIMIT_DEFAULT)
+        enode_request = enode_pop_pb2.DescribeDeliveriesRequest(
+            topic_id=topic.topic_id, group=request.group, limit=LIMIT_DEFAULT
+        )
         if request.message_id:
             message = await self._find_message(topic.name, request.message_id)
             queues = [message.queue]
-            enode_request.from_offset, enode_request.to_offset, enode_request.limit = message.offset, message.offset + 1, 1
+            enode_request.from_offset, enode_request.to_offset, enode_request.limit = (
+                message.offset,
+                message.offset + 1,
+                1,
+            )
         described, away = await self._describe_all(queues, enode_request)
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
@@ -135,7 +141,7 @@ class DeliveryService(DeliveryServiceServicer):
             raise NotFound(f"there is no enode {queue.enode}", field="queue.enode")
         queue_request = enode_pop_pb2.DescribeDeliveriesRequest(queue_id=queue.queue_id)
         queue_request.MergeFrom(request)
-        with rpc_errors(f"enode {queue.enode}", within=True):
+        with rpc_errors(f"enode {queue.enode}", is_internal=True):
             stub = EnodeServiceStub(self.channels.channel_to(entry.address))
             return await stub.DescribeDeliveries(queue_request, timeout=TIMEOUT_S)
 
@@ -196,7 +202,11 @@ DELIVERED_PHASES = (LEASED, RETURNED, enode_pop_pb2.DELIVERY_PHASE_EXPIRED)
 
 def _matches(subscription: Subscription, message: Message) -> bool:
     message_filter = compile_filter(subscription.tag_expression, subscription.sql_expression)
-    rows = None if message_filter is None else message_filter.select(OpenedBatch(encode([message], now_ms=0, limits=COPY_LIMITS)))
+    rows = (
+        None
+        if message_filter is None
+        else message_filter.select(OpenedBatch(encode([message], now_ms=0, limits=COPY_LIMITS)))
+    )
     return rows is None or len(rows) > 0
 
 

@@ -38,25 +38,35 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     cluster: ClusterView
     topics: TopicComponents
 
-    CreateTopic = forward("CreateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
+    CreateTopic = forward(
+        "CreateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic))
+    )
     """Create a topic; it can be used when this returns."""
-    UpdateTopic = forward("UpdateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
+    UpdateTopic = forward(
+        "UpdateTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic))
+    )
     """Change a topic; the change is in force when this returns."""
     DeleteTopic = forward("DeleteTopic", lambda it, request, _: it.cluster.watch.wait_until_deleted(request.name))
     """Delete a topic; its messages stay until the end of the grace period."""
-    UndeleteTopic = forward("UndeleteTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic)))
+    UndeleteTopic = forward(
+        "UndeleteTopic", lambda it, _, answer: it.topics.propagation.wait_for(decode_topic(answer.topic))
+    )
     """Undelete a topic; it can be used when this returns."""
     ListDeletedTopics = forward("ListDeletedTopics")
     """The deleted topics that can be undeleted."""
     ListOfferedTopics = forward("ListOfferedTopics")
     """Topics that enodes store and the directory lacks."""
-    AdoptTopics = forward("AdoptTopics", lambda it, _, answer: it.topics.propagation.wait_for_all(map(decode_topic, answer.topics)))
+    AdoptTopics = forward(
+        "AdoptTopics", lambda it, _, answer: it.topics.propagation.wait_for_all(map(decode_topic, answer.topics))
+    )
     """Adopt such topics; they can be used when this returns."""
     PutGroup = forward("PutGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = forward("DeleteGroup")
     """Delete a group; enodes keep its offsets until the end of the grace period."""
-    UndeleteGroup = forward("UndeleteGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version))
+    UndeleteGroup = forward(
+        "UndeleteGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version)
+    )
     """Undelete a group; its settings are in force when this returns."""
     ListDeletedGroups = forward("ListDeletedGroups")
     """The deleted groups that can be undeleted."""

@@ -74,7 +74,7 @@ class ClusterFindings(FindingsServiceServicer):
         try:
             if process.role == "snode":
                 channel = await self.policy.forwarding_channel(channel)
-            with rpc_errors(f"{process.role} {process.name}", within=True):
+            with rpc_errors(f"{process.role} {process.name}", is_internal=True):
                 answer = await FindingsServiceStub(channel).ListFindings(request, timeout=timeout_s)
         except OrtooError as error:
             return replace(process, error=error)

@@ -13,7 +13,7 @@ from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, Group
 from ortoo.snode.cluster.runtime import Runtime
-from ortoo.snode.cluster.wire import decode_queue, encode_queue, decode_retry_policy
+from ortoo.snode.cluster.wire import decode_queue, decode_retry_policy, encode_queue
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.pull import PullComponents
@@ -76,7 +76,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """One client: its identity, its queues, and its own description."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.member.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
                 return await other_snode.DescribeClient(request, timeout=COMMAND_TIMEOUT_MS / 1000 + FORWARD_MARGIN_S)
         owned = self.clients.queues(request.client_id, request.group)
         queues = [write(session_pb2.RunningQueue, one) for one in owned]
@@ -94,7 +94,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """Send a command to a client and return its answer."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
-            with rpc_errors(f"snode {entry.member.snode}", within=True):
+            with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
                 return await other_snode.CallClient(request, timeout=COMMAND_TIMEOUT_MAX_MS / 1000 + FORWARD_MARGIN_S)
         return pb.CallClientResponse(result=await self._call_client(request.client_id, request.command))
 
@@ -109,7 +109,9 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
         """The groups that subscribe to a topic, and those with offsets in it."""
         with_offsets = await self.pull.offset_operations.groups_with_offsets(request.topic)
-        return pb.ListTopicGroupsResponse(groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets)
+        return pb.ListTopicGroupsResponse(
+            groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets
+        )
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
         """Change how a group consumes a topic."""
@@ -126,7 +128,9 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def ResetOffsets(self, request: pb.ResetOffsetsRequest, context: Context) -> pb.ResetOffsetsResponse:
         """Move the offsets of a group."""
-        moved = await self.pull.offset_operations.reset(request.group, request.topic, _decode_target(request), force=request.force)
+        moved = await self.pull.offset_operations.reset(
+            request.group, request.topic, _decode_target(request), force=request.force
+        )
         return write(pb.ResetOffsetsResponse, moved)
 
     async def CloneOffsets(self, request: pb.CloneOffsetsRequest, context: Context) -> pb.CloneOffsetsResponse:
@@ -184,7 +188,9 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
             return None
         return pb.TopicProgress(
             topic=topic,
-            offsets=[pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset) for one in lags],
+            offsets=[
+                pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset) for one in lags
+            ],
             lag_messages=sum(one.messages for one in lags),
         )
 

@@ -144,7 +144,9 @@ def _of_queues(state: ConsumptionState) -> Iterator[Reason]:
             yield Reason("delayed", f"{delayed} of the next messages failed and are delivered again later")
         if not leased and not delayed and (behind := sum(one.behind for one in state.queues)) and state.consumers:
             observed = f"{behind} messages wait for {state.consumers} consumers"
-            yield Reason("consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers")
+            yield Reason(
+                "consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers"
+            )
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = state.queues[0]
         yield Reason("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")

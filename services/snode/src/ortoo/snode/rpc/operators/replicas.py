@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ortoo.common.errors import Conflict, Invalid, NotLeader, NotFound, Unavailable
+from ortoo.common.errors import Conflict, Invalid, NotFound, NotLeader, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster.runtime import Runtime
@@ -45,7 +45,8 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
             successor = _find_replica(replicas, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"replica {successor.member.number} of {request.enode} is {_state_name(successor)}; choose one that "
+                    f"replica {successor.member.number} of {request.enode} is {_state_name(successor)}; choose one "
+                    "that "
                     "follows",
                     field="successor",
                 )

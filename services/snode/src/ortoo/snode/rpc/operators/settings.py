@@ -83,7 +83,9 @@ class ClusterSettings(SettingsServiceServicer):
         local_request = type(request)()
         local_request.CopyFrom(request)
         local_request.own_only, local_request.process = True, ""
-        return await asyncio.gather(*(self._query_one(one, local_request, context, method, all_or_error) for one in chosen))
+        return await asyncio.gather(
+            *(self._query_one(one, local_request, context, method, all_or_error) for one in chosen)
+        )
 
     async def _query_one(
         self, process: TargetProcess, request: Any, context: Context, method: str, raises: bool
@@ -99,9 +101,13 @@ class ClusterSettings(SettingsServiceServicer):
     async def _with_name(self, process: TargetProcess, context: Context) -> TargetProcess:
         """A name server with its name, if it answers; only the process itself knows it."""
         request = pb.ListSettingChangesRequest(own_only=True)
-        return replace(process, name=(await self._query_one(process, request, context, "ListSettingChanges", False)).name)
+        return replace(
+            process, name=(await self._query_one(process, request, context, "ListSettingChanges", False)).name
+        )
 
-    async def _call_process(self, process: TargetProcess, request: Any, context: Context, method: str) -> pb.ProcessSettings:
+    async def _call_process(
+        self, process: TargetProcess, request: Any, context: Context, method: str
+    ) -> pb.ProcessSettings:
         if process.role == "snode" and process.name == self.own.settings.name:
             answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             found: pb.ProcessSettings = answer.processes[0]
@@ -112,7 +118,7 @@ class ClusterSettings(SettingsServiceServicer):
         channel = self.channels.channel_to(process.address)
         if process.role == "snode":
             channel = await self.policy.forwarding_channel(channel)
-        with rpc_errors(f"{process.role} {process.name or process.address}", within=True):
+        with rpc_errors(f"{process.role} {process.name or process.address}", is_internal=True):
             answer = await getattr(SettingsServiceStub(channel), method)(request, timeout=TIMEOUT_S)
         found = answer.processes[0]
         found.address = process.address
@@ -136,15 +142,15 @@ class ClusterSettings(SettingsServiceServicer):
         raise Invalid(f"{role!r}; expected namesrv, enode or snode", field="role")
 
     async def _enodes(self) -> list[TargetProcess]:
-        with rpc_errors(self.cluster.name_server.peer, within=True):
+        with rpc_errors(self.cluster.name_server.peer, is_internal=True):
             request = member_admin_pb2.ListMembersRequest()
             known = await self.cluster.name_server.stub.ListMembers(request, timeout=TIMEOUT_S)
         found = [
-            TargetProcess("enode", one.enode, member.address, member.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
+            TargetProcess("enode", one.enode, replica.address, replica.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
             for one in known.enodes
-            for member in one.members
-            if member.address
+            for replica in one.members
+            if replica.address
         ]
-        with_members = {one.name for one in found}
-        alone = (one for one in self.cluster.directory.enodes() if one.name not in with_members)
+        with_replicas = {one.name for one in found}
+        alone = (one for one in self.cluster.directory.enodes() if one.name not in with_replicas)
         return [*found, *(TargetProcess("enode", one.name, one.address, one.alive) for one in alone)]
