@@ -72,7 +72,7 @@ def _ways(store: Store) -> dict[str, Read]:
         return (await store.fetch(TOPIC_ID, queue_id, offset, bytes_max=PART_BYTES)).next_offset
 
     async def pushed_down(tag: str, queue_id: int, offset: int) -> int:
-        wishes = enode_pb2.Pushdown(tag_expression=tag, columns=columns_of(["body"]), joined=True)
+        wishes = enode_pb2.Pushdown(tag_expression=tag, columns=columns_of(["body"]), coalesce=True)
         request = enode_pb2.FetchBatchesRequest(
             topic_id=TOPIC_ID, queue_id=queue_id, from_offset=offset, pushdown=wishes
         )

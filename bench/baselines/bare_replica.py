@@ -19,7 +19,7 @@ from ortoo.common.grpc.channels import OPTIONS
 from ortoo.common.machine.allocator import retain_freed_buffers
 from ortoo.common.machine.event_loop import RoleLoop
 
-METHOD = "/bench.Member/Speak"
+METHOD = "/bench.Member/Exchange"
 SEGMENT_BYTES = 256 << 20
 WINDOW_BYTES = 16 << 20
 """The unacknowledged bytes that a leader may have sent to each follower."""

@@ -130,19 +130,19 @@ REQUESTS: dict[Request, str] = {
     finish_popped: "SettlePopped",
     give_back_popped: "SettlePopped",
     renew_popped: "SettlePopped",
-    send_back_now: "SendBackMessages",
-    send_back_later: "SendBackMessages",
-    park_sent_back: "SendBackMessages",
+    send_back_now: "RetryMessages",
+    send_back_later: "RetryMessages",
+    park_sent_back: "RetryMessages",
     replay: "ReplayStored",
 }
 """Each request of several changes, and the method of EnodeService that makes it; "" = the name server's watch."""
-ROOM_FOR_SOME_BYTES = {"SendBackMessages": 2_000, "ReplayStored": 2_000}
+ROOM_FOR_SOME_BYTES = {"RetryMessages": 2_000, "ReplayStored": 2_000}
 """The free disk space for methods with large single changes: enough for some of them, not for all."""
 OTHERS = {
     "QueryOffsets": "reads",
     "PopQueues": "leases as many messages as fit, and does not wait for the disk",
     "WatchHalves": "reads",
-    "AppendIdentified": "one batch, and its ids in the same frame",
+    "AppendDeduplicated": "one batch, and its ids in the same frame",
 }
 """The other methods whose request has several elements, and why they are not tested here."""
 

@@ -17,7 +17,7 @@ def wish(request_id: str, attempt_id: str = "a", *, wait_ms: int = 0, call_off: 
     """One request of an attempt."""
     return PopRequest(
         TOPIC, GROUP, (0, 1, 2), 32, INVISIBLE_MS, 1 << 20, wait_ms, "me", attempt_id,
-        request_id=request_id, call_off=call_off,
+        request_id=request_id, cancel=call_off,
     )  # fmt: skip
 
 

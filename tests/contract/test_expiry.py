@@ -71,7 +71,7 @@ def test_without_a_dead_letter_topic_expired_messages_wait_for_it() -> None:
         await _send(it, a=1_000)
         await it.one.clock.sleep(2)
         asked = await it.pop(park_expired=True, dead_letter_topic_id=0)
-        assert asked.wants_dead_letter_topic
+        assert asked.needs_dead_letter_topic
         await it.one.clock.sleep(2)
         assert texts(await it.pop(wait_ms=1_000, park_expired=True)) == []
         assert [letter.body for letter in await it.dead_letters()] == [b"a"]

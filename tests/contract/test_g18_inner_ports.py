@@ -169,7 +169,7 @@ async def test_keys_of_handles_and_leases_are_for_one_role(authority: Authority,
     """G18: the rows of the table for single fields are enforced."""
     routes = methods_of("ortoo.v1.NameService")["NameService/WatchRoutes"]
     leaves = methods_of("ortoo.v1.NameService")["NameService/Unregister"]
-    keys = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
+    keys = namesrv_pb2.WatchRoutesRequest(include_handle_keys=True)
     enode, snode = namesrv_pb2.UnregisterRequest(enode="e", epoch=1), namesrv_pb2.UnregisterRequest(snode="s")
     async with inner_ports(tmp_path, authority) as [name_server, *_], asyncio.timeout(60):
         callers = {role: await authority.sign(f"a-{role}", f"{role}.{NAME}") for role in ROLES}

@@ -163,7 +163,7 @@ def test_no_more_is_in_flight_than_the_group_allows() -> None:
         first = await it.pop(in_flight_max=4)
         assert texts(first) == list("abcd")
         blocked = await it.pop(in_flight_max=4)
-        assert "in_flight_max" in blocked.blocked
+        assert "in_flight_max" in blocked.blocked_reason
         waiting = it.popping(in_flight_max=4)
         await it.one.clock.sleep(1)
         await it.ack(first)

@@ -186,7 +186,7 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
         await it.one.clock.sleep(1)
         popped = await it.pop(attempts_max=1, dead_letter_topic_id=0)
         assert texts(popped) == ["b"]
-        assert popped.wants_dead_letter_topic
+        assert popped.needs_dead_letter_topic
         await it.one.clock.sleep(2)
         assert texts(await it.pop(attempts_max=1)) == []
         await it.one.clock.sleep(1)

@@ -23,7 +23,7 @@ RETENTION_MS = 30 * DAY_MS
 def said(*groups: str, directory_id: str = OWN, by_use: tuple[str, ...] = (), **more: object) -> pb.WatchRoutesResponse:
     """A name server's answer about groups."""
     declared = [topic_pb2.Group(name=name) for name in groups]
-    used = [topic_pb2.Group(name=name, by_use=True) for name in by_use]
+    used = [topic_pb2.Group(name=name, auto_created=True) for name in by_use]
     fields: dict[str, object] = {"snapshot": True, "version": 9} | more
     return pb.WatchRoutesResponse(directory_id=directory_id, groups=declared + used, **fields)  # type: ignore[arg-type]
 

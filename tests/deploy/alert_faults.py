@@ -27,7 +27,7 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.postgres import postgres
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
-from ortoo.v1 import member_report_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.v1 import producer_pb2, record_pb2, replica_report_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from tests.deploy import ailing_enode
@@ -237,27 +237,27 @@ async def _reports(scene: Scene, enode: str, numbers: Sequence[int], leaders: Se
     clock, epoch = SystemClock(), 1
     async with Channels() as channels:
         stub = NameServiceStub(channels.channel_to(scene.namesrv.address))
-        request = member_report_pb2.ReportMemberRequest(
+        request = replica_report_pb2.ReportReplicaRequest(
             enode=enode,
             set_id=f"set {enode}",
             incarnation=1,
             address="127.0.0.1:1",
-            member_address="127.0.0.1:2",
-            voters=[member_report_pb2.MemberId(number=one, disk="disk") for one in (1, 2, 3)],
+            replica_address="127.0.0.1:2",
+            voters=[replica_report_pb2.ReplicaId(number=one, disk="disk") for one in (1, 2, 3)],
         )
         try:
             while True:
                 for number in numbers:
-                    request.member.number, request.member.disk = number, "disk"
+                    request.replica.number, request.replica.disk = number, "disk"
                     request.epoch, request.is_leading = epoch, leaders[epoch % len(leaders)] == number
-                    await stub.ReportMember(request)
+                    await stub.ReportReplica(request)
                 epoch += 1
                 await clock.sleep(0.5)
         finally:
             request.is_leaving = True
             for number in numbers:
-                request.member.number = number
-                await stub.ReportMember(request)
+                request.replica.number = number
+                await stub.ReportReplica(request)
 
 
 @asynccontextmanager

@@ -125,7 +125,7 @@ async def _until(mq: Client, *, refuses: bool) -> None:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             known = (await mq.admin.describe_cluster()).enodes
-            if any(one.name == FULL and bool(one.refuses_writes) is refuses for one in known):
+            if any(one.name == FULL and bool(one.write_refusal) is refuses for one in known):
                 return
             await CLOCK.sleep(LOOK_S)
 

@@ -39,7 +39,7 @@ _MADE_S = struct.Struct("<d")
 
 
 @dataclass(frozen=True, slots=True)
-class SlowMember:
+class SlowReplica:
     """The results."""
 
     rate: float
@@ -108,7 +108,7 @@ def p99(lines: Iterable[Line]) -> float:
     return round(median(sorted(half)[int(len(half) * 0.99)] for half in halves.values()), 2) if halves else 0.0
 
 
-async def slow_replica(folder: Path, *, rate: float, seconds: float, grace_s: float = 3.0) -> SlowMember:
+async def slow_replica(folder: Path, *, rate: float, seconds: float, grace_s: float = 3.0) -> SlowReplica:
     """Run it."""
     async with consumer_cluster(folder, snodes=1) as running:
         outs = [folder / f"member-{number}" for number in range(MEMBERS)]
@@ -142,7 +142,7 @@ async def _watch(
     rate: float,
     seconds: float,
     grace_s: float,
-) -> SlowMember:
+) -> SlowReplica:
     clock, sent, stop = SystemClock(), 0, asyncio.Event()
     async with connect(running.addresses) as mq, Background("run") as background:
         channel = mq.admin._connection.channel()
@@ -211,7 +211,7 @@ def _judge(
     evicted_s: float,
     grace_s: float,
     moments: tuple[int, int, int],
-) -> SlowMember:
+) -> SlowReplica:
     frozen_ms, evicted_ms, back_ms = moments
     others = [line for book in books[1:] for line in book]
     mine = {line.place[0] for line in books[0] if line.at_ms <= frozen_ms}
@@ -238,7 +238,7 @@ def _judge(
         )
         if broken
     ]
-    return SlowMember(
+    return SlowReplica(
         rate,
         round(evicted_s, 2),
         grace_s,

@@ -48,7 +48,7 @@ class Page:
         """The name server is started; topic, group and user exist, and there is nothing to adopt."""
         await self.cluster.open_namesrv()
         await self.is_reached()
-        offered = await self.cluster.name_service.ListOfferedTopics(pb.ListOfferedTopicsRequest())
+        offered = await self.cluster.name_service.ListOrphanedTopics(pb.ListOrphanedTopicsRequest())
         assert not offered.topics
         topics = await self.cluster.name_service.ListTopics(pb.ListTopicsRequest())
         assert [one.name for one in topics.topics] == ["orders"]

@@ -85,9 +85,9 @@ async def advice(
     assert clock.monotonic_s() - begun_s < LIMIT_S * patience + START_S
     assert "Traceback" not in outcome.stderr, outcome.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in outcome.stdout.splitlines()]
-    assert outcome.exit_code == int(any(one["serious"] for one in found))
-    assert all(one["seen"] and one["cure"] for one in found)
-    return {one["name"]: one["cure"] for one in found}
+    assert outcome.exit_code == int(any(one["critical"] for one in found))
+    assert all(one["seen"] and one["remedy"] for one in found)
+    return {one["name"]: one["remedy"] for one in found}
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "UpdateGroup": ({"name": "another", "slow_consumer_threshold_messages": 7}, "7"),
     "DescribeGroup": ({"name": "another"}, "another"),
     "ListGroups": ({}, GROUP),
-    "Tail": ({"topic": TOPIC, "from_first": True, "messages_max": 1}, "two fresh horses"),
+    "Tail": ({"topic": TOPIC, "from_beginning": True, "messages_max": 1}, "two fresh horses"),
     "FindMessages": ({"topic": TOPIC, "key": "order-1"}, "two fresh horses"),
     "DescribeLag": ({"group": GROUP, "topic": TOPIC}, "committed_offset"),
     "ListDelayedMessages": ({"topic": TOPIC}, "{"),
@@ -52,17 +52,17 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
     "DeleteTopic": ({"name": "new"}, "due_at_ms"),
     "ListDeletedTopics": ({}, "new"),
     "UndeleteTopic": ({"name": "new"}, "topic_id"),
-    "ListOfferedTopics": ({}, "{"),
+    "ListOrphanedTopics": ({}, "{"),
     "AdoptTopics": ({"all": True}, "{"),
-    "ListMembers": ({}, "{"),
+    "ListReplicas": ({}, "{"),
 }
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
     "HandOver": ({"enode": "enode-0"}, "enode"),
-    "ElectMember": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
+    "ElectReplica": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
     "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
-    "AddMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
-    "RemoveMember": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
+    "AddReplica": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
+    "RemoveReplica": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
 }
 """Methods that need the result of a fault: they answer with a reason."""
 

@@ -13,11 +13,11 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import DidNotStart, RoleProcess
-from ortoo.v1 import enode_members_pb2, enode_pb2, members_pb2, namesrv_pb2
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1 import enode_pb2, enode_replicas_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
-from ortoo.v1.members_pb2_grpc import MemberServiceStub
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.certificates import NAME, Authority, Certificate
 
 ROLES = ("namesrv", "enode", "snode")
@@ -108,7 +108,7 @@ async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, t
             assert (await NameServiceStub(channel).PutUser(PUT)).user.access_key == "root"
         async with reached(name_server, authority, client) as channel:
             names = NameServiceStub(channel)
-            watch = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
+            watch = namesrv_pb2.WatchRoutesRequest(include_handle_keys=True)
             await refused(names.GetUser(namesrv_pb2.GetUserRequest(access_key="root")), "role_names.snode")
             await refused(names.WatchRoutes(watch), "role_names.snode")
             await refused(names.WatchRoutes(namesrv_pb2.WatchRoutesRequest()), "role_names.operator")
@@ -118,13 +118,13 @@ async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, t
             await refused(store.Append(), "role_names.snode")
             await refused(store.FetchBatches(), "role_names.snode")
             await refused(store.CommitOffsets(enode_pb2.CommitOffsetsRequest(group="g")), "role_names.snode")
-            hand_over = enode_members_pb2.HandOverRequest()
-            await refused(EnodeMembersServiceStub(channel).HandOver(hand_over), "role_names.operator")
+            hand_over = enode_replicas_pb2.HandOverRequest()
+            await refused(EnodeReplicasServiceStub(channel).HandOver(hand_over), "role_names.operator")
         async with reached(replica, authority, client) as channel:
-            members = MemberServiceStub(channel)
-            await refused(members.Speak(), "role_names.enode")
-            await refused(members.Join(members_pb2.JoinRequest()), "role_names.enode")
-            await refused(members.CopyFrame(members_pb2.CopyFrameRequest()), "role_names.enode")
+            members = ReplicationServiceStub(channel)
+            await refused(members.Exchange(), "role_names.enode")
+            await refused(members.Join(replication_pb2.JoinRequest()), "role_names.enode")
+            await refused(members.CopyFrame(replication_pb2.CopyFrameRequest()), "role_names.enode")
 
         # New certificates while all of them run, then a new connection that has to use them.
         for role in ROLES:

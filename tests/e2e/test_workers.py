@@ -53,7 +53,7 @@ class Workers:
         """The worker that accepts a new connection to the shared port."""
         async with Channels() as channels:
             stub = FindingsServiceStub(channels.channel_to(self.snode.address))
-            answer = await stub.ListFindings(findings_pb2.ListFindingsRequest(own_only=True), timeout=10)
+            answer = await stub.ListFindings(findings_pb2.ListFindingsRequest(local_only=True), timeout=10)
         return str(answer.processes[0].name)
 
     async def process_ids(self) -> dict[str, int]:

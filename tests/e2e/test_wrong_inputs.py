@@ -115,8 +115,8 @@ def opened(**fields: Any) -> consumer_pb2.PushRequest:
 def acknowledging(**fields: Any) -> consumer_pb2.PushRequest:
     """An acknowledgement of a message that was never delivered."""
     queue = topic_pb2.Queue(**{"topic": "t", "enode": "enode-0", "queue_id": 0, **fields})
-    offset = consumer_pb2.AcknowledgedOffset(queue=queue, offset=1, generation=77)
-    return consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset]))
+    offset = consumer_pb2.CommittedOffset(queue=queue, offset=1, generation=77)
+    return consumer_pb2.PushRequest(commit=consumer_pb2.Commit(offsets=[offset]))
 
 
 Act = Callable[[Calls], Awaitable[None]]

@@ -80,7 +80,7 @@ async def _unread_push(channel: grpc.aio.Channel, number: int) -> Any:
 
 def _tail(channel: grpc.aio.Channel) -> Any:
     """A tail that is never read."""
-    return admin_pb2_grpc.AdminServiceStub(channel).Tail(admin_pb2.TailRequest(topic=FLOOD, from_first=True))
+    return admin_pb2_grpc.AdminServiceStub(channel).Tail(admin_pb2.TailRequest(topic=FLOOD, from_beginning=True))
 
 
 async def _publish(stub: producer_pb2_grpc.ProducerServiceStub, topic: str, body: bytes, count: int) -> None:

@@ -65,10 +65,10 @@ class PushClient:
 
     async def acknowledge(self, delivery: consumer_pb2.Delivery) -> None:
         """Acknowledge a whole delivery."""
-        offset = consumer_pb2.AcknowledgedOffset(
+        offset = consumer_pb2.CommittedOffset(
             queue=delivery.queue, offset=delivery.next_offset, generation=delivery.generation
         )
-        await self.call.write(consumer_pb2.PushRequest(acknowledge=consumer_pb2.Acknowledge(offsets=[offset])))
+        await self.call.write(consumer_pb2.PushRequest(commit=consumer_pb2.Commit(offsets=[offset])))
 
     async def queues(self, count: int) -> consumer_pb2.Assignment:
         """The first assignment of `count` queues."""

@@ -18,11 +18,11 @@ from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.processes import RoleProcess
 from ortoo.testing.servers.valkey import valkey
-from ortoo.v1 import client_pb2, enode_pb2, members_pb2, namesrv_pb2
+from ortoo.v1 import client_pb2, enode_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
-from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_replicas import leading, open_members
 from tests.integration.health import until_ready
@@ -156,16 +156,16 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
                 await cluster.clock.sleep(0.1)
         roots = grpc.ssl_channel_credentials(authority.ca_file.read_bytes())
         named = [("grpc.ssl_target_name_override", NAME)]
-        request = members_pb2.JoinRequest(cluster="default", enode="enode-0", set_id="another")
+        request = replication_pb2.JoinRequest(cluster="default", enode="enode-0", set_id="another")
         for member in members:
             assert member.replica_address == member.process.settings.member_listen_address
             async with grpc.aio.secure_channel(member.replica_address, roots, options=named) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
-                    await MemberServiceStub(channel).Join(request)
+                    await ReplicationServiceStub(channel).Join(request)
                 assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
             async with grpc.aio.insecure_channel(member.replica_address) as channel:
                 with pytest.raises(Unavailable, match="does it expect TLS with a client certificate"), rpc_errors("it"):
-                    await MemberServiceStub(channel).Join(request)
+                    await ReplicationServiceStub(channel).Join(request)
         await first.process.stop()
         assert await leading(cluster, [one for one in members if one is not first]) is not first
         while True:

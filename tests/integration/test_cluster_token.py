@@ -13,10 +13,10 @@ from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, WINDOW_S
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.cluster import open_cluster
 from ortoo.testing.time.virtual_clock import VirtualClock
-from ortoo.v1 import enode_deferred_pb2, members_pb2, namesrv_pb2
+from ortoo.v1 import enode_deferred_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
-from ortoo.v1.members_pb2_grpc import MemberServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 from tests.integration.enode_replicas import open_members
 from tests.integration.health import until_ready
 
@@ -85,9 +85,9 @@ async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
             open_members(cluster, 1, name="enode-1", **own) as [member],
             grpc.aio.insecure_channel(member.replica_address) as channel,
         ):
-            await refused(MemberServiceStub(channel).Speak().read())
-            await refused(MemberServiceStub(channel).Join(members_pb2.JoinRequest()))
-            await refused(MemberServiceStub(channel).CopyFrame(members_pb2.CopyFrameRequest()))
+            await refused(ReplicationServiceStub(channel).Exchange().read())
+            await refused(ReplicationServiceStub(channel).Join(replication_pb2.JoinRequest()))
+            await refused(ReplicationServiceStub(channel).CopyFrame(replication_pb2.CopyFrameRequest()))
 
 
 def _proofs(token: str, path: str) -> list[str]:

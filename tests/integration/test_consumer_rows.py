@@ -35,8 +35,8 @@ async def test_what_was_given_back_is_pushed_after_its_delay_and_once(tmp_path: 
         await running.publish("t", b"a", b"b", b"c")
 
         async def give_back(offset: int) -> None:
-            request = pull_pb2.SendBackRequest(group="g", queue=queue("t"), offsets=[offset], delay_level=1)
-            await running.consumer.SendBack(request)
+            request = pull_pb2.NackMessagesRequest(group="g", queue=queue("t"), offsets=[offset], delay_level=1)
+            await running.consumer.NackMessages(request)
 
         await give_back(0)  # the group's first one: its topic is created
         retries = consumer_pb2.Subscription(topic="%RETRY%g")

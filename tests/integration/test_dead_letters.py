@@ -174,8 +174,8 @@ async def test_messages_given_back_by_offset_come_again_later_with_their_count(t
         stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         place = topic_pb2.Queue(topic="jobs", enode="enode-0", queue_id=0)
         began_s = CLOCK.monotonic_s()
-        request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=1)
-        answer = await stub.SendBack(request)
+        request = pull_pb2.NackMessagesRequest(group="g", queue=place, offsets=[0], delay_level=1)
+        answer = await stub.NackMessages(request)
         assert list(answer.message_ids) == [receipt.message_id]
         async with mq.pop_consumer("g", "%RETRY%g") as consumer:
             [copy] = await consumer.pop()
@@ -184,8 +184,8 @@ async def test_messages_given_back_by_offset_come_again_later_with_their_count(t
             assert copy.properties["ORIGIN_MESSAGE_ID"] == receipt.message_id
             assert copy.properties["RECONSUME_TIMES"] == "1"
             again = topic_pb2.Queue(topic="%RETRY%g", enode="enode-0", queue_id=0)
-            await stub.SendBack(pull_pb2.SendBackRequest(group="g", queue=again, offsets=[0], attempts_max=2))
-            await stub.SendBack(pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0], delay_level=-1))
+            await stub.NackMessages(pull_pb2.NackMessagesRequest(group="g", queue=again, offsets=[0], attempts_max=2))
+            await stub.NackMessages(pull_pb2.NackMessagesRequest(group="g", queue=place, offsets=[0], delay_level=-1))
             await copy.ack()
             assert await consumer.pop(wait_ms=500) == []
         letters = [one async for one in mq.admin.list_dead_letters("g")]

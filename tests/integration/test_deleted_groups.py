@@ -61,7 +61,7 @@ async def named(mq: Client) -> dict[str, GroupInfo]:
 async def test_a_deleted_group_comes_back_as_it_was(cluster: InProcessCluster) -> None:
     """Settings and offsets, over restarts; also when its consumers have recreated it by using it meanwhile."""
     async with connect(cluster.address) as mq, asyncio.timeout(60):
-        assert {name: group.by_use for name, group in (await named(mq)).items()} == {"g": False, "u": True}
+        assert {name: group.auto_created for name, group in (await named(mq)).items()} == {"g": False, "u": True}
         await mq.admin.delete_group("g")
         assert list(await named(mq)) == ["u"]
         [deleted] = await mq.admin.list_deleted_groups()
@@ -79,9 +79,9 @@ async def test_a_deleted_group_comes_back_as_it_was(cluster: InProcessCluster) -
         async with mq.producer("t") as producer:
             await producer.send(b"more")
         await consumed(mq, "g", 1)
-        assert (await named(mq))["g"].by_use
+        assert (await named(mq))["g"].auto_created
         assert (await mq.admin.undelete_group("g")).attempts_max == 3
-        assert not (await named(mq))["g"].by_use
+        assert not (await named(mq))["g"].auto_created
         await mq.admin.delete_group("g")
         await mq.admin.groups.update("g", attempts_max=5)
         with pytest.raises(AlreadyExists, match="declared again"):

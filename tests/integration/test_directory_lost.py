@@ -124,11 +124,11 @@ async def test_queues_that_a_topic_got_after_the_backup_are_offered(cluster: InP
 async def test_another_topic_of_the_name_stands_beside_what_is_kept(cluster: InProcessCluster) -> None:
     """A topic created although one is offered starts empty and deletes nothing; adopting names the step before it."""
     await lost(cluster)
-    made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_offers=True))
+    made = await cluster.name_service.CreateTopic(pb.CreateTopicRequest(name="t", ignore_orphaned=True))
     async with connect(cluster.address) as mq:
         (offer,) = await mq.admin.list_orphaned_topics()
         assert offer.topic_id != made.topic.topic_id
-        assert "ortoo topic delete t" in offer.obstacle
+        assert "ortoo topic delete t" in offer.conflict
         with pytest.raises(Conflict, match="ortoo topic delete t"):
             await mq.admin.adopt_topics("t")
         assert [one.topic_id for one in (await mq.admin.adopt_topics()).refused] == [offer.topic_id]

@@ -22,20 +22,20 @@ async def take(
 ) -> list[int]:
     """Request locks; return the generations, 0 where they are refused."""
     wishes = [
-        enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
+        enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, owner=owner, session_id=session_id or owner)
         for queue_id in queue_ids
     ]
-    answer = await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(incarnation=incarnation, wishes=wishes))
-    return [one.generation for one in answer.answers]
+    answer = await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(incarnation=incarnation, requests=wishes))
+    return [one.generation for one in answer.results]
 
 
 async def release(enode: SingleEnode, session_id: str, *queue_ids: int) -> list[bool]:
     """Release locks."""
     wishes = [
-        enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
+        enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, session_id=session_id)
         for queue_id in queue_ids
     ]
-    return list((await enode.stub.ReleaseLocks(enode_pb2.ReleaseLocksRequest(wishes=wishes))).released)
+    return list((await enode.stub.ReleaseLocks(enode_pb2.ReleaseLocksRequest(requests=wishes))).released)
 
 
 async def test_locks_are_granted_one_by_one_and_survive_a_restart(tmp_path: Path) -> None:
@@ -123,10 +123,10 @@ async def test_a_queue_that_is_not_there_fails_alone(tmp_path: Path) -> None:
     """Of requests sent together those for known queues are granted."""
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         wishes = [
-            enode_pb2.LockWish(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
+            enode_pb2.LockRequest(group="g", topic_id=topic_id, queue_id=0, owner="a", session_id="a")
             for topic_id in (TOPIC + 1, TOPIC)
         ]
-        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(wishes=wishes))).answers
+        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(requests=wishes))).results
         assert [one.HasField("failure") for one in answers] == [True, False]
         assert answers[1].generation == 1
 
@@ -136,8 +136,8 @@ async def test_a_group_that_pops_is_told_so_of_every_queue(tmp_path: Path) -> No
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await enode.running.store.modes.use(TOPIC, "g", GroupMode.POP)
         wishes = [
-            enode_pb2.LockWish(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
+            enode_pb2.LockRequest(group="g", topic_id=TOPIC, queue_id=queue_id, owner="a", session_id="a")
             for queue_id in (0, 99)
         ]
-        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(wishes=wishes))).answers
+        answers = (await enode.stub.TakeLocks(enode_pb2.TakeLocksRequest(requests=wishes))).results
         assert {one.failure.kind for one in answers} == {failure_pb2.FAILURE_KIND_CONFLICT}

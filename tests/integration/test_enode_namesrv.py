@@ -95,7 +95,7 @@ async def test_deletion_while_the_enode_is_away_is_learnt(pair: InProcessCluster
     topic = await pair.create_topic("t")
     await appended(pair, topic.topic_id)
     await pair.close("enode-0")
-    await pair.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t", at_once=True))
+    await pair.name_service.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t", skip_grace_period=True))
     running = await pair.open_enode("enode-0")
     await alive(pair, "enode-0")
     other = await pair.create_topic("other")

@@ -85,7 +85,7 @@ def test_the_bound_counts_no_less_than_what_is_sent(enodes: int) -> None:
     placements = tuple(Placement(f"enode-{number}", BIG32, BIG32) for number in range(enodes))
     order = tuple(PublishPlace(one.enode, BIG32) for one in placements)
     topic = Topic("t" * 127, BIG64, BIG64, Permission.READ_WRITE, placements, BIG_MS, MessageType.PRIORITY, order)
-    retry = RetryPolicy(RetryKind.LIST, listed_ms=(604_800_000,) * 64)
+    retry = RetryPolicy(RetryKind.LIST, listed_delays_ms=(604_800_000,) * 64)
     exponential = RetryPolicy(RetryKind.EXPONENTIAL, 604_800_000, 604_800_000, 99.5)
     for policy in (retry, exponential, RetryPolicy()):
         group = Group("g" * 120, BIG64, True, BIG32, BIG32, BIG_MS, False, False, BIG64, BIG32, policy, BIG32, True)

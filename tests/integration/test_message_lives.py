@@ -62,7 +62,7 @@ async def test_a_groups_back_off_is_used_when_a_message_is_given_back_without_a_
 async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: InProcessCluster) -> None:
     """E-171: a client that lost the answer repeats the call, at once or after a restart. A reset allows a copy."""
     place = topic_pb2.Queue(topic="t", enode="enode-0", queue_id=0)
-    request = pull_pb2.SendBackRequest(group="g", queue=place, offsets=[0, 1], delay_level=1)
+    request = pull_pb2.NackMessagesRequest(group="g", queue=place, offsets=[0, 1], delay_level=1)
 
     async def copies() -> int:
         listed = await mq.admin.list_delayed("%RETRY%g")
@@ -74,15 +74,15 @@ async def test_a_message_given_back_twice_by_offset_is_copied_once(cluster: InPr
         await mq.admin.groups.update("g", retry="list:1h")
         request.delay_level = 0
         stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
-        first, second = await asyncio.gather(stub.SendBack(request), stub.SendBack(request))
+        first, second = await asyncio.gather(stub.NackMessages(request), stub.NackMessages(request))
         assert first.message_ids == second.message_ids
         assert await copies() == 2
         await cluster.close("enode-0")
         await cluster.open_enode("enode-0")
-        assert (await stub.SendBack(request, wait_for_ready=True)).message_ids == first.message_ids
+        assert (await stub.NackMessages(request, wait_for_ready=True)).message_ids == first.message_ids
         assert await copies() == 2
         await mq.admin.groups.reset_offsets("g", "t", offset=0, force=True)
-        await stub.SendBack(request)
+        await stub.NackMessages(request)
         assert await copies() == 4
 
 

@@ -30,7 +30,7 @@ async def test_messages_are_found_by_key_on_all_enodes(cluster: InProcessCluster
         assert {receipt.queue.enode for receipt in receipts} == {"enode-0", "enode-1"}
         found = await mq.admin.find_messages("t", key="same")
         assert {it.message_id for it in found.messages} == {receipt.message_id for receipt in receipts}
-        assert found.enodes_away == ()
+        assert found.unreachable_enodes == ()
         times = [it.stored_at_ms for it in found.messages]
         assert times == sorted(times, reverse=True)
         assert (await mq.admin.find_messages("t", key="same", limit=3)).messages == found.messages[:3]
@@ -77,7 +77,7 @@ async def test_an_enode_that_is_away_is_named(cluster: InProcessCluster) -> None
             receipts = [await producer.send(Message(b"x", keys=("k",), message_group=f"g-{n}")) for n in range(12)]
         await cluster.close("enode-1")
         found = await mq.admin.find_messages("t", key="k")
-        assert found.enodes_away == ("enode-1",)
+        assert found.unreachable_enodes == ("enode-1",)
         assert len(found.messages) == sum(receipt.queue.enode == "enode-0" for receipt in receipts)
 
 

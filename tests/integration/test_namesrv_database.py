@@ -86,7 +86,7 @@ async def test_old_database_is_migrated_and_keeps_its_topics(tmp_path: Path) -> 
     file = old_database(tmp_path)
     async with name_server("", tmp_path) as stub:
         assert (await stub.GetTopic(pb.GetTopicRequest(name="old"))).topic.topic_id == 42
-        right = await stub.AcquireRight(pb.AcquireRightRequest(resource="r", owner="o", lease_ms=1000))
+        right = await stub.AcquireNamedLease(pb.AcquireNamedLeaseRequest(resource="r", owner="o", lease_ms=1000))
         assert right.epoch == 1
     with sa.create_engine(f"sqlite:///{file}").connect() as connection:
         assert connection.execute(sa.text("select version_num from alembic_version")).scalar_one() == schema.HEAD
@@ -172,12 +172,12 @@ async def test_right_has_one_owner_and_epochs_grow(kind: str, tmp_path: Path, da
 
         async def acquire(owner: str, lease_ms: int = 60_000) -> int:
             with rpc_errors("name server"):
-                request = pb.AcquireRightRequest(resource=resource, owner=owner, lease_ms=lease_ms)
-                return (await stub.AcquireRight(request)).epoch
+                request = pb.AcquireNamedLeaseRequest(resource=resource, owner=owner, lease_ms=lease_ms)
+                return (await stub.AcquireNamedLease(request)).epoch
 
         async def release(owner: str, epoch: int) -> None:
             with rpc_errors("name server"):
-                await stub.ReleaseRight(pb.ReleaseRightRequest(resource=resource, owner=owner, epoch=epoch))
+                await stub.ReleaseNamedLease(pb.ReleaseNamedLeaseRequest(resource=resource, owner=owner, epoch=epoch))
 
         assert [await acquire("a"), await acquire("a")] == [1, 1]
         with pytest.raises(Conflict, match="belongs to a in epoch 1") as refused:
@@ -202,8 +202,8 @@ async def test_right_is_granted_once_by_two_name_servers(tmp_path: Path, databas
         async def acquire(stub: NameServiceStub, owner: str) -> int:
             try:
                 with rpc_errors("name server"):
-                    request = pb.AcquireRightRequest(resource="new", owner=owner, lease_ms=60_000)
-                    return (await stub.AcquireRight(request)).epoch
+                    request = pb.AcquireNamedLeaseRequest(resource="new", owner=owner, lease_ms=60_000)
+                    return (await stub.AcquireNamedLease(request)).epoch
             except Conflict:
                 return 0
 

@@ -11,9 +11,9 @@ from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.common.errors.status import rpc_errors
 from ortoo.testing.servers.postgres import postgres
-from ortoo.v1 import member_admin_pb2 as admin_pb
-from ortoo.v1 import member_report_pb2 as pb
 from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.v1 import replica_admin_pb2 as admin_pb
+from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from tests.integration.name_server import name_server
 
@@ -39,19 +39,19 @@ async def accept(stub: NameServiceStub, store_id: str, enode: str = "e") -> str:
 
 async def report(stub: NameServiceStub, number: int, disk: str, voters: list[str], **said: object) -> None:
     """Send a replica's report; `voters` are number:disk."""
-    ids = [pb.MemberId(number=int(one[0]), disk=one[2:]) for one in voters]
-    request = pb.ReportMemberRequest(
+    ids = [pb.ReplicaId(number=int(one[0]), disk=one[2:]) for one in voters]
+    request = pb.ReportReplicaRequest(
         enode="e",
         set_id="the-set",
-        member=pb.MemberId(number=number, disk=disk),
+        replica=pb.ReplicaId(number=number, disk=disk),
         incarnation=1,
         address="h:1",
-        member_address="h:2",
+        replica_address="h:2",
         voters=ids,
         **said,  # type: ignore[arg-type]
     )
     with rpc_errors("name server"):
-        await stub.ReportMember(request)
+        await stub.ReportReplica(request)
 
 
 async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path: Path) -> None:
@@ -149,11 +149,11 @@ async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp
             with pytest.raises(Conflict, match="is none of them"):
                 await report(stub, 1, "new", ["1:new"], is_leading=True, epoch=9)
             await report(stub, 2, "b", voters, is_leading=True, epoch=3)
-            [found] = (await stub.ListMembers(admin_pb.ListMembersRequest(enode="e"))).enodes
+            [found] = (await stub.ListReplicas(admin_pb.ListReplicasRequest(enode="e"))).enodes
             assert (found.leader.number, found.leader.disk) == (2, "b")
 
 
 async def all_away(stub: NameServiceStub) -> bool:
     """Whether all three replicas are shown as away."""
-    [found] = (await stub.ListMembers(admin_pb.ListMembersRequest(enode="e"))).enodes
-    return [one.state for one in found.members] == [topic_pb2.ENODE_MEMBER_STATE_AWAY] * 3
+    [found] = (await stub.ListReplicas(admin_pb.ListReplicasRequest(enode="e"))).enodes
+    return [one.state for one in found.replicas] == [topic_pb2.ENODE_REPLICA_STATE_AWAY] * 3

@@ -154,7 +154,7 @@ async def test_an_offset_beyond_the_end_of_one_queue_hides_nothing_of_another(tm
             assert (await mq.admin.describe_lag("g", "t")).lag_messages == 3
             [reason] = (await mq.admin.operations.explain_consumption("g", "t")).reasons
         assert reason.name == "no consumers"
-        assert "3 messages wait" in reason.seen
+        assert "3 messages wait" in reason.observed
 
 
 async def test_first_commits_at_the_same_moment_are_all_kept(tmp_path: Path) -> None:
@@ -283,5 +283,5 @@ async def test_a_topic_nobody_made_and_a_queue_that_is_not_there_are_named(tmp_p
             assert await refusal(running.consumer.CommitOffsets(nothing)) is grpc.StatusCode.INVALID_ARGUMENT
         gone = pull_pb2.QueryConsumerOffsetsRequest(group="g", queues=[queue("t", 9)])
         assert await refusal(running.consumer.QueryOffsets(gone)) is grpc.StatusCode.INVALID_ARGUMENT
-        back = pull_pb2.SendBackRequest(group="g", queue=queue("t"), offsets=[0])
-        assert await refusal(running.consumer.SendBack(back)) is grpc.StatusCode.OUT_OF_RANGE
+        back = pull_pb2.NackMessagesRequest(group="g", queue=queue("t"), offsets=[0])
+        assert await refusal(running.consumer.NackMessages(back)) is grpc.StatusCode.OUT_OF_RANGE

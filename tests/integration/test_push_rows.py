@@ -101,7 +101,7 @@ async def test_broadcast_members_all_get_everything_from_where_they_say(tmp_path
             whole, part = await first.delivery(), await second.delivery()
             assert (offsets_of(whole), offsets_of(part)) == ([0, 1, 2], [2])
             await first.acknowledge(whole)
-            assert (await first.event("acknowledged")).offsets[0].offset == 3
+            assert (await first.event("committed")).offsets[0].offset == 3
             stored = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="g", topic="t"))
             assert stored.offsets[0].offset == -1
 
@@ -130,7 +130,7 @@ async def test_a_new_group_starts_where_it_says(tmp_path: Path) -> None:
                 delivery = await client.delivery()
                 assert offsets_of(delivery)[0] == first_offset
                 await client.acknowledge(delivery)
-                await client.event("acknowledged")
+                await client.event("committed")
         async with PushClient(running, "last", "t", from_first=True) as client:
             await running.publish("t", b"z")
             assert offsets_of(await client.delivery())[0] == 4

@@ -89,7 +89,7 @@ async def test_an_enode_sends_what_is_wanted_and_little_else(tmp_path: Path, cod
             assert chosen(answer) == expected
             assert (answer.next_offset, answer.end_offset) == (2000, 2000)
             assert codec is not Codec.NONE or answer.ByteSize() < whole / 20
-        joined = await answered(call, asked(tag_expression="tag-7", joined=True))
+        joined = await answered(call, asked(tag_expression="tag-7", coalesce=True))
         assert chosen(joined) == expected
         assert codec is not Codec.NONE or [len(part.row_stored_at_ms) for part in joined.batches] == [20 * 8]
         cut = await answered(call, asked(8, tag_expression="tag-7", to_offset=250))
@@ -147,7 +147,7 @@ async def test_a_filtered_read_ends_before_damage_or_has_it_repaired(tmp_path: P
 
         reader.repair = repair if is_repaired else None
         call = enode.stub.FetchBatches()
-        wishes: dict[str, Any] = {"tag_expression": "tag-7", "joined": True}
+        wishes: dict[str, Any] = {"tag_expression": "tag-7", "coalesce": True}
         answer = await answered(call, asked(**wishes))
         expected = [(n, message(n).body) for n in range(7, 500, 100)]
         if is_repaired:
@@ -166,7 +166,7 @@ async def test_what_is_in_memory_is_chosen_while_a_scan_waits_for_the_disk(tmp_p
         may_end = threading.Event()
         scan = asyncio.get_running_loop().create_task(enode.running.store.engine.work.scan(may_end.wait, 60))
         try:
-            answer = await answered(enode.stub.FetchBatches(), asked(tag_expression="tag-7", joined=True))
+            answer = await answered(enode.stub.FetchBatches(), asked(tag_expression="tag-7", coalesce=True))
             assert [offset for offset, _ in chosen(answer)] == [7, 107, 207]
             assert not scan.done()
         finally:

@@ -231,7 +231,7 @@ async def test_an_upgraded_directory_takes_old_handles_for_a_while(tmp_path: Pat
             pop_pb2.AckRequest(receipts=[lease])
         )
         assert not answer.stale
-        watch = cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(with_handle_keys=True))
+        watch = cluster.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(include_handle_keys=True))
         news = await watch.read()
         assert isinstance(news, namesrv_pb2.WatchRoutesResponse)
         [key] = news.handle_keys.keys

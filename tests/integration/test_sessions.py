@@ -52,7 +52,7 @@ async def test_members_hear_of_joins_and_of_every_kind_of_leaving(tmp_path: Path
                 registered = await second.consume("g", "t")
                 assert list(registered.members.client_ids) == ["a", "b"]
                 changed = await first.members("g", "a", "b")
-                assert [list(one.topics) for one in changed.wanted] == [["t"], ["t"]]
+                assert [list(one.topics) for one in changed.member_topics] == [["t"], ["t"]]
                 await second.say(unregister_consumer=session_pb2.UnregisterConsumer(group="g"))
                 await first.members("g", "a")
                 await second.consume("g", "t")
@@ -150,7 +150,7 @@ async def test_subscriptions_change_by_version(tmp_path: Path) -> None:
             assert await wanted() == {"t": "x", "u": ""}
             await client.consume("g", "t:z", version=6)
             assert await wanted() == {"t": "z"}
-            while [list(one.topics) for one in (await client.members("g", "a")).wanted] != [["t"]]:
+            while [list(one.topics) for one in (await client.members("g", "a")).member_topics] != [["t"]]:
                 pass
 
 

@@ -31,7 +31,7 @@ async def test_published_message_is_pushed_and_its_acknowledgement_lasts(snode: 
         delivery = await member.delivery()
         assert open_batch(batch_of(delivery.batch)).bodies() == [b"one", b"two"]
         await member.acknowledge(delivery)
-        assert (await member.event("acknowledged")).offsets[0].offset == 2
+        assert (await member.event("committed")).offsets[0].offset == 2
     await snode.publish("t", b"three")
     async with PushClient(snode, "g", "t", from_first=True) as member:
         assert (await member.delivery()).first_offset == 2
@@ -135,9 +135,9 @@ async def test_tail_shows_messages_as_text(snode: Snode) -> None:
     await snode.topic("t", queues=2)
     for body in (b"one", b"two", b"three"):
         await snode.publish("t", body, tag="x")
-    tailed = [m async for m in snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_first=True))]
+    tailed = [m async for m in snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_beginning=True))]
     assert [m.body_text for m in tailed] == ["one", "two", "three"]
-    following = snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_first=True, follow=True, messages_max=4))
+    following = snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_beginning=True, follow=True, messages_max=4))
     assert len([await following.read() for _ in range(3)]) == 3
     await snode.publish("t", b"four")
     fourth = await following.read()

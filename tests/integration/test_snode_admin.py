@@ -145,7 +145,7 @@ async def test_a_reset_reaches_the_member_that_consumes(tmp_path: Path) -> None:
         async with PushClient(running, "g", "t", client_id="a", from_first=True) as client:
             delivery = await client.delivery()
             await client.acknowledge(delivery)
-            await client.event("acknowledged")
+            await client.event("committed")
             request = client_pb2.ResetOffsetsRequest(group="g", topic="t", offset=1)
             assert [one.offset for one in (await running.admin.ResetOffsets(request)).offsets] == [1]
             await client.acknowledge(delivery)
@@ -187,7 +187,7 @@ async def test_a_client_is_described_and_called(tmp_path: Path) -> None:
             await client.consume("g", "t", consume_type=session_pb2.CONSUME_TYPE_PUSH)
             async with PushClient(running, "g", "t", session_id=client.session_id, from_first=True) as pushed:
                 await pushed.acknowledge(await pushed.delivery())
-                await pushed.event("acknowledged")
+                await pushed.event("committed")
                 answering = asyncio.get_running_loop().create_task(answer_commands(client))
                 request = client_pb2.DescribeClientRequest(client_id="a", ask_client=True)
                 described = await running.admin.DescribeClient(request)
@@ -264,7 +264,7 @@ async def test_thresholds_of_slow_consumers_change_at_run_time(tmp_path: Path) -
                 PushClient(running, "h", "t", session_id=client.session_id, from_first=True) as other,
             ):
                 await slow.acknowledge(await slow.delivery())
-                await slow.event("acknowledged")
+                await slow.event("committed")
                 await running.publish("t", *[b"x"] * 20)
                 await running.cluster.clock.sleep(0.3)
                 await running.admin.UpdateGroup(

@@ -26,7 +26,7 @@ async def test_push_goes_on_after_the_enode_restarts(tmp_path: Path) -> None:
             await snode.cluster.close("enode-0")
             await member.acknowledge(first)
             await snode.cluster.open_enode("enode-0")
-            assert (await member.event("acknowledged")).offsets[0].offset == 1
+            assert (await member.event("committed")).offsets[0].offset == 1
             receipts = await snode.publish("t", b"two")
             assert receipts[0].offset == 1
             second = await member.delivery()
@@ -67,7 +67,7 @@ async def test_one_dead_enode_does_not_stop_the_other(tmp_path: Path) -> None:
                 delivery = await member.delivery()
                 got += open_batch(batch_of(delivery.batch)).bodies()
             await member.acknowledge(delivery)
-            assert (await member.event("acknowledged")).offsets[0].offset == delivery.next_offset
+            assert (await member.event("committed")).offsets[0].offset == delivery.next_offset
             assert sorted(got) == [b"%d" % n for n in range(6)]
 
 
@@ -117,7 +117,7 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
         async with PushClient(snode, "g", "t", from_first=True) as slow:
             await snode.publish("t", b"first")
             await slow.acknowledge(await slow.delivery())
-            await slow.event("acknowledged")
+            await slow.event("committed")
             await snode.publish("t", *[b"x"] * 12)
             closed = await slow.event("closed")
             assert closed.reason == consumer_pb2.CLOSE_REASON_SLOW_CONSUMER
@@ -166,7 +166,7 @@ async def test_stop_does_not_wait_for_those_who_follow(tmp_path: Path) -> None:
         await snode.topic("t")
         await snode.publish("t", b"one")
         reading = snode.consumer.Fetch(consumer_pb2.FetchRequest(queue=queue("t"), follow=True))
-        tailing = snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_first=True, follow=True))
+        tailing = snode.admin.Tail(admin_pb2.TailRequest(topic="t", from_beginning=True, follow=True))
         assert isinstance(await reading.read(), consumer_pb2.FetchResponse)
         assert isinstance(await tailing.read(), admin_pb2.TailResponse)
         async with asyncio.timeout(STOP_GRACE_S):
@@ -186,7 +186,7 @@ async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path
         await snode.publish("t", b"one", b"two")
         async with PushClient(snode, "g", "t", from_first=True) as member:
             await member.acknowledge(await member.delivery())
-            await member.event("acknowledged")
+            await member.event("committed")
         await snode.cluster.close("snode-0")
         await snode.cluster.open_snode("snode-0")
         await snode.publish("t", b"three")
@@ -194,7 +194,7 @@ async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path
             delivery = await member.delivery()
             assert delivery.first_offset == 2
             await member.acknowledge(delivery)
-            assert (await member.event("acknowledged")).offsets[0].offset == 3
+            assert (await member.event("committed")).offsets[0].offset == 3
 
 
 async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: 
         await snode.publish("t", b"old", b"old")
         async with PushClient(snode, "g", "t", from_first=True) as member:
             await member.acknowledge(await member.delivery())
-            await member.event("acknowledged")
+            await member.event("committed")
             await snode.admin.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t"))
             await snode.topic("t")
             assert (await snode.publish("t", b"new"))[0].offset == 0

@@ -99,7 +99,7 @@ async def test_slow_begins_one_message_above_the_threshold(tmp_path: Path) -> No
             assert await evicted() == 0
             await running.publish("t", b"acknowledged")
             await client.acknowledge(await client.delivery())
-            await client.event("acknowledged")
+            await client.event("committed")
             await running.publish("t", *[b"x"] * 11)  # the newest is 10 ahead of the acknowledged offset
             assert await evicted() == 0
             await running.publish("t", b"x")

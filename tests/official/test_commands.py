@@ -54,7 +54,7 @@ async def test_the_python_client_is_listed_and_its_silence_is_told(tmp_path: Pat
             assert silent.value.code() == grpc.StatusCode.UNAVAILABLE
 
 
-async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.Member:
+async def listed(admin: AdminServiceStub, group: str) -> consumer_pb2.GroupMember:
     """The one consumer of a group, once the server knows it: the client reports its start earlier than that."""
     async with asyncio.timeout(20):
         while True:

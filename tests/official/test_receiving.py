@@ -217,7 +217,7 @@ async def test_clients_go_on_after_the_server_was_away(language: str, tmp_path: 
 async def test_after_the_last_attempt_a_message_is_a_dead_letter(language: str, tmp_path: Path) -> None:
     """A message that fails as often as its group allows is parked once; a subscriber of %DLQ%group gets it."""
     async with served(language, tmp_path, "t") as (cluster, client):
-        soon = topic_pb2.RetryPolicy(kind=topic_pb2.RETRY_KIND_LIST, listed_ms=[1_000])
+        soon = topic_pb2.RetryPolicy(kind=topic_pb2.RETRY_KIND_LIST, listed_delays_ms=[1_000])
         group = topic_pb2.Group(name="g", attempts_max=2, retry=soon)
         await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=group))
         await client("push", name="c", group="g", subscriptions={"t": EVERYTHING}, failures=99)

@@ -34,7 +34,7 @@ def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
     pop, front = PopLeasing.pop, PopConsumerHandlers.Pop
 
     async def older_pop(self: Any, wish: Any) -> Any:
-        return await pop(self, replace(wish, call_off=False, request_id=""))
+        return await pop(self, replace(wish, cancel=False, request_id=""))
 
     async def older_front(self: Any, request: Any, context: Any) -> Any:
         request.call_off = False

@@ -93,13 +93,13 @@ def test_a_member_that_leads_before_it_has_folded_again_does_so_all_the_same() -
             first = await leader(stage)
             await agreed(stage)
             others = [one for one in stage.cluster.replicas if one is not first]
-            other = max(others, key=lambda one: driver(one).replica.identity.member.number)  # it waits the longest
+            other = max(others, key=lambda one: driver(one).replica.identity.replica.number)  # it waits the longest
             wrong = driver(other)
             wrong.log.engine.state.offsets.set_floor(wrong.log.engine.state.topics.all()[0].topic_id, "g", 0, 2)
             await driver(first).log.engine.housekeeping.checkpoint()
             while not wrong.comparison.mismatches:
                 await stage.clock.sleep(0.05)
-            await driver(first).transfer_leadership(wrong.replica.identity.member)
+            await driver(first).transfer_leadership(wrong.replica.identity.replica)
             while wrong.leading_epoch is None:
                 await stage.clock.sleep(0.05)
             await wrong.log.engine.housekeeping.checkpoint()

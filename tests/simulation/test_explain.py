@@ -12,14 +12,14 @@ from tests.simulation.scripted_cluster import ScriptedCluster, play
 async def states(client: Client, **options: Any) -> list[tuple[int, str, int]]:
     """(offset, state, attempt) of each message of topic t for group g."""
     found = await client.admin.operations.list_deliveries("g", "t", **options)
-    assert not found.enodes_away
+    assert not found.unreachable_enodes
     return [(one.offset, one.state, one.attempt) for one in found.messages]
 
 
 async def why(client: Client, message_id: str = "") -> dict[str, str]:
     """Name of each reason to the observation and the remedy."""
     found = await client.admin.operations.explain_consumption("g", "t", message_id)
-    return {one.name: f"{one.seen} → {one.cure}" for one in found.reasons}
+    return {one.name: f"{one.observed} → {one.remedy}" for one in found.reasons}
 
 
 def test_each_message_of_a_group_that_pops_has_its_row() -> None:

@@ -11,9 +11,9 @@ from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.offline.elect import become_single_replica, read_survivor
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
-from ortoo.v1.member_report_pb2 import MemberId
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
+from ortoo.v1.replica_report_pb2 import ReplicaId
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 
@@ -70,13 +70,13 @@ async def joined(stage: ScriptedCluster, leads: ReplicaMachine, joiner: ReplicaM
     await joiner.ready.wait()
     assert isinstance(joiner.running, RunningReplica)
     kept, address = joiner.running.process.membership.stored.replica, joiner.running.replica_address
-    member = MemberId(number=kept.number, disk=kept.disk)
+    member = ReplicaId(number=kept.number, disk=kept.disk)
     async with Channels() as channels:
-        operator = EnodeMembersServiceStub(channels.channel_to(leads.address))
+        operator = EnodeReplicasServiceStub(channels.channel_to(leads.address))
         while True:
             with contextlib.suppress(grpc.RpcError, OrtooError):
-                request = pb.AddMemberRequest(enode=leads.enode, member=member, member_address=address)
-                members = (await operator.AddMember(request)).members
-                if any(one.member == member and one.votes for one in members):
+                request = pb.AddReplicaRequest(enode=leads.enode, replica=member, replica_address=address)
+                members = (await operator.AddReplica(request)).replicas
+                if any(one.replica == member and one.is_voter for one in members):
                     return
             await stage.clock.sleep(0.2)

@@ -7,7 +7,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.rpc.replicas.peers import ask_to_join
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
-from ortoo.v1.members_pb2 import JoinRequest
+from ortoo.v1.replication_pb2 import JoinRequest
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
 

@@ -72,11 +72,11 @@ def test_a_full_enode_among_two_delays_no_send_by_more_than_a_second() -> None:
                         sends.create_task(timed(number))  # a task of the test, in a group
                         await stage.clock.sleep(0.02)
                 assert longest_s < 1.0
-                [full] = [one for one in (await client.admin.describe_cluster()).enodes if one.refuses_writes]
+                [full] = [one for one in (await client.admin.describe_cluster()).enodes if one.write_refusal]
                 assert (full.name, full.alive) == (enode.name, True)
-                assert "the disk is full" in full.refuses_writes
+                assert "the disk is full" in full.write_refusal
                 enode.disk.current.platter.capacity_bytes = room
-                while any(one.refuses_writes for one in (await client.admin.describe_cluster()).enodes):
+                while any(one.write_refusal for one in (await client.admin.describe_cluster()).enodes):
                     await stage.clock.sleep(0.1)
                 before = await ends(client, enode.name)
                 for _ in range(20):

@@ -11,9 +11,9 @@ from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.log.segment import INDEX_SUFFIX
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
-from ortoo.v1.member_report_pb2 import MemberId
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
+from ortoo.v1.replica_report_pb2 import ReplicaId
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, topic
 
@@ -206,8 +206,8 @@ async def handed_over(stage: ScriptedCluster, old: ReplicaMachine, new: ReplicaM
     assert isinstance(new.running, RunningReplica)
     kept = new.running.process.membership.stored.replica
     async with Channels() as channels:
-        operator = EnodeMembersServiceStub(channels.channel_to(old.address))
-        successor = MemberId(number=kept.number, disk=kept.disk)
+        operator = EnodeReplicasServiceStub(channels.channel_to(old.address))
+        successor = ReplicaId(number=kept.number, disk=kept.disk)
         with contextlib.suppress(grpc.RpcError):  # it is not there yet, or lacks frames
             await operator.HandOver(pb.HandOverRequest(enode=old.enode, successor=successor))
     await stage.clock.sleep(1)

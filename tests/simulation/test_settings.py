@@ -49,8 +49,10 @@ def test_settings_of_all_processes_of_a_role_change_together() -> None:
             with pytest.raises(Unavailable, match=r"enode-1.*nothing was changed"):
                 await change("enode", {"delay_max_ms": "5"})
             first, second = await client.admin.operations.list_setting_changes("enode")
-            assert [(one.name, one.now, one.origin) for one in first.changes] == [("delay_max_ms", "1000", "operator")]
-            assert first.changes[0].by
+            assert [(one.name, one.current, one.origin) for one in first.changes] == [
+                ("delay_max_ms", "1000", "operator")
+            ]
+            assert first.changes[0].changed_by
             assert "away" in second.error
             findings = [one for one in await client.admin.operations.list_findings() if one.name == "unsaved settings"]
             assert {one.process for one in findings} >= {"enode enode-0", "name server namesrv-0"}

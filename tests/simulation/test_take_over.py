@@ -12,9 +12,9 @@ from ortoo.common.process.background import Background
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
-from ortoo.v1.member_report_pb2 import MemberId
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
+from ortoo.v1.replica_report_pb2 import ReplicaId
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 THREE = ClusterShape(enodes=1, snodes=1, replicas=3)
@@ -240,22 +240,22 @@ def test_an_emptied_disk_joins_as_another_member() -> None:
             lost.disk.replace_with_empty()
             lost.start()
             await lost.ready.wait()
-            operator = EnodeMembersServiceStub(channels.channel_to(first.address))
-            before = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
-            old = next(one.member for one in before.members if one.member.number == lost.number)
+            operator = EnodeReplicasServiceStub(channels.channel_to(first.address))
+            before = await operator.DescribeReplicas(pb.DescribeReplicasRequest(enode=lost.enode))
+            old = next(one.replica for one in before.replicas if one.replica.number == lost.number)
             assert isinstance(lost.running, RunningReplica)
-            new = MemberId(number=lost.number, disk=lost.running.process.membership.stored.replica.disk)
+            new = ReplicaId(number=lost.number, disk=lost.running.process.membership.stored.replica.disk)
             address = lost.running.replica_address
-            await operator.AddMember(pb.AddMemberRequest(enode=lost.enode, member=new, member_address=address))
+            await operator.AddReplica(pb.AddReplicaRequest(enode=lost.enode, replica=new, replica_address=address))
             while True:
-                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
-                if any(one.member == new and one.votes for one in described.members):
+                described = await operator.DescribeReplicas(pb.DescribeReplicasRequest(enode=lost.enode))
+                if any(one.replica == new and one.is_voter for one in described.replicas):
                     break
                 await stage.clock.sleep(0.1)
-            while any(one.member == old for one in described.members):
+            while any(one.replica == old for one in described.replicas):
                 with contextlib.suppress(grpc.RpcError):  # the change before is not committed yet
-                    await operator.RemoveMember(pb.RemoveMemberRequest(enode=lost.enode, member=old))
-                described = await operator.DescribeMembers(pb.DescribeMembersRequest(enode=lost.enode))
+                    await operator.RemoveReplica(pb.RemoveReplicaRequest(enode=lost.enode, replica=old))
+                described = await operator.DescribeReplicas(pb.DescribeReplicasRequest(enode=lost.enode))
                 await stage.clock.sleep(0.1)
             await sent(client, 5, stored)
             third = next(one for one in stage.cluster.replicas if one not in (first, lost))

@@ -23,7 +23,7 @@ def called_off_by_asking_again() -> None:
             self.settle, self._link = link.settle, link
 
         async def pop(self, wish: Any) -> Any:
-            return await self._link.pop(replace(wish, call_off=False))
+            return await self._link.pop(replace(wish, cancel=False))
 
     class Links:
         """Links to such enodes."""

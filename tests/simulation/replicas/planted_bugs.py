@@ -91,7 +91,7 @@ class PromisesToALaterStart(Rules):
     """A restarted candidate gets the vote of its earlier start."""
 
     def may_vote(self, reign: HardState, epoch: int, candidate: Incarnation) -> bool:
-        return epoch > reign.epoch or (epoch == reign.epoch and candidate.member == reign.leader.member)
+        return epoch > reign.epoch or (epoch == reign.epoch and candidate.replica == reign.leader.replica)
 
 
 class BreaksTheSilence(Rules):
@@ -105,7 +105,7 @@ class CountsEmptiedDisks(Rules):
     """A replica votes by its number, although its disk was emptied."""
 
     def is_voter(self, members: Configuration, voter: Incarnation) -> bool:
-        return voter.member.number in {one.number for one in members.voters}
+        return voter.replica.number in {one.number for one in members.voters}
 
 
 class HalfIsEnough(Rules):

@@ -258,7 +258,7 @@ class World:
             committed = member.log.committed
             epoch = member.hard_state.epoch
             frames = Frames(epoch, action.to, action.stream, action.begin, action.limit, marks, committed, entries)
-            self._carry(number, action.to.member.number, frames)
+            self._carry(number, action.to.replica.number, frames)
             self.feed(number, FramesSent(action.to, action.stream, action.limit))
         elif isinstance(action, WriteFrames):
             assert isinstance(action.content, tuple)

@@ -24,7 +24,7 @@ def later(cause: Exception | None) -> RetryLater:
 )
 def test_whatever_a_handler_met_can_be_told(failure: Exception, words: str) -> None:
     """Also errors that are not valid text, because a nack that fails would keep the message forever."""
-    assert pull_pb2.SendBackRequest(error=error_text(failure)).error == words
+    assert pull_pb2.NackMessagesRequest(error=error_text(failure)).error == words
 
 
 @pytest.mark.parametrize(

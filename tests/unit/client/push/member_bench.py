@@ -48,7 +48,7 @@ class Server:
         self.size_bytes += request.credit.bytes
         if request.HasField("suspend"):
             self.suspended = {one.queue_id for one in request.suspend.queues}
-        for one in request.acknowledge.offsets:
+        for one in request.commit.offsets:
             self.acknowledged.append((one.queue.queue_id, one.offset, one.generation))
 
     def assign(self, *queues: Queue) -> None:

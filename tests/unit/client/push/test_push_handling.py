@@ -44,10 +44,10 @@ class Handled:
 
     async def send_back(
         self, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
-    ) -> pull_pb2.SendBackResponse:
+    ) -> pull_pb2.NackMessagesResponse:
         """Answer with a long delay."""
         await self.answers.wait()
-        return pull_pb2.SendBackResponse(delay_ms=int(BACK_OFF_S * 1000))
+        return pull_pb2.NackMessagesResponse(delay_ms=int(BACK_OFF_S * 1000))
 
     async def rest(self, seconds: float = 0.001) -> None:
         """Advance the time by `seconds`."""

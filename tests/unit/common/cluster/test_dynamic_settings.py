@@ -55,18 +55,18 @@ def test_what_is_set_is_in_force_and_says_what_the_next_start_takes() -> None:
     live.appliers.append(lambda settings: applied.append(settings.window_ms))
     assert row(live, "window_ms") == ("10", "file", None)
     assert row(live, "database_url")[0] == "postgresql://me:***@db/x"
-    assert [(one.was, one.now) for one in live.update({"window_ms": "20"}, changed_by="ann")] == [("10", "20")]
+    assert [(one.previous, one.current) for one in live.update({"window_ms": "20"}, changed_by="ann")] == [("10", "20")]
     assert (live.settings.window_ms, applied) == (20, [20])
     assert row(live, "window_ms") == ("20", "operator", "10")
     [finding] = live.findings()
-    assert (finding.name, finding.serious) == ("unsaved settings", False)
-    assert "window_ms = 10" in finding.consequence
-    assert "--reset window_ms" in finding.cure
+    assert (finding.name, finding.critical) == ("unsaved settings", False)
+    assert "window_ms = 10" in finding.impact
+    assert "--reset window_ms" in finding.remedy
     assert live.update({"window_ms": "20"}) == []
     live.update({}, ["window_ms"], changed_by="bob")
     assert row(live, "window_ms") == ("10", "file", None)
     assert list(live.findings()) == []
-    assert [(one.name, one.now, one.origin, one.by) for one in live.history] == [
+    assert [(one.name, one.current, one.origin, one.changed_by) for one in live.history] == [
         ("window_ms", "20", "operator", "ann"),
         ("window_ms", "10", "file", "bob"),
     ]
@@ -97,7 +97,7 @@ def test_what_cannot_be_is_refused_and_changes_nothing(
 def test_a_check_changes_nothing_and_a_part_may_refuse() -> None:
     """A dry run returns the changes; values that an applier refuses are not in force."""
     _, live = begun()
-    assert [one.now for one in live.update({"is_open": "yes"}, dry_run=True)] == ["true"]
+    assert [one.current for one in live.update({"is_open": "yes"}, dry_run=True)] == ["true"]
     assert not live.settings.is_open
 
     def refuse(settings: Settings) -> None:
@@ -118,7 +118,7 @@ def test_a_file_that_is_read_again_beats_an_operator_only_where_it_says_somethin
     assert row(live, "window_ms") == ("30", "file", None)
     assert row(live, "is_open") == ("true", "operator", "false")
     assert row(live, "database_url")[2] == "other"
-    assert [one.by for one in live.history] == ["ann", "ann", ""]
+    assert [one.changed_by for one in live.history] == ["ann", "ann", ""]
     file.settings = Settings(window_ms=1_000)
     live.reload()
     assert live.settings.window_ms == 30

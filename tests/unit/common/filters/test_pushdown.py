@@ -136,7 +136,7 @@ def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> Non
 def test_what_was_found_counts_by_its_bytes() -> None:
     """One row may have nearly all bytes of its batch: the size of an answer is limited by bytes, not by rows."""
     held = stored([large_row() for _ in range(8)])
-    pushdown = Pushdown("rare", joined=True)
+    pushdown = Pushdown("rare", coalesce=True)
     choice = BatchSelector(pushdown, pushdown.compile(), 0)
     for one in held:
         choice.add_batch(one)
@@ -153,7 +153,7 @@ def test_of_a_damaged_batch_nothing_is_taken() -> None:
     """A reader that continues at `next_offset` gets each row once."""
     good, bad = batch(200, 100), SealedBatch(b"\xff" * 40, 0, 200, 10)
     first, second, third = stored([good, bad, good])
-    pushdown = Pushdown("rare", joined=True)
+    pushdown = Pushdown("rare", coalesce=True)
     choice = BatchSelector(pushdown, pushdown.compile(), 0)
     choice.add_batch(first)
     with pytest.raises(OrtooError):

@@ -80,7 +80,7 @@ async def found_at(server: GrpcServer, text: str) -> Finding:
     async with asyncio.timeout(PATIENCE_S):
         while True:
             for one in server.findings():
-                if text in one.seen:
+                if text in one.observed:
                     return one
             await SystemClock().sleep(0.02)
 
@@ -120,7 +120,7 @@ async def test_connections_beyond_the_limit_are_closed_and_the_others_go_on(monk
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         found = await found_at(server, f"port {port_of(server.address)} had {MOST} connections of {MOST}")
         assert found.name == "connection limit reached"
-        assert str(Descriptors.of_process().limit) in found.seen
+        assert str(Descriptors.of_process().limit) in found.observed
         calling = health_pb2_grpc.HealthStub(late).Check(CHECK, wait_for_ready=True)
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
         assert not calling.done()
@@ -143,7 +143,7 @@ async def test_unfinished_handshakes_of_tls_count_and_each_port_has_its_part(
         await quiet.until_closed(60 - MOST)
         assert len(connections_to({port_of(server.tls_address)})) == MOST
         await found_at(server, f" connections of {MOST}")
-        assert [one.seen.split(" had ")[0] for one in server.findings()] == [f"port {port_of(server.tls_address)}"]
+        assert [one.observed.split(" had ")[0] for one in server.findings()] == [f"port {port_of(server.tls_address)}"]
         stub = health_pb2_grpc.HealthStub(channels.channel_to(server.address))
         assert (await stub.Check(CHECK)).status == health_pb2.HealthCheckResponse.SERVING
 

@@ -17,7 +17,7 @@ from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.grpc.limits.raw_elements import FIELDS_MAX, UNCOUNTED_BYTES, WEIGHT_MAX
 from ortoo.common.grpc.limits.request_shape import counted, shape_of
 from ortoo.common.records.wire import bytes_field, varint
-from ortoo.v1 import consumer_pb2, members_pb2, producer_pb2, record_pb2
+from ortoo.v1 import consumer_pb2, producer_pb2, record_pb2, replication_pb2
 from tests.hostile.contract import METHODS, path_of
 
 ACK = "/ortoo.v1.ConsumerService/Ack"
@@ -132,10 +132,10 @@ def test_parts_of_one_message_count_together() -> None:
 
 def test_packed_numbers_are_counted_exactly() -> None:
     """A number takes one to ten bytes."""
-    limit = ELEMENTS_MAX["ortoo.v1.SendBackRequest.offsets"]
-    path = "/ortoo.v1.ConsumerService/SendBack"
+    limit = ELEMENTS_MAX["ortoo.v1.NackMessagesRequest.offsets"]
+    path = "/ortoo.v1.ConsumerService/NackMessages"
     for number in (1, 1 << 40):
-        request = consumer_pb2.DESCRIPTOR.pool.FindMessageTypeByName("ortoo.v1.SendBackRequest")
+        request = consumer_pb2.DESCRIPTOR.pool.FindMessageTypeByName("ortoo.v1.NackMessagesRequest")
         message: Any = GetMessageClass(request)(offsets=[number] * limit)
         assert len(counted(path, type(message).FromString)(message.SerializeToString()).offsets) == limit
         message.offsets.append(number)
@@ -189,11 +189,11 @@ def test_the_limits_leave_room_for_what_one_field_may_have() -> None:
 @pytest.mark.parametrize("size_bytes", [1_000, 20_000, 60_000, 1_000_000])
 def test_requests_with_bulk_are_measured_as_others(size_bytes: int) -> None:
     """Their reader returns the message and the bulk separately: the lists are those of the message."""
-    read = counted("/ortoo.v1.MemberService/Speak", MEMBER_MESSAGE.read)
-    message = members_pb2.MemberMessage(frames=members_pb2.MemberMessage.Frames(content=bytes(size_bytes)))
+    read = counted("/ortoo.v1.ReplicationService/Exchange", MEMBER_MESSAGE.read)
+    message = replication_pb2.ReplicaMessage(frames=replication_pb2.ReplicaMessage.Frames(content=bytes(size_bytes)))
     assert sum(map(len, read(message.SerializeToString()).bulks)) in (0, size_bytes)
-    number = ELEMENTS_MAX["ortoo.v1.MemberConfiguration.voters"] + 1
+    number = ELEMENTS_MAX["ortoo.v1.ReplicaConfiguration.voters"] + 1
     for _ in range(number):
-        message.match_answer.base.configuration.voters.add()
+        message.log_match_response.base.configuration.voters.add()
     with pytest.raises(Invalid, match="voters"):
         read(message.SerializeToString())

@@ -46,5 +46,5 @@ def test_the_finding_stays_for_a_while() -> None:
     ports.note(FullPort(4711, 10.0, 18, 3))
     (found,) = ports.findings(10.0 + FOUND_S)
     assert found.name == "connection limit reached"
-    assert "port 4711 had 18 connections of 20" in found.seen
+    assert "port 4711 had 18 connections of 20" in found.observed
     assert list(ports.findings(10.1 + FOUND_S)) == []

@@ -47,7 +47,7 @@ class Group:
     slow_consumer_grace_ms: int
     attempts_max: int | None
     broadcast_enabled: bool = True
-    retry: RetryPolicy = RetryPolicy(RetryKind.LIST, listed_ms=(7,))
+    retry: RetryPolicy = RetryPolicy(RetryKind.LIST, listed_delays_ms=(7,))
 
 
 PLACES = st.lists(st.builds(Place, TEXTS, NUMBERS, NUMBERS), max_size=3).map(tuple)
@@ -85,7 +85,7 @@ def test_what_is_given_is_used_as_it_is() -> None:
     assert read(Group, topic_pb2.Group(name="g"), slow_consumer_grace_ms=5).slow_consumer_grace_ms == 5
     written = write(topic_pb2.Group, Group("g", 1, None), name="h", version=7)
     assert (written.name, written.version, written.attempts_max) == ("h", 7, 0)
-    assert list(written.retry.listed_ms) == [7]
+    assert list(written.retry.listed_delays_ms) == [7]
 
 
 def test_an_argument_that_nobody_gives_is_an_error() -> None:

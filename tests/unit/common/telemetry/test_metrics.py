@@ -141,5 +141,5 @@ def test_an_operator_is_told_of_a_low_limit_and_of_one_that_is_reached(limit: in
     found = list(descriptor_findings(Descriptors(limit), used))
     assert [one.name for one in found] == ([name] if name else [])
     for one in found:
-        assert str(limit) in one.seen
-        assert one.serious is (name == "file descriptors exhausted")
+        assert str(limit) in one.observed
+        assert one.critical is (name == "file descriptors exhausted")

@@ -25,7 +25,7 @@ async def test_whom_a_leader_has_handed_over_to_misses_none_while_it_stands() ->
     clock = Stopped()
     driver = following(clock)
     clock.at_s = LATER_S + 0.9
-    driver.post(TimeoutNow(2, ONE.member))
+    driver.post(TimeoutNow(2, ONE.replica))
     assert isinstance(driver.replica.role, Candidate)
     assert not report_of(driver).is_leader_silent
     clock.at_s = LATER_S + 1.1
@@ -72,7 +72,7 @@ async def test_who_stops_while_it_is_about_to_lead_hands_over_as_soon_as_it_does
 
 def report_of(driver: Any) -> Any:
     """The report of its process to name servers."""
-    stored = SimpleNamespace(set_id="set", replica=ONE.member, incarnation=1, made_from="")
+    stored = SimpleNamespace(set_id="set", replica=ONE.replica, incarnation=1, made_from="")
     process: Any = SimpleNamespace(
         membership=SimpleNamespace(stored=stored),
         driver=driver,

@@ -34,7 +34,7 @@ def test_looking_shows_what_a_group_is_not_done_with_and_changes_nothing() -> No
         assert sum(attempts(seen)) == 1
         assert sorted({one.queue_id for one in seen.batches}) == [0, 1]
         assert all(one.number == 0 for one in seen.batches)
-        assert (seen.more, seen.passed, seen.wants_dead_letter_topic) == (False, 0, False)
+        assert (seen.more, seen.skipped_messages, seen.needs_dead_letter_topic) == (False, 0, False)
         assert await it.ack(again) == 0
         assert sorted(texts(await it.pop())) == sorted(left - set(texts(again)))
 
@@ -53,11 +53,11 @@ def test_one_looks_at_so_many_messages_and_bytes_and_passes_over_what_was_seen_b
         assert offsets(await look(replace(LOOK, messages_max=4))) == [(0, (0, 1, 2)), (0, (3,))]
         assert offsets(await look(replace(LOOK, messages_max=5))) == [(0, (0, 1, 2)), (0, (3,)), (1, (0,))]
         skipped = await look(replace(LOOK, skip=2, messages_max=3))
-        assert (offsets(skipped), skipped.passed) == ([(0, (2,)), (0, (3,)), (1, (0,))], 2)
+        assert (offsets(skipped), skipped.skipped_messages) == ([(0, (2,)), (0, (3,)), (1, (0,))], 2)
         further = await look(replace(LOOK, skip=5))
-        assert (offsets(further), further.passed) == ([(1, (1,))], 5)
+        assert (offsets(further), further.skipped_messages) == ([(1, (1,))], 5)
         beyond = await look(replace(LOOK, skip=9))
-        assert (offsets(beyond), beyond.passed) == ([], 6)
+        assert (offsets(beyond), beyond.skipped_messages) == ([], 6)
         one = await look(replace(LOOK, bytes_max=1))
         assert (offsets(one), one.more) == ([(0, (0, 1, 2))], True)
         sizes = [len(batch.batch.records) for batch in (await look(LOOK)).batches]
@@ -128,7 +128,7 @@ def test_who_wants_it_in_time_is_told_of_each_message_whose_lease_is_over() -> N
     async def scenario(it: PopStore) -> None:
         await it.send("a", "b", "c", "d")
         popped = await it.pop()
-        one = replace(parts(popped)[0], ranges=((0, 4),), in_time=True)
+        one = replace(parts(popped)[0], ranges=((0, 4),), unexpired_only=True)
         await it.leasing.settle(TOPIC, GROUP, [replace(one, ranges=((1, 1),))], Finish())
         await it.one.clock.sleep(INVISIBLE_MS / 1000 - 1)
         renewed = await it.leasing.settle(TOPIC, GROUP, [replace(one, ranges=((0, 3),))], Renew(INVISIBLE_MS))

@@ -79,7 +79,7 @@ def test_a_pop_that_was_called_off_hears_why_it_has_nothing() -> None:
 
     async def scenario(it: PopStore) -> None:
         wish = PopRequest(TOPIC, GROUP, (0,), 1, INVISIBLE_MS, 1 << 20, 0, "me", "a", request_id="r")
-        await it.leasing.pop(replace(wish, call_off=True))
+        await it.leasing.pop(replace(wish, cancel=True))
         with pytest.raises(Conflict) as refused:
             await it.leasing.pop(wish)
         told = (refused.value.message, refused.value.field)

@@ -70,7 +70,7 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
-    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.member))
+    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica))
     background = Background("test")
     return Driver(log, run.member, membership, lambda to, message: None, background, clock, StateComparison()), log
 
@@ -78,13 +78,13 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
 async def test_a_change_of_the_replicas_that_waits_for_the_log_is_the_only_one() -> None:
     """Other appends meanwhile do not admit a second change, which would not include the first."""
     driver, log = leading()
-    driver.request(AddLearner(FOUR.member))
+    driver.request(AddLearner(FOUR.replica))
     log.on_appended(20, ())
     with pytest.raises(Conflict, match="retry in a moment"):
-        driver.request(RemoveReplica(THREE.member))
-    log.on_appended(30, (ConfigurationFrame(30, Configuration(THREE_REPLICAS.voters, (FOUR.member,))),))
+        driver.request(RemoveReplica(THREE.replica))
+    log.on_appended(30, (ConfigurationFrame(30, Configuration(THREE_REPLICAS.voters, (FOUR.replica,))),))
     with pytest.raises(Conflict, match="not committed"):
-        driver.request(RemoveReplica(THREE.member))
+        driver.request(RemoveReplica(THREE.replica))
 
 
 async def test_nobody_hands_over_to_a_replica_that_is_gone() -> None:
@@ -98,12 +98,12 @@ async def test_nobody_hands_over_to_a_replica_that_is_gone() -> None:
         AppendAck(1, THREE, 1, 10),
     ):
         driver.post(word)
-    assert driver.most_complete_voter() == TWO.member
+    assert driver.most_complete_voter() == TWO.replica
     clock.at_s += 1.0
     driver.post(HeartbeatResponse(1, THREE, 1, 1, 10))
-    assert driver.most_complete_voter() == THREE.member
+    assert driver.most_complete_voter() == THREE.replica
     with pytest.raises(Conflict, match="replica 2 does not answer"):
-        driver.request(TransferLeadership(TWO.member))
+        driver.request(TransferLeadership(TWO.replica))
     assert driver.replica.may_append()
 
 
@@ -112,11 +112,11 @@ async def test_nobody_is_asked_for_above_an_epoch_whose_leader_is_followed() -> 
     clock = Stopped()
     driver = following(clock)
     clock.at_s += 2.0
-    for event in (LeaderProposed(4, ONE.member), HardStateSaved(HardState(4, ONE)), StaleEpoch(9)):
+    for event in (LeaderProposed(4, ONE.replica), HardStateSaved(HardState(4, ONE)), StaleEpoch(9)):
         driver.post(event)
-    assert driver.current_election_request() == RequestElection(ONE.member, 9)
+    assert driver.current_election_request() == RequestElection(ONE.replica, 9)
     driver.post(RequestVote(9, TWO))
-    assert driver.current_election_request() == RequestElection(ONE.member, 9), "the other one may not win"
+    assert driver.current_election_request() == RequestElection(ONE.replica, 9), "the other one may not win"
     driver.post(beat(TWO, 9))
     assert driver.current_election_request() is None
     assert driver.election_request is None

@@ -221,7 +221,7 @@ async def test_no_free_descriptors_are_waited_out(tmp_path: Path, error: int) ->
     assert not store.engine.appender.failure
     assert "cannot be opened" in store.describe().reason
     (found,) = EnodeFindings(store, SystemClock()).disk()
-    assert (found.name, found.seen) == ("file descriptors exhausted", store.describe().reason)
+    assert (found.name, found.observed) == ("file descriptors exhausted", store.describe().reason)
     disk.open_error = 0
     async with asyncio.timeout(5):
         while not store.describe().writable:
@@ -246,7 +246,7 @@ async def test_a_disk_that_makes_no_file_is_told_of_and_waited_out(tmp_path: Pat
     description = store.describe()
     assert (description.writable, os.strerror(error) in description.reason) == (False, True)
     (found,) = EnodeFindings(store, SystemClock()).disk()
-    assert description.reason in found.seen
+    assert description.reason in found.observed
     disk.create_error = 0
     async with asyncio.timeout(5):
         while not store.describe().writable:

@@ -18,10 +18,10 @@ def report(
         **{
             "enode": "e",
             "set_id": "set",
-            "member": ReplicaId(number, f"disk-{number}"),
+            "replica": ReplicaId(number, f"disk-{number}"),
             "incarnation": 1,
             "address": f"h{number}:1",
-            "member_address": f"h{number}:2",
+            "replica_address": f"h{number}:2",
             "epoch": tail_epoch,
             "tail": LogTail(tail_epoch, end),
             "is_electable": True,

@@ -63,7 +63,7 @@ def test_a_leader_that_lost_its_majority_has_its_next_turn_after_all_others() ->
 def test_a_leader_that_lost_its_majority_is_proposed_when_who_stands_asks_for_it() -> None:
     """It reports again and alone has frames that may be committed; the candidate withdraws at once."""
     members, standing = led_by_first(), ProposalState(Proposal(2, SECOND), 2, since_s=0.0)
-    steps_back = silent(2, epoch=2, suggested=FIRST, suggested_above=2)
+    steps_back = silent(2, epoch=2, suggested_leader=FIRST, suggested_above_epoch=2)
     said(silent(1, end=200, epoch=2), steps_back, silent(3, epoch=2), members=members)
     assert next_proposal(members.sets["e"], standing) == Proposal(3, FIRST)
 
@@ -100,7 +100,7 @@ def test_voters_that_a_cut_off_leader_alone_names_keep_nobody_from_following_it(
 def test_whom_a_cut_off_leader_alone_has_removed_may_be_asked_for() -> None:
     """It is ahead of the candidate, and a voter by both logs."""
     members, standing = led_by_first(), ProposalState(Proposal(2, SECOND), 2, since_s=0.0)
-    steps_back = silent(2, epoch=2, suggested=THIRD, suggested_above=2)
+    steps_back = silent(2, epoch=2, suggested_leader=THIRD, suggested_above_epoch=2)
     said(silent(1, end=200, voters=2), steps_back, silent(3, epoch=2, end=101), members=members)
     assert next_proposal(members.sets["e"], standing) == Proposal(3, THIRD)
 
@@ -217,11 +217,11 @@ def test_a_restored_database_lifts_the_next_proposal() -> None:
 def test_whom_a_member_asks_for_is_proposed_once() -> None:
     """A leader or a candidate names its successor; a proposal with an epoch above the request answers it."""
     members = led_by_first()
-    said(report(1, suggested=SECOND, suggested_above=1), members=members)
+    said(report(1, suggested_leader=SECOND, suggested_above_epoch=1), members=members)
     assert next_proposal(members.sets["e"], STANDING) == Proposal(2, SECOND)
     answered = ProposalState(Proposal(2, SECOND), 2, since_s=0.0)
     assert next_proposal(members.sets["e"], answered) is None
-    said(report(1, suggested=THIRD, suggested_above=6), members=members)
+    said(report(1, suggested_leader=THIRD, suggested_above_epoch=6), members=members)
     assert next_proposal(members.sets["e"], answered) == Proposal(7, THIRD)
     said(report(3, epoch=7), members=members)
     assert next_proposal(members.sets["e"], answered) is None, "it stands already: the leader itself has told it"
@@ -235,29 +235,31 @@ def test_who_was_overtaken_waits_for_whom_the_others_have_promised() -> None:
     standing = ProposalState(Proposal(4, THIRD), 4, since_s=10.0)
     for asking in (silent(2, epoch=3), report(2, epoch=3, is_leading=True)):
         for now_s, then in ((10.5, None), (10.0 + PROPOSAL_TIMEOUT_S, Proposal(5, SECOND))):
-            asks = dataclasses.replace(asking, suggested=SECOND, suggested_above=4)
+            asks = dataclasses.replace(asking, suggested_leader=SECOND, suggested_above_epoch=4)
             members = ReplicaSets(lease_s=30.0)
             said(report(1, is_leading=True, epoch=3), members=members)
             assert next_proposal(said(asks, report(3, epoch=4), now_s=now_s, members=members), standing) == then
-            above = dataclasses.replace(asks, suggested_above=9)  # the epoch of a replica that does not report here
+            above = dataclasses.replace(
+                asks, suggested_above_epoch=9
+            )  # the epoch of a replica that does not report here
             assert next_proposal(said(above, now_s=now_s, members=members), standing) == Proposal(10, SECOND)
 
 
 def test_who_was_overtaken_asks_in_vain_when_the_other_one_has_led() -> None:
     """It may be cut off from that leader and repeat the request for long; neither leader nor successor is disturbed."""
     standing = ProposalState(Proposal(4, THIRD), 4, since_s=-100.0)
-    asks = silent(1, epoch=3, suggested=FIRST, suggested_above=4)
+    asks = silent(1, epoch=3, suggested_leader=FIRST, suggested_above_epoch=4)
     members = ReplicaSets(lease_s=3.0)
     said(asks, report(2, epoch=4), report(3, epoch=4, is_leading=True), members=members)
     assert next_proposal(members.sets["e"], standing) is None
-    said(report(3, epoch=4, suggested=SECOND, suggested_above=4), members=members)
+    said(report(3, epoch=4, suggested_leader=SECOND, suggested_above_epoch=4), members=members)
     assert next_proposal(members.sets["e"], standing) == Proposal(5, SECOND)
 
 
 def test_a_successor_that_stands_is_not_proposed_above_itself() -> None:
     """The former leader may report first, and has voted by then; a proposal would end the successor's term."""
     members = led_by_first()
-    said(report(1, epoch=2, suggested=SECOND, suggested_above=1), members=members)
+    said(report(1, epoch=2, suggested_leader=SECOND, suggested_above_epoch=1), members=members)
     assert next_proposal(members.sets["e"], STANDING) is None
 
 
@@ -268,7 +270,7 @@ def test_who_cannot_or_must_not_lead_is_not_proposed(more: dict[str, object]) ->
     said(report(1, is_leaving=True), silent(2), silent(3, end=200, **more), members=members)
     assert next_proposal(members.sets["e"], STANDING) in (None, Proposal(2, SECOND))
     members = led_by_first()
-    said(report(1, suggested=THIRD, suggested_above=1), report(3, **more), members=members)  # type: ignore[arg-type]
+    said(report(1, suggested_leader=THIRD, suggested_above_epoch=1), report(3, **more), members=members)  # type: ignore[arg-type]
     assert next_proposal(members.sets["e"], STANDING) is None
 
 

@@ -12,7 +12,7 @@ from tests.unit.namesrv.decisions.replicas_of_one import ids, report, said
 
 def states(members: ReplicaSets) -> dict[int, ReplicaState]:
     """The state of each replica."""
-    return {one.member.number: one.state for one in members.sets["e"].statuses()}
+    return {one.replica.number: one.state for one in members.sets["e"].statuses()}
 
 
 def test_states_are_those_of_the_log_with_the_last_word() -> None:
@@ -65,7 +65,7 @@ def test_an_empty_disk_lets_nobody_be_forgotten() -> None:
     said(report(1), report(2), report(3, end=200), members=members)
     said(report(4, voters=0, end=0), now_s=3.0, members=members)
     members.expire(3.0)
-    [last] = [one.reported for one in said(report(1), now_s=4.0, members=members).statuses() if one.member.number == 3]
+    [last] = [one.reported for one in said(report(1), now_s=4.0, members=members).statuses() if one.replica.number == 3]
     assert last is not None
     assert last.report.tail.position == 200
 
@@ -121,15 +121,15 @@ def test_a_copy_of_a_disk_beside_its_origin_is_named() -> None:
     """
     members = ReplicaSets(lease_s=3.0)
     said(report(1), report(2), report(3), members=members)
-    copy = dataclasses.replace(report(2), member_address="clone:2", address="clone:1")
+    copy = dataclasses.replace(report(2), replica_address="clone:2", address="clone:1")
     with pytest.raises(Conflict, match="two processes have copies of the disk of replica 2"):
         members.update(copy, 2.0)
-    assert said(report(2), now_s=2.0, members=members).reports[report(2).member].report == report(2)
+    assert said(report(2), now_s=2.0, members=members).reports[report(2).replica].report == report(2)
     members.update(dataclasses.replace(copy, incarnation=2), 2.5)
     members.expire(10.0)
     members.update(copy := dataclasses.replace(copy, incarnation=2, address="h:7"), 10.0)
     members.update(dataclasses.replace(copy, is_leaving=True), 11.0)
-    members.update(dataclasses.replace(copy, member_address="moved:1"), 11.0)
+    members.update(dataclasses.replace(copy, replica_address="moved:1"), 11.0)
 
 
 def test_another_set_has_to_wait_until_nobody_of_the_first_is_there() -> None:
@@ -156,12 +156,12 @@ def test_take_overs_are_counted_by_member() -> None:
     ("field", "wrong"),
     [
         ("address", {"address": "nowhere"}),
-        ("member_address", {"member_address": "h:0"}),
-        ("member.number", {"member": ReplicaId(0, "d")}),
-        ("member.disk", {"member": ReplicaId(1, "")}),
+        ("replica_address", {"replica_address": "h:0"}),
+        ("replica.number", {"replica": ReplicaId(0, "d")}),
+        ("replica.disk", {"replica": ReplicaId(1, "")}),
         ("voters.disk", {"voters": (ReplicaId(1, "x" * 256),)}),
         ("learners", {"learners": ids(*range(1, REPLICAS_MAX + 2))}),
-        ("suggested.number", {"suggested": ReplicaId(0, "d")}),
+        ("suggested_leader.number", {"suggested_leader": ReplicaId(0, "d")}),
         ("enode", {"enode": "no name"}),
         ("set_id", {"set_id": "x" * 256}),
     ],

@@ -42,7 +42,7 @@ class Replica(EnodeServiceServicer):
         yield pb.LeaseResponse()
         waiting: list[int] = []
         async for request in requests:
-            if request.WhichOneof("asked") == "settle":
+            if request.WhichOneof("request") == "settle":
                 self.settled += 1
                 if self.settles:
                     yield pb.LeaseResponse(request_id=request.request_id, settled=pb.SettlePoppedResponse())
@@ -50,7 +50,7 @@ class Replica(EnodeServiceServicer):
                 self.pops += 1
                 waiting.append(request.request_id)
             while waiting and self.there.is_set():
-                yield pb.LeaseResponse(request_id=waiting.pop(), popped=pb.PopQueuesResponse(blocked="seen"))
+                yield pb.LeaseResponse(request_id=waiting.pop(), popped=pb.PopQueuesResponse(blocked_reason="seen"))
 
 
 class Older(EnodeServiceServicer):
@@ -61,7 +61,7 @@ class Older(EnodeServiceServicer):
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Any) -> pb.PopQueuesResponse:
         """No messages."""
-        return pb.PopQueuesResponse(blocked="seen")
+        return pb.PopQueuesResponse(blocked_reason="seen")
 
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Any) -> pb.SettlePoppedResponse:
         """All of it is durable but one."""

@@ -113,7 +113,7 @@ QUEUE = topic_pb2.Queue(topic="t", enode="e", queue_id=0)
         ("LockQueues", pull_pb2.LockQueuesRequest(group="g", queues=[QUEUE])),
         ("CommitOffsets", pull_pb2.CommitConsumerOffsetsRequest(
             group="g", offsets=[pull_pb2.ConsumerOffset(queue=QUEUE)])),
-        ("SendBack", pull_pb2.SendBackRequest(group="g", queue=QUEUE)),
+        ("NackMessages", pull_pb2.NackMessagesRequest(group="g", queue=QUEUE)),
     ],
 )  # fmt: skip
 def test_consuming_asks_for_group_and_topic(method: str, request_: Any) -> None:

@@ -85,7 +85,7 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
         [group("g", PUB)],
     ),
     ("ProducerService/QueryRoute", producer_pb2.QueryRouteRequest(topic="t"), [topic("t", ANY)]),
-    ("ProducerService/QueryRoute", producer_pb2.QueryRouteRequest(topic="t", to_send=True), [topic("t", PUB)]),
+    ("ProducerService/QueryRoute", producer_pb2.QueryRouteRequest(topic="t", for_write=True), [topic("t", PUB)]),
     (
         "ConsumerService/Push",
         consumer_pb2.PushRequest(open=consumer_pb2.OpenSession(group="g", subscriptions=SUBSCRIPTIONS)),
@@ -113,7 +113,7 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     ),
     ("ConsumerService/QueryMembers", pull_pb2.QueryMembersRequest(group="g"), [group()]),
     ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t"), BOTH),
-    ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t", attempt_id="a", call_off=True), BOTH),
+    ("ConsumerService/Pop", pop_pb2.PopRequest(group="g", topic="t", attempt_id="a", cancel=True), BOTH),
     ("ConsumerService/Pop", pop_pb2.PopRequest(topic="t"), [topic("t", SUB)]),
     ("DeliveryService/ListDeliveries", delivery_pb2.ListDeliveriesRequest(group="g", topic="t"), BOTH),
     (
@@ -195,7 +195,7 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
 ]  # fmt: skip
 CONSUMING = {
     "ConsumerService/UnlockQueues", "ConsumerService/QueryOffsets", "ConsumerService/SearchOffset",
-    "ConsumerService/SendBack", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters", "DeadLetterService/Peek",
+    "ConsumerService/NackMessages", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters", "DeadLetterService/Peek",
     "AdminService/Tail", "AdminService/FindMessages", "DeliveryService/ListDeliveries",
     "DeliveryService/ExplainConsumption",
 }  # fmt: skip

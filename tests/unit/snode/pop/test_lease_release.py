@@ -84,7 +84,7 @@ def test_an_enode_is_told_which_request_and_gives_nothing() -> None:
     enode = Enode()
     giving_back(enode, lambda back: back.cancel("enode-0", WISH))
     [said] = enode.asked
-    assert (said.call_off, said.attempt_id, said.request_id, said.wait_ms) == (True, "a", "r", 0)
+    assert (said.cancel, said.attempt_id, said.request_id, said.wait_ms) == (True, "a", "r", 0)
     assert (said.topic_id, said.group, said.queue_ids) == (7, "g", (0, 1))
     assert enode.given_back == []
 

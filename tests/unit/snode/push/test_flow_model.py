@@ -108,7 +108,7 @@ def acknowledge(cursor: QueueCursor, model: Model, offset: int, generation: int,
     elif not 0 <= offset <= model.sent:
         with pytest.raises(Invalid) as refused:
             cursor.commit(offset, generation, now_s)
-        assert refused.value.field == "acknowledge.offsets.offset"
+        assert refused.value.field == "commit.offsets.offset"
         assert refused.value.message == (
             f"offset {offset} acknowledged for queue {QUEUE}; deliveries ended at {model.sent}"
         )

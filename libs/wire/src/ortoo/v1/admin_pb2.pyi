@@ -113,14 +113,14 @@ class TailRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
-    FROM_FIRST_FIELD_NUMBER: _builtins.int
+    FROM_BEGINNING_FIELD_NUMBER: _builtins.int
     FOLLOW_FIELD_NUMBER: _builtins.int
     MESSAGES_MAX_FIELD_NUMBER: _builtins.int
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
-    from_first: _builtins.bool
+    from_beginning: _builtins.bool
     """Start with the oldest stored message; otherwise with messages that are stored from now on."""
     follow: _builtins.bool
     """Continue with messages that are stored later. Always so without from_first."""
@@ -134,7 +134,7 @@ class TailRequest(_message.Message):
         self,
         *,
         topic: _builtins.str = ...,
-        from_first: _builtins.bool = ...,
+        from_beginning: _builtins.bool = ...,
         follow: _builtins.bool = ...,
         messages_max: _builtins.int = ...,
         tag_expression: _builtins.str = ...,
@@ -142,7 +142,7 @@ class TailRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_first", b"from_first", "messages_max", b"messages_max", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["follow", b"follow", "from_beginning", b"from_beginning", "messages_max", b"messages_max", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -247,7 +247,7 @@ class AdminFindMessagesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
-    ENODES_AWAY_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_ENODES_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
     """More messages exist than fit into one answer of about 4 MiB: repeat the call and skip these."""
@@ -256,19 +256,19 @@ class AdminFindMessagesResponse(_message.Message):
         """The newest first."""
 
     @_builtins.property
-    def enodes_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unreachable_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Enodes that were unreachable; their messages are missing."""
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[Global___TailResponse] | None = ...,
-        enodes_away: _abc.Iterable[_builtins.str] | None = ...,
+        unreachable_enodes: _abc.Iterable[_builtins.str] | None = ...,
         more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes_away", b"enodes_away", "messages", b"messages", "more", b"more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages", "more", b"more", "unreachable_enodes", b"unreachable_enodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -581,7 +581,7 @@ class OpenTransaction(_message.Message):
     QUEUE_FIELD_NUMBER: _builtins.int
     MESSAGE_COUNT_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUP_FIELD_NUMBER: _builtins.int
-    BEGUN_AT_MS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
     NEXT_CHECK_MS_FIELD_NUMBER: _builtins.int
     CHECKS_FIELD_NUMBER: _builtins.int
     PARKED_FIELD_NUMBER: _builtins.int
@@ -591,7 +591,7 @@ class OpenTransaction(_message.Message):
     """The number of its messages."""
     producer_group: _builtins.str
     """The producer group that is checked."""
-    begun_at_ms: _builtins.int
+    started_at_ms: _builtins.int
     """When it began, milliseconds since 1970-01-01 UTC."""
     next_check_ms: _builtins.int
     """The time of the next check, milliseconds since 1970-01-01 UTC."""
@@ -610,14 +610,14 @@ class OpenTransaction(_message.Message):
         queue: _topic_pb2.Queue | None = ...,
         message_count: _builtins.int = ...,
         producer_group: _builtins.str = ...,
-        begun_at_ms: _builtins.int = ...,
+        started_at_ms: _builtins.int = ...,
         next_check_ms: _builtins.int = ...,
         checks: _builtins.int = ...,
         parked: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at_ms", b"begun_at_ms", "checks", b"checks", "message_count", b"message_count", "next_check_ms", b"next_check_ms", "parked", b"parked", "producer_group", b"producer_group", "queue", b"queue", "transaction_id", b"transaction_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "message_count", b"message_count", "next_check_ms", b"next_check_ms", "parked", b"parked", "producer_group", b"producer_group", "queue", b"queue", "started_at_ms", b"started_at_ms", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -5,11 +5,11 @@ import warnings
 
 from ortoo.v1 import admin_pb2 as ortoo_dot_v1_dot_admin__pb2
 from ortoo.v1 import client_pb2 as ortoo_dot_v1_dot_client__pb2
-from ortoo.v1 import enode_members_pb2 as ortoo_dot_v1_dot_enode__members__pb2
+from ortoo.v1 import enode_replicas_pb2 as ortoo_dot_v1_dot_enode__replicas__pb2
 from ortoo.v1 import flow_control_pb2 as ortoo_dot_v1_dot_flow__control__pb2
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
-from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
+from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -66,10 +66,10 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
                 _registered_method=True)
-        self.ListOfferedTopics = channel.unary_unary(
-                '/ortoo.v1.AdminService/ListOfferedTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+        self.ListOrphanedTopics = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListOrphanedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
                 _registered_method=True)
         self.AdoptTopics = channel.unary_unary(
                 '/ortoo.v1.AdminService/AdoptTopics',
@@ -216,35 +216,35 @@ class AdminServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.FromString,
                 _registered_method=True)
-        self.ListMembers = channel.unary_unary(
-                '/ortoo.v1.AdminService/ListMembers',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+        self.ListReplicas = channel.unary_unary(
+                '/ortoo.v1.AdminService/ListReplicas',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.FromString,
                 _registered_method=True)
         self.HandOver = channel.unary_unary(
                 '/ortoo.v1.AdminService/HandOver',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.FromString,
                 _registered_method=True)
-        self.ElectMember = channel.unary_unary(
-                '/ortoo.v1.AdminService/ElectMember',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+        self.ElectReplica = channel.unary_unary(
+                '/ortoo.v1.AdminService/ElectReplica',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.FromString,
                 _registered_method=True)
         self.AcceptStore = channel.unary_unary(
                 '/ortoo.v1.AdminService/AcceptStore',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
                 _registered_method=True)
-        self.AddMember = channel.unary_unary(
-                '/ortoo.v1.AdminService/AddMember',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+        self.AddReplica = channel.unary_unary(
+                '/ortoo.v1.AdminService/AddReplica',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.FromString,
                 _registered_method=True)
-        self.RemoveMember = channel.unary_unary(
-                '/ortoo.v1.AdminService/RemoveMember',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
+        self.RemoveReplica = channel.unary_unary(
+                '/ortoo.v1.AdminService/RemoveReplica',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.FromString,
                 _registered_method=True)
         self.DescribeFlowControl = channel.unary_unary(
                 '/ortoo.v1.AdminService/DescribeFlowControl',
@@ -301,7 +301,7 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListOfferedTopics(self, request, context):
+    def ListOrphanedTopics(self, request, context):
         """The topics that enodes hold and the directory does not have.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -388,7 +388,7 @@ class AdminServiceServicer:
     def Tail(self, request, context):
         """Messages of a topic in readable form, oldest first. With `follow` the stream does not end.
 
-        grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
+        grpcurl -plaintext -d '{"topic":"t","from_beginning":true}' HOST:PORT ortoo.v1.AdminService/Tail
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -535,10 +535,10 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListMembers(self, request, context):
+    def ListReplicas(self, request, context):
         """The replicas of enodes: the leader, their states and their lags.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListReplicas
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -553,7 +553,7 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ElectMember(self, request, context):
+    def ElectReplica(self, request, context):
         """Proposes a replica as leader when no replica leads.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -570,14 +570,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AddMember(self, request, context):
+    def AddReplica(self, request, context):
         """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RemoveMember(self, request, context):
+    def RemoveReplica(self, request, context):
         """Removes a replica.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -626,10 +626,10 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.SerializeToString,
             ),
-            'ListOfferedTopics': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListOfferedTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.SerializeToString,
+            'ListOrphanedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOrphanedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.SerializeToString,
             ),
             'AdoptTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptTopics,
@@ -776,35 +776,35 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListUsersResponse.SerializeToString,
             ),
-            'ListMembers': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListMembers,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.SerializeToString,
+            'ListReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReplicas,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.SerializeToString,
             ),
             'HandOver': grpc.unary_unary_rpc_method_handler(
                     servicer.HandOver,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.SerializeToString,
             ),
-            'ElectMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.ElectMember,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
+            'ElectReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectReplica,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.SerializeToString,
             ),
             'AcceptStore': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptStore,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.SerializeToString,
             ),
-            'AddMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.AddMember,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.SerializeToString,
+            'AddReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddReplica,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.SerializeToString,
             ),
-            'RemoveMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.RemoveMember,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.SerializeToString,
+            'RemoveReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveReplica,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.SerializeToString,
             ),
             'DescribeFlowControl': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeFlowControl,
@@ -964,7 +964,7 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
-    def ListOfferedTopics(request,
+    def ListOrphanedTopics(request,
             target,
             options=(),
             channel_credentials=None,
@@ -977,9 +977,9 @@ class AdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.AdminService/ListOfferedTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+            '/ortoo.v1.AdminService/ListOrphanedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1774,7 +1774,7 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
-    def ListMembers(request,
+    def ListReplicas(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1787,9 +1787,9 @@ class AdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.AdminService/ListMembers',
-            ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+            '/ortoo.v1.AdminService/ListReplicas',
+            ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1815,8 +1815,8 @@ class AdminService:
             request,
             target,
             '/ortoo.v1.AdminService/HandOver',
-            ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1828,7 +1828,7 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
-    def ElectMember(request,
+    def ElectReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1841,9 +1841,9 @@ class AdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.AdminService/ElectMember',
-            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            '/ortoo.v1.AdminService/ElectReplica',
+            ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1869,8 +1869,8 @@ class AdminService:
             request,
             target,
             '/ortoo.v1.AdminService/AcceptStore',
-            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+            ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1882,7 +1882,7 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
-    def AddMember(request,
+    def AddReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1895,9 +1895,9 @@ class AdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.AdminService/AddMember',
-            ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+            '/ortoo.v1.AdminService/AddReplica',
+            ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1909,7 +1909,7 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
-    def RemoveMember(request,
+    def RemoveReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1922,9 +1922,9 @@ class AdminService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.AdminService/RemoveMember',
-            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
+            '/ortoo.v1.AdminService/RemoveReplica',
+            ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,

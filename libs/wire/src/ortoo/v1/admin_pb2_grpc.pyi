@@ -7,11 +7,11 @@ from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import admin_pb2 as _admin_pb2
 from ortoo.v1 import client_pb2 as _client_pb2
-from ortoo.v1 import enode_members_pb2 as _enode_members_pb2
+from ortoo.v1 import enode_replicas_pb2 as _enode_replicas_pb2
 from ortoo.v1 import flow_control_pb2 as _flow_control_pb2
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
-from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
+from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
 import abc as _abc_1
 
 
@@ -38,7 +38,7 @@ class AdminServiceStub:
     """
     ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
     """The deleted topics that can be restored, the last deleted first."""
-    ListOfferedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOfferedTopicsRequest, _namesrv_pb2.ListOfferedTopicsResponse]
+    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOrphanedTopicsRequest, _namesrv_pb2.ListOrphanedTopicsResponse]
     """The topics that enodes hold and the directory does not have."""
     AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
     """Adds offered topics to the directory, with their messages and offsets.
@@ -73,7 +73,7 @@ class AdminServiceStub:
     Tail: _aio.UnaryStreamMultiCallable[_admin_pb2.TailRequest, _admin_pb2.TailResponse]
     """Messages of a topic in readable form, oldest first. With `follow` the stream does not end.
 
-    grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
+    grpcurl -plaintext -d '{"topic":"t","from_beginning":true}' HOST:PORT ortoo.v1.AdminService/Tail
     """
     FindMessages: _aio.UnaryUnaryMultiCallable[_admin_pb2.AdminFindMessagesRequest, _admin_pb2.AdminFindMessagesResponse]
     """Messages with a key or an id, the newest first.
@@ -132,27 +132,27 @@ class AdminServiceStub:
     """Deletes a user."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListUsersRequest, _namesrv_pb2.ListUsersResponse]
     """All users, by access key, without secrets."""
-    ListMembers: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ListMembersRequest, _member_admin_pb2.ListMembersResponse]
+    ListReplicas: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ListReplicasRequest, _replica_admin_pb2.ListReplicasResponse]
     """The replicas of enodes: the leader, their states and their lags.
 
-    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListReplicas
     """
-    HandOver: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.HandOverRequest, _enode_members_pb2.HandOverResponse]
+    HandOver: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.HandOverRequest, _enode_replicas_pb2.HandOverResponse]
     """Transfers leadership to another replica. The number of a replica is enough if it is unique among the disks.
 
     grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
     """
-    ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
+    ElectReplica: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ElectReplicaRequest, _replica_admin_pb2.ElectReplicaResponse]
     """Proposes a replica as leader when no replica leads."""
-    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.AcceptStoreRequest, _replica_admin_pb2.AcceptStoreResponse]
     """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
     refused. After its return the former store is refused, and messages that only the former one has are lost.
 
     grpcurl -plaintext -d '{"enode":"enode-0","store_id":"3f2a"}' HOST:PORT ortoo.v1.AdminService/AcceptStore
     """
-    AddMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.AddMemberRequest, _enode_members_pb2.AddMemberResponse]
+    AddReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.AddReplicaRequest, _enode_replicas_pb2.AddReplicaResponse]
     """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up."""
-    RemoveMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.RemoveMemberRequest, _enode_members_pb2.RemoveMemberResponse]
+    RemoveReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.RemoveReplicaRequest, _enode_replicas_pb2.RemoveReplicaResponse]
     """Removes a replica."""
     DescribeFlowControl: _aio.UnaryUnaryMultiCallable[_flow_control_pb2.DescribeFlowControlRequest, _flow_control_pb2.DescribeFlowControlResponse]
     """The rate limits of the snode that answers."""
@@ -209,11 +209,11 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """The deleted topics that can be restored, the last deleted first."""
 
     @_abc_1.abstractmethod
-    def ListOfferedTopics(
+    def ListOrphanedTopics(
         self,
-        request: _namesrv_pb2.ListOfferedTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ListOfferedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]:
+        request: _namesrv_pb2.ListOrphanedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]:
         """The topics that enodes hold and the directory does not have."""
 
     @_abc_1.abstractmethod
@@ -314,7 +314,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _abc.AsyncIterator[_admin_pb2.TailResponse]:
         """Messages of a topic in readable form, oldest first. With `follow` the stream does not end.
 
-        grpcurl -plaintext -d '{"topic":"t","from_first":true}' HOST:PORT ortoo.v1.AdminService/Tail
+        grpcurl -plaintext -d '{"topic":"t","from_beginning":true}' HOST:PORT ortoo.v1.AdminService/Tail
         """
 
     @_abc_1.abstractmethod
@@ -483,41 +483,41 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """All users, by access key, without secrets."""
 
     @_abc_1.abstractmethod
-    def ListMembers(
+    def ListReplicas(
         self,
-        request: _member_admin_pb2.ListMembersRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.ListMembersRequest, _abc.Awaitable[_member_admin_pb2.ListMembersResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.ListMembersResponse]:
+        request: _replica_admin_pb2.ListReplicasRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ListReplicasRequest, _abc.Awaitable[_replica_admin_pb2.ListReplicasResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ListReplicasResponse]:
         """The replicas of enodes: the leader, their states and their lags.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.AdminService/ListReplicas
         """
 
     @_abc_1.abstractmethod
     def HandOver(
         self,
-        request: _enode_members_pb2.HandOverRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.HandOverRequest, _abc.Awaitable[_enode_members_pb2.HandOverResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.HandOverResponse]:
+        request: _enode_replicas_pb2.HandOverRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.HandOverRequest, _abc.Awaitable[_enode_replicas_pb2.HandOverResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.HandOverResponse]:
         """Transfers leadership to another replica. The number of a replica is enough if it is unique among the disks.
 
         grpcurl -plaintext -d '{"enode":"enode-0","successor":{"number":2}}' HOST:PORT ortoo.v1.AdminService/HandOver
         """
 
     @_abc_1.abstractmethod
-    def ElectMember(
+    def ElectReplica(
         self,
-        request: _member_admin_pb2.ElectMemberRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
+        request: _replica_admin_pb2.ElectReplicaRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ElectReplicaRequest, _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]:
         """Proposes a replica as leader when no replica leads."""
 
     @_abc_1.abstractmethod
     def AcceptStore(
         self,
-        request: _member_admin_pb2.AcceptStoreRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        request: _replica_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_replica_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.AcceptStoreResponse]:
         """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
         refused. After its return the former store is refused, and messages that only the former one has are lost.
 
@@ -525,19 +525,19 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
-    def AddMember(
+    def AddReplica(
         self,
-        request: _enode_members_pb2.AddMemberRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.AddMemberRequest, _abc.Awaitable[_enode_members_pb2.AddMemberResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.AddMemberResponse]:
+        request: _enode_replicas_pb2.AddReplicaRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.AddReplicaRequest, _abc.Awaitable[_enode_replicas_pb2.AddReplicaResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.AddReplicaResponse]:
         """Adds the waiting disk of a replica. It starts as a learner and becomes a voter when it has caught up."""
 
     @_abc_1.abstractmethod
-    def RemoveMember(
+    def RemoveReplica(
         self,
-        request: _enode_members_pb2.RemoveMemberRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.RemoveMemberRequest, _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]:
+        request: _enode_replicas_pb2.RemoveReplicaRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.RemoveReplicaRequest, _abc.Awaitable[_enode_replicas_pb2.RemoveReplicaResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.RemoveReplicaResponse]:
         """Removes a replica."""
 
     @_abc_1.abstractmethod

@@ -80,10 +80,10 @@ class ClientInfo(_message.Message):
     SNODE_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
     CLIENT_VERSION_FIELD_NUMBER: _builtins.int
-    ROOM_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
     PRODUCER_GROUPS_FIELD_NUMBER: _builtins.int
     CONSUMER_GROUPS_FIELD_NUMBER: _builtins.int
-    SINCE_MS_FIELD_NUMBER: _builtins.int
+    CONNECTED_AT_MS_FIELD_NUMBER: _builtins.int
     PEER_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """Its name."""
@@ -95,9 +95,9 @@ class ClientInfo(_message.Message):
     """Its language."""
     client_version: _builtins.str
     """Its version."""
-    room: _builtins.str
+    zone: _builtins.str
     """Its availability zone."""
-    since_ms: _builtins.int
+    connected_at_ms: _builtins.int
     """When it connected, milliseconds since 1970-01-01 UTC."""
     peer: _builtins.str
     """Its address, as seen by its snode."""
@@ -117,15 +117,15 @@ class ClientInfo(_message.Message):
         snode: _builtins.str = ...,
         language: _builtins.str = ...,
         client_version: _builtins.str = ...,
-        room: _builtins.str = ...,
+        zone: _builtins.str = ...,
         producer_groups: _abc.Iterable[_builtins.str] | None = ...,
         consumer_groups: _abc.Iterable[_builtins.str] | None = ...,
-        since_ms: _builtins.int = ...,
+        connected_at_ms: _builtins.int = ...,
         peer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "consumer_groups", b"consumer_groups", "language", b"language", "peer", b"peer", "producer_groups", b"producer_groups", "room", b"room", "session_id", b"session_id", "since_ms", b"since_ms", "snode", b"snode"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "connected_at_ms", b"connected_at_ms", "consumer_groups", b"consumer_groups", "language", b"language", "peer", b"peer", "producer_groups", b"producer_groups", "session_id", b"session_id", "snode", b"snode", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -293,13 +293,13 @@ class ListConsumersResponse(_message.Message):
 
     CONSUMERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def consumers(self) -> _containers.RepeatedCompositeFieldContainer[_consumer_pb2.Member]:
+    def consumers(self) -> _containers.RepeatedCompositeFieldContainer[_consumer_pb2.GroupMember]:
         """Ordered by client id."""
 
     def __init__(
         self,
         *,
-        consumers: _abc.Iterable[_consumer_pb2.Member] | None = ...,
+        consumers: _abc.Iterable[_consumer_pb2.GroupMember] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -438,30 +438,30 @@ class ResetOffsetsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
-    BEFORE_FIELD_NUMBER: _builtins.int
-    AHEAD_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    FORWARD_REFUSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
         """Every readable queue of the topic, by enode and id."""
 
     @_builtins.property
-    def before(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
+    def previous(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
         """The same queues as they were before."""
 
     @_builtins.property
-    def ahead(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
+    def forward_refused(self) -> _containers.RepeatedCompositeFieldContainer[_pull_pb2.ConsumerOffset]:
         """Queues that did not change, with their target. The group would have moved forward there, which needs `force`."""
 
     def __init__(
         self,
         *,
         offsets: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
-        before: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
-        ahead: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
+        previous: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
+        forward_refused: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "before", b"before", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forward_refused", b"forward_refused", "offsets", b"offsets", "previous", b"previous"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -696,17 +696,17 @@ class SetDeliveryModeResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BEFORE_FIELD_NUMBER: _builtins.int
-    before: _topic_pb2.DeliveryMode.ValueType
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    previous: _topic_pb2.DeliveryMode.ValueType
     """The mode before the change."""
     def __init__(
         self,
         *,
-        before: _topic_pb2.DeliveryMode.ValueType = ...,
+        previous: _topic_pb2.DeliveryMode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["previous", b"previous"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -825,7 +825,7 @@ class DescribeGroupResponse(_message.Message):
         """Its settings."""
 
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[_consumer_pb2.Member]:
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[_consumer_pb2.GroupMember]:
         """Its members, by client id."""
 
     @_builtins.property
@@ -840,7 +840,7 @@ class DescribeGroupResponse(_message.Message):
         self,
         *,
         group: _topic_pb2.Group | None = ...,
-        members: _abc.Iterable[_consumer_pb2.Member] | None = ...,
+        members: _abc.Iterable[_consumer_pb2.GroupMember] | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         progress: _abc.Iterable[Global___TopicProgress] | None = ...,
     ) -> None: ...

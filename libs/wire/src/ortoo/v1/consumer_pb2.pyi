@@ -170,7 +170,7 @@ class PushRequest(_message.Message):
 
     OPEN_FIELD_NUMBER: _builtins.int
     CREDIT_FIELD_NUMBER: _builtins.int
-    ACKNOWLEDGE_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     SUBSCRIBE_FIELD_NUMBER: _builtins.int
@@ -184,7 +184,7 @@ class PushRequest(_message.Message):
         """Allows the server to send more."""
 
     @_builtins.property
-    def acknowledge(self) -> Global___Acknowledge:
+    def commit(self) -> Global___Commit:
         """Acknowledges processed messages."""
 
     @_builtins.property
@@ -208,17 +208,17 @@ class PushRequest(_message.Message):
         *,
         open: Global___OpenSession | None = ...,
         credit: Global___Credit | None = ...,
-        acknowledge: Global___Acknowledge | None = ...,
+        commit: Global___Commit | None = ...,
         heartbeat: Global___Heartbeat | None = ...,
         close: Global___CloseSession | None = ...,
         subscribe: Global___Subscribe | None = ...,
         suspend: Global___Suspend | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "commit", b"commit", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledge", b"acknowledge", "close", b"close", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "commit", b"commit", "credit", b"credit", "event", b"event", "heartbeat", b"heartbeat", "open", b"open", "subscribe", b"subscribe", "suspend", b"suspend"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "acknowledge", "heartbeat", "close", "subscribe", "suspend"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["open", "credit", "commit", "heartbeat", "close", "subscribe", "suspend"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -232,9 +232,9 @@ class Suspend(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    EVERYTHING_FIELD_NUMBER: _builtins.int
+    ALL_FIELD_NUMBER: _builtins.int
     QUEUES_FIELD_NUMBER: _builtins.int
-    everything: _builtins.bool
+    all: _builtins.bool
     """Suspend all queues."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Queue]:
@@ -243,12 +243,12 @@ class Suspend(_message.Message):
     def __init__(
         self,
         *,
-        everything: _builtins.bool = ...,
+        all: _builtins.bool = ...,
         queues: _abc.Iterable[_topic_pb2.Queue] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["everything", b"everything", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all", b"all", "queues", b"queues"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -271,8 +271,8 @@ class OpenSession(_message.Message):
     START_TIME_MS_FIELD_NUMBER: _builtins.int
     STRATEGY_FIELD_NUMBER: _builtins.int
     CONFIGURED_QUEUES_FIELD_NUMBER: _builtins.int
-    ROOMS_FIELD_NUMBER: _builtins.int
-    ROOM_FIELD_NUMBER: _builtins.int
+    ZONES_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group. It is created if it does not exist."""
@@ -296,7 +296,7 @@ class OpenSession(_message.Message):
     """The strategy that assigns queues to group members. All members should use the same; the first one by client id
     decides.
     """
-    room: _builtins.str
+    zone: _builtins.str
     """The client's availability zone, for the strategies that use zones."""
     language: _builtins.str
     """The language of the client, for people: "python"."""
@@ -315,7 +315,7 @@ class OpenSession(_message.Message):
         """With ALLOCATION_STRATEGY_CONFIG: the queues that this group member takes."""
 
     @_builtins.property
-    def rooms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def zones(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """With ALLOCATION_STRATEGY_MACHINE_ROOM: the availability zones whose queues are assigned."""
 
     def __init__(
@@ -332,13 +332,13 @@ class OpenSession(_message.Message):
         start_time_ms: _builtins.int = ...,
         strategy: Global___AllocationStrategy.ValueType = ...,
         configured_queues: _abc.Iterable[_topic_pb2.Queue] | None = ...,
-        rooms: _abc.Iterable[_builtins.str] | None = ...,
-        room: _builtins.str = ...,
+        zones: _abc.Iterable[_builtins.str] | None = ...,
+        zone: _builtins.str = ...,
         language: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "configured_queues", b"configured_queues", "group", b"group", "language", b"language", "message_model", b"message_model", "room", b"room", "rooms", b"rooms", "session_id", b"session_id", "start_from", b"start_from", "start_offsets", b"start_offsets", "start_time_ms", b"start_time_ms", "strategy", b"strategy", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "configured_queues", b"configured_queues", "group", b"group", "language", b"language", "message_model", b"message_model", "session_id", b"session_id", "start_from", b"start_from", "start_offsets", b"start_offsets", "start_time_ms", b"start_time_ms", "strategy", b"strategy", "subscriptions", b"subscriptions", "zone", b"zone", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -463,20 +463,20 @@ class Credit(_message.Message):
 Global___Credit: _TypeAlias = Credit  # noqa: Y015
 
 @_typing.final
-class Acknowledge(_message.Message):
+class Commit(_message.Message):
     """Acknowledges processed messages."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgedOffset]:
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommittedOffset]:
         """For each queue: everything before `offset` is processed."""
 
     def __init__(
         self,
         *,
-        offsets: _abc.Iterable[Global___AcknowledgedOffset] | None = ...,
+        offsets: _abc.Iterable[Global___CommittedOffset] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -484,10 +484,10 @@ class Acknowledge(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Acknowledge: _TypeAlias = Acknowledge  # noqa: Y015
+Global___Commit: _TypeAlias = Commit  # noqa: Y015
 
 @_typing.final
-class AcknowledgedOffset(_message.Message):
+class CommittedOffset(_message.Message):
     """Everything before `offset` of a queue is processed."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -516,7 +516,7 @@ class AcknowledgedOffset(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcknowledgedOffset: _TypeAlias = AcknowledgedOffset  # noqa: Y015
+Global___CommittedOffset: _TypeAlias = CommittedOffset  # noqa: Y015
 
 @_typing.final
 class Heartbeat(_message.Message):
@@ -561,7 +561,7 @@ class PushResponse(_message.Message):
     OPENED_FIELD_NUMBER: _builtins.int
     ASSIGNMENT_FIELD_NUMBER: _builtins.int
     DELIVERY_FIELD_NUMBER: _builtins.int
-    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    COMMITTED_FIELD_NUMBER: _builtins.int
     CLOSED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def opened(self) -> Global___SessionOpened:
@@ -576,7 +576,7 @@ class PushResponse(_message.Message):
         """Messages."""
 
     @_builtins.property
-    def acknowledged(self) -> Global___Acknowledged:
+    def committed(self) -> Global___Committed:
         """The offsets that are now durable."""
 
     @_builtins.property
@@ -589,14 +589,14 @@ class PushResponse(_message.Message):
         opened: Global___SessionOpened | None = ...,
         assignment: Global___Assignment | None = ...,
         delivery: Global___Delivery | None = ...,
-        acknowledged: Global___Acknowledged | None = ...,
+        committed: Global___Committed | None = ...,
         closed: Global___SessionClosed | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "assignment", b"assignment", "closed", b"closed", "delivery", b"delivery", "event", b"event", "opened", b"opened"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "closed", b"closed", "committed", b"committed", "delivery", b"delivery", "event", b"event", "opened", b"opened"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "assignment", b"assignment", "closed", b"closed", "delivery", b"delivery", "event", b"event", "opened", b"opened"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignment", b"assignment", "closed", b"closed", "committed", b"committed", "delivery", b"delivery", "event", b"event", "opened", b"opened"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["opened", "assignment", "delivery", "acknowledged", "closed"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["opened", "assignment", "delivery", "committed", "closed"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -732,20 +732,20 @@ class Delivery(_message.Message):
 Global___Delivery: _TypeAlias = Delivery  # noqa: Y015
 
 @_typing.final
-class Acknowledged(_message.Message):
+class Committed(_message.Message):
     """Offsets that are durable."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OFFSETS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___AcknowledgedOffset]:
+    def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___CommittedOffset]:
         """The offsets that the client acknowledged."""
 
     def __init__(
         self,
         *,
-        offsets: _abc.Iterable[Global___AcknowledgedOffset] | None = ...,
+        offsets: _abc.Iterable[Global___CommittedOffset] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -753,7 +753,7 @@ class Acknowledged(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Acknowledged: _TypeAlias = Acknowledged  # noqa: Y015
+Global___Committed: _TypeAlias = Committed  # noqa: Y015
 
 @_typing.final
 class SessionClosed(_message.Message):
@@ -794,7 +794,7 @@ class FetchRequest(_message.Message):
     TAG_EXPRESSION_FIELD_NUMBER: _builtins.int
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
-    JOINED_FIELD_NUMBER: _builtins.int
+    COALESCE_FIELD_NUMBER: _builtins.int
     from_offset: _builtins.int
     """The first offset to read."""
     to_offset: _builtins.int
@@ -805,7 +805,7 @@ class FetchRequest(_message.Message):
     """Only messages with one of these tags, separated by "||"; empty or "*" = all."""
     sql_expression: _builtins.str
     """Only messages for which this SQL92 condition is true, instead of tags; see Subscription."""
-    joined: _builtins.bool
+    coalesce: _builtins.bool
     """Rows of several stored batches may be combined into one batch, if few rows of each match; see `row_stored_at_ms`."""
     @_builtins.property
     def queue(self) -> _topic_pb2.Queue:
@@ -827,11 +827,11 @@ class FetchRequest(_message.Message):
         tag_expression: _builtins.str = ...,
         sql_expression: _builtins.str = ...,
         columns: _abc.Iterable[_builtins.str] | None = ...,
-        joined: _builtins.bool = ...,
+        coalesce: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["queue", b"queue"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "follow", b"follow", "from_offset", b"from_offset", "joined", b"joined", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coalesce", b"coalesce", "columns", b"columns", "follow", b"follow", "from_offset", b"from_offset", "queue", b"queue", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -992,7 +992,7 @@ class QueryMembersResponse(_message.Message):
         """The client ids among which queues are assigned, sorted as bytes."""
 
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___Member]:
+    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___GroupMember]:
         """All registered group members, by client id."""
 
     def __init__(
@@ -1000,7 +1000,7 @@ class QueryMembersResponse(_message.Message):
         *,
         version: _builtins.int = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
-        members: _abc.Iterable[Global___Member] | None = ...,
+        members: _abc.Iterable[Global___GroupMember] | None = ...,
         strategy: Global___AllocationStrategy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -1012,7 +1012,7 @@ class QueryMembersResponse(_message.Message):
 Global___QueryMembersResponse: _TypeAlias = QueryMembersResponse  # noqa: Y015
 
 @_typing.final
-class Member(_message.Message):
+class GroupMember(_message.Message):
     """One group member."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1026,8 +1026,8 @@ class Member(_message.Message):
     PUSHED_FIELD_NUMBER: _builtins.int
     ACTIVE_FIELD_NUMBER: _builtins.int
     MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
-    ROOM_FIELD_NUMBER: _builtins.int
-    SINCE_MS_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
+    JOINED_AT_MS_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """Its name in the group."""
     session_id: _builtins.str
@@ -1044,9 +1044,9 @@ class Member(_message.Message):
     """Whether it is assigned queues: it pulls, or it has an open push session."""
     message_model: Global___MessageModel.ValueType
     """Whether the group members divide the messages."""
-    room: _builtins.str
+    zone: _builtins.str
     """Its availability zone."""
-    since_ms: _builtins.int
+    joined_at_ms: _builtins.int
     """When it joined the group, milliseconds since 1970-01-01 UTC."""
     @_builtins.property
     def subscriptions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Subscription]:
@@ -1064,13 +1064,13 @@ class Member(_message.Message):
         pushed: _builtins.bool = ...,
         active: _builtins.bool = ...,
         message_model: Global___MessageModel.ValueType = ...,
-        room: _builtins.str = ...,
-        since_ms: _builtins.int = ...,
+        zone: _builtins.str = ...,
+        joined_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "client_id", b"client_id", "client_version", b"client_version", "language", b"language", "message_model", b"message_model", "pushed", b"pushed", "room", b"room", "session_id", b"session_id", "since_ms", b"since_ms", "snode", b"snode", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["active", b"active", "client_id", b"client_id", "client_version", b"client_version", "joined_at_ms", b"joined_at_ms", "language", b"language", "message_model", b"message_model", "pushed", b"pushed", "session_id", b"session_id", "snode", b"snode", "subscriptions", b"subscriptions", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___Member: _TypeAlias = Member  # noqa: Y015
+Global___GroupMember: _TypeAlias = GroupMember  # noqa: Y015

@@ -77,10 +77,10 @@ class ConsumerServiceStub:
                 request_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.FromString,
                 _registered_method=True)
-        self.SendBack = channel.unary_unary(
-                '/ortoo.v1.ConsumerService/SendBack',
-                request_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
+        self.NackMessages = channel.unary_unary(
+                '/ortoo.v1.ConsumerService/NackMessages',
+                request_serializer=ortoo_dot_v1_dot_pull__pb2.NackMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_pull__pb2.NackMessagesResponse.FromString,
                 _registered_method=True)
         self.Pop = channel.unary_unary(
                 '/ortoo.v1.ConsumerService/Pop',
@@ -178,7 +178,7 @@ class ConsumerServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SendBack(self, request, context):
+    def NackMessages(self, request, context):
         """Sends messages that could not be processed to the group's retry topic. UNIMPLEMENTED where retries are not served
         yet.
         """
@@ -276,10 +276,10 @@ def add_ConsumerServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_pull__pb2.SearchOffsetResponse.SerializeToString,
             ),
-            'SendBack': grpc.unary_unary_rpc_method_handler(
-                    servicer.SendBack,
-                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.SendBackRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_pull__pb2.SendBackResponse.SerializeToString,
+            'NackMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.NackMessages,
+                    request_deserializer=ortoo_dot_v1_dot_pull__pb2.NackMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_pull__pb2.NackMessagesResponse.SerializeToString,
             ),
             'Pop': grpc.unary_unary_rpc_method_handler(
                     servicer.Pop,
@@ -540,7 +540,7 @@ class ConsumerService:
             _registered_method=True)
 
     @staticmethod
-    def SendBack(request,
+    def NackMessages(request,
             target,
             options=(),
             channel_credentials=None,
@@ -553,9 +553,9 @@ class ConsumerService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.ConsumerService/SendBack',
-            ortoo_dot_v1_dot_pull__pb2.SendBackRequest.SerializeToString,
-            ortoo_dot_v1_dot_pull__pb2.SendBackResponse.FromString,
+            '/ortoo.v1.ConsumerService/NackMessages',
+            ortoo_dot_v1_dot_pull__pb2.NackMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_pull__pb2.NackMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,

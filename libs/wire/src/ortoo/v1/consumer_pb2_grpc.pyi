@@ -40,7 +40,7 @@ class ConsumerServiceStub:
     """The committed offsets of a group."""
     SearchOffset: _aio.UnaryUnaryMultiCallable[_pull_pb2.SearchOffsetRequest, _pull_pb2.SearchOffsetResponse]
     """The offset of the first message stored at or after a time."""
-    SendBack: _aio.UnaryUnaryMultiCallable[_pull_pb2.SendBackRequest, _pull_pb2.SendBackResponse]
+    NackMessages: _aio.UnaryUnaryMultiCallable[_pull_pb2.NackMessagesRequest, _pull_pb2.NackMessagesResponse]
     """Sends messages that could not be processed to the group's retry topic. UNIMPLEMENTED where retries are not served
     yet.
     """
@@ -139,11 +139,11 @@ class ConsumerServiceServicer(metaclass=_abc_1.ABCMeta):
         """The offset of the first message stored at or after a time."""
 
     @_abc_1.abstractmethod
-    def SendBack(
+    def NackMessages(
         self,
-        request: _pull_pb2.SendBackRequest,
-        context: _aio.ServicerContext[_pull_pb2.SendBackRequest, _abc.Awaitable[_pull_pb2.SendBackResponse]],
-    ) -> _abc.Awaitable[_pull_pb2.SendBackResponse]:
+        request: _pull_pb2.NackMessagesRequest,
+        context: _aio.ServicerContext[_pull_pb2.NackMessagesRequest, _abc.Awaitable[_pull_pb2.NackMessagesResponse]],
+    ) -> _abc.Awaitable[_pull_pb2.NackMessagesResponse]:
         """Sends messages that could not be processed to the group's retry topic. UNIMPLEMENTED where retries are not served
         yet.
         """

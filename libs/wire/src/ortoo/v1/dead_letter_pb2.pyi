@@ -27,28 +27,28 @@ class ListDeadLettersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
-    WHERE_FIELD_NUMBER: _builtins.int
-    LETTERS_MAX_FIELD_NUMBER: _builtins.int
-    WITH_REPLAYED_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
+    DEAD_LETTERS_MAX_FIELD_NUMBER: _builtins.int
+    INCLUDE_REPLAYED_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
-    where: _builtins.str
+    condition: _builtins.str
     """An SQL condition over their properties, such as "DLQ_REASON = 'attempts' AND region = 'EU'"; empty = all."""
-    letters_max: _builtins.int
+    dead_letters_max: _builtins.int
     """The maximum number of dead letters; 0 = no limit."""
-    with_replayed: _builtins.bool
+    include_replayed: _builtins.bool
     """Include those that were already sent again."""
     def __init__(
         self,
         *,
         group: _builtins.str = ...,
-        where: _builtins.str = ...,
-        letters_max: _builtins.int = ...,
-        with_replayed: _builtins.bool = ...,
+        condition: _builtins.str = ...,
+        dead_letters_max: _builtins.int = ...,
+        include_replayed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "letters_max", b"letters_max", "where", b"where", "with_replayed", b"with_replayed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "dead_letters_max", b"dead_letters_max", "group", b"group", "include_replayed", b"include_replayed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -141,14 +141,14 @@ class ReplayDeadLettersRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUP_FIELD_NUMBER: _builtins.int
-    WHERE_FIELD_NUMBER: _builtins.int
+    CONDITION_FIELD_NUMBER: _builtins.int
     TO_TOPIC_FIELD_NUMBER: _builtins.int
     MESSAGES_PER_S_FIELD_NUMBER: _builtins.int
     MESSAGES_MAX_FIELD_NUMBER: _builtins.int
     DRY_RUN_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
-    where: _builtins.str
+    condition: _builtins.str
     """An SQL condition over their properties; empty = all."""
     to_topic: _builtins.str
     """The target topic; empty = the group's retry topic, so that no other group receives them again."""
@@ -162,7 +162,7 @@ class ReplayDeadLettersRequest(_message.Message):
         self,
         *,
         group: _builtins.str = ...,
-        where: _builtins.str = ...,
+        condition: _builtins.str = ...,
         to_topic: _builtins.str = ...,
         messages_per_s: _builtins.int = ...,
         messages_max: _builtins.int = ...,
@@ -170,7 +170,7 @@ class ReplayDeadLettersRequest(_message.Message):
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dry_run", b"dry_run", "group", b"group", "messages_max", b"messages_max", "messages_per_s", b"messages_per_s", "to_topic", b"to_topic", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["condition", b"condition", "dry_run", b"dry_run", "group", b"group", "messages_max", b"messages_max", "messages_per_s", b"messages_per_s", "to_topic", b"to_topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -183,12 +183,12 @@ class ReplayProgress(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPLAYED_MESSAGES_FIELD_NUMBER: _builtins.int
-    SEEN_MESSAGES_FIELD_NUMBER: _builtins.int
+    SCANNED_MESSAGES_FIELD_NUMBER: _builtins.int
     SKIPPED_MESSAGES_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     replayed_messages: _builtins.int
     """Messages sent again so far; in a dry run, messages that would be sent."""
-    seen_messages: _builtins.int
+    scanned_messages: _builtins.int
     """Messages examined so far."""
     skipped_messages: _builtins.int
     """Messages that had already been sent again earlier."""
@@ -198,13 +198,13 @@ class ReplayProgress(_message.Message):
         self,
         *,
         replayed_messages: _builtins.int = ...,
-        seen_messages: _builtins.int = ...,
+        scanned_messages: _builtins.int = ...,
         skipped_messages: _builtins.int = ...,
         done: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "replayed_messages", b"replayed_messages", "seen_messages", b"seen_messages", "skipped_messages", b"skipped_messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "replayed_messages", b"replayed_messages", "scanned_messages", b"scanned_messages", "skipped_messages", b"skipped_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

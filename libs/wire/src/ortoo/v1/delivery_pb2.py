@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/delivery.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/topic.proto\"\xa1\x01\n\x15ListDeliveriesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x0b\x66rom_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tto_offset\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\rB\x0e\n\x0c_from_offset\"j\n\x16ListDeliveriesResponse\x12-\n\ndeliveries\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.MessageDelivery\x12\x13\n\x0b\x65nodes_away\x18\x02 \x03(\t\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\xad\x01\n\x0fMessageDelivery\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.DeliveryState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08until_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\"M\n\x19\x45xplainConsumptionRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\"l\n\x1a\x45xplainConsumptionResponse\x12!\n\x07reasons\x18\x01 \x03(\x0b\x32\x10.ortoo.v1.Reason\x12+\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x19.ortoo.v1.MessageDelivery\"2\n\x06Reason\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04seen\x18\x02 \x01(\t\x12\x0c\n\x04\x63ure\x18\x03 \x01(\t*\xde\x01\n\rDeliveryState\x12\x1e\n\x1a\x44\x45LIVERY_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45LIVERY_STATE_WAITING\x10\x01\x12\x19\n\x15\x44\x45LIVERY_STATE_LEASED\x10\x02\x12\x1a\n\x16\x44\x45LIVERY_STATE_DELAYED\x10\x03\x12\x1f\n\x1b\x44\x45LIVERY_STATE_ACKNOWLEDGED\x10\x04\x12\x19\n\x15\x44\x45LIVERY_STATE_PARKED\x10\x05\x12\x1e\n\x1a\x44\x45LIVERY_STATE_OUTSTANDING\x10\x06\x32\xc7\x01\n\x0f\x44\x65liveryService\x12S\n\x0eListDeliveries\x12\x1f.ortoo.v1.ListDeliveriesRequest\x1a .ortoo.v1.ListDeliveriesResponse\x12_\n\x12\x45xplainConsumption\x12#.ortoo.v1.ExplainConsumptionRequest\x1a$.ortoo.v1.ExplainConsumptionResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/delivery.proto\x12\x08ortoo.v1\x1a\x14ortoo/v1/topic.proto\"\xa1\x01\n\x15ListDeliveriesRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x1e\n\x05queue\x18\x03 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x18\n\x0b\x66rom_offset\x18\x04 \x01(\x03H\x00\x88\x01\x01\x12\x11\n\tto_offset\x18\x05 \x01(\x03\x12\r\n\x05limit\x18\x06 \x01(\rB\x0e\n\x0c_from_offset\"q\n\x16ListDeliveriesResponse\x12-\n\ndeliveries\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.MessageDelivery\x12\x1a\n\x12unreachable_enodes\x18\x02 \x03(\t\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\xad\x01\n\x0fMessageDelivery\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x02 \x01(\x03\x12&\n\x05state\x18\x03 \x01(\x0e\x32\x17.ortoo.v1.DeliveryState\x12\x0f\n\x07\x61ttempt\x18\x04 \x01(\r\x12\x10\n\x08until_ms\x18\x05 \x01(\x03\x12\x10\n\x08\x63onsumer\x18\x06 \x01(\t\x12\r\n\x05\x65rror\x18\x07 \x01(\t\"M\n\x19\x45xplainConsumptionRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x12\n\nmessage_id\x18\x03 \x01(\t\"l\n\x1a\x45xplainConsumptionResponse\x12!\n\x07reasons\x18\x01 \x03(\x0b\x32\x10.ortoo.v1.Reason\x12+\n\x08\x64\x65livery\x18\x02 \x01(\x0b\x32\x19.ortoo.v1.MessageDelivery\"8\n\x06Reason\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x10\n\x08observed\x18\x02 \x01(\t\x12\x0e\n\x06remedy\x18\x03 \x01(\t*\xde\x01\n\rDeliveryState\x12\x1e\n\x1a\x44\x45LIVERY_STATE_UNSPECIFIED\x10\x00\x12\x1a\n\x16\x44\x45LIVERY_STATE_WAITING\x10\x01\x12\x19\n\x15\x44\x45LIVERY_STATE_LEASED\x10\x02\x12\x1a\n\x16\x44\x45LIVERY_STATE_DELAYED\x10\x03\x12\x1f\n\x1b\x44\x45LIVERY_STATE_ACKNOWLEDGED\x10\x04\x12\x19\n\x15\x44\x45LIVERY_STATE_PARKED\x10\x05\x12\x1e\n\x1a\x44\x45LIVERY_STATE_OUTSTANDING\x10\x06\x32\xc7\x01\n\x0f\x44\x65liveryService\x12S\n\x0eListDeliveries\x12\x1f.ortoo.v1.ListDeliveriesRequest\x1a .ortoo.v1.ListDeliveriesResponse\x12_\n\x12\x45xplainConsumption\x12#.ortoo.v1.ExplainConsumptionRequest\x1a$.ortoo.v1.ExplainConsumptionResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,20 +33,20 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.delivery_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_DELIVERYSTATE']._serialized_start=749
-  _globals['_DELIVERYSTATE']._serialized_end=971
+  _globals['_DELIVERYSTATE']._serialized_start=762
+  _globals['_DELIVERYSTATE']._serialized_end=984
   _globals['_LISTDELIVERIESREQUEST']._serialized_start=60
   _globals['_LISTDELIVERIESREQUEST']._serialized_end=221
   _globals['_LISTDELIVERIESRESPONSE']._serialized_start=223
-  _globals['_LISTDELIVERIESRESPONSE']._serialized_end=329
-  _globals['_MESSAGEDELIVERY']._serialized_start=332
-  _globals['_MESSAGEDELIVERY']._serialized_end=505
-  _globals['_EXPLAINCONSUMPTIONREQUEST']._serialized_start=507
-  _globals['_EXPLAINCONSUMPTIONREQUEST']._serialized_end=584
-  _globals['_EXPLAINCONSUMPTIONRESPONSE']._serialized_start=586
-  _globals['_EXPLAINCONSUMPTIONRESPONSE']._serialized_end=694
-  _globals['_REASON']._serialized_start=696
-  _globals['_REASON']._serialized_end=746
-  _globals['_DELIVERYSERVICE']._serialized_start=974
-  _globals['_DELIVERYSERVICE']._serialized_end=1173
+  _globals['_LISTDELIVERIESRESPONSE']._serialized_end=336
+  _globals['_MESSAGEDELIVERY']._serialized_start=339
+  _globals['_MESSAGEDELIVERY']._serialized_end=512
+  _globals['_EXPLAINCONSUMPTIONREQUEST']._serialized_start=514
+  _globals['_EXPLAINCONSUMPTIONREQUEST']._serialized_end=591
+  _globals['_EXPLAINCONSUMPTIONRESPONSE']._serialized_start=593
+  _globals['_EXPLAINCONSUMPTIONRESPONSE']._serialized_end=701
+  _globals['_REASON']._serialized_start=703
+  _globals['_REASON']._serialized_end=759
+  _globals['_DELIVERYSERVICE']._serialized_start=987
+  _globals['_DELIVERYSERVICE']._serialized_end=1186
 # @@protoc_insertion_point(module_scope)

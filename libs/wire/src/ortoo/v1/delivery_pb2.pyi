@@ -115,7 +115,7 @@ class ListDeliveriesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DELIVERIES_FIELD_NUMBER: _builtins.int
-    ENODES_AWAY_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_ENODES_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     more: _builtins.bool
     """The limit was reached. Request the queue of the last entry from the offset after it, and then the later queues."""
@@ -124,19 +124,19 @@ class ListDeliveriesResponse(_message.Message):
         """Ordered by queue and offset. Messages of unreachable enodes are missing."""
 
     @_builtins.property
-    def enodes_away(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def unreachable_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Enodes that were unreachable."""
 
     def __init__(
         self,
         *,
         deliveries: _abc.Iterable[Global___MessageDelivery] | None = ...,
-        enodes_away: _abc.Iterable[_builtins.str] | None = ...,
+        unreachable_enodes: _abc.Iterable[_builtins.str] | None = ...,
         more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "enodes_away", b"enodes_away", "more", b"more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "more", b"more", "unreachable_enodes", b"unreachable_enodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -257,24 +257,24 @@ class Reason(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    SEEN_FIELD_NUMBER: _builtins.int
-    CURE_FIELD_NUMBER: _builtins.int
+    OBSERVED_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A short name that never changes."""
-    seen: _builtins.str
+    observed: _builtins.str
     """The observation."""
-    cure: _builtins.str
+    remedy: _builtins.str
     """The remedy, with the command to run; empty = nothing to do."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        seen: _builtins.str = ...,
-        cure: _builtins.str = ...,
+        observed: _builtins.str = ...,
+        remedy: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cure", b"cure", "name", b"name", "seen", b"seen"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "observed", b"observed", "remedy", b"remedy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -142,7 +142,7 @@ class FetchBatchesRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     PUSHDOWN_FIELD_NUMBER: _builtins.int
-    ANY_MEMBER_FIELD_NUMBER: _builtins.int
+    ANY_REPLICA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.int
     """Chosen by the caller, repeated in the answer."""
     topic_id: _builtins.int
@@ -159,7 +159,7 @@ class FetchBatchesRequest(_message.Message):
     """The group that reads, when it reads under a lock."""
     generation: _builtins.int
     """The generation of the lock. An older one than the current one is refused. 0 = no lock."""
-    any_member: _builtins.bool
+    any_replica: _builtins.bool
     """Any replica of the enode may answer, since committed offsets are the same on all of them. A replica that is not
     the leader refuses offsets that it lacks, and does not report the queue's end.
     """
@@ -179,11 +179,11 @@ class FetchBatchesRequest(_message.Message):
         group: _builtins.str = ...,
         generation: _builtins.int = ...,
         pushdown: Global___Pushdown | None = ...,
-        any_member: _builtins.bool = ...,
+        any_replica: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["pushdown", b"pushdown"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_member", b"any_member", "bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["any_replica", b"any_replica", "bytes_max", b"bytes_max", "from_offset", b"from_offset", "generation", b"generation", "group", b"group", "pushdown", b"pushdown", "queue_id", b"queue_id", "request_id", b"request_id", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -199,14 +199,14 @@ class Pushdown(_message.Message):
     SQL_EXPRESSION_FIELD_NUMBER: _builtins.int
     COLUMNS_FIELD_NUMBER: _builtins.int
     TO_OFFSET_FIELD_NUMBER: _builtins.int
-    JOINED_FIELD_NUMBER: _builtins.int
+    COALESCE_FIELD_NUMBER: _builtins.int
     tag_expression: _builtins.str
     """Messages with one of these tags, separated by ||; empty or * = all."""
     sql_expression: _builtins.str
     """Messages for which this condition is true; empty = all. At most one of the two expressions is set."""
     to_offset: _builtins.int
     """Read no message from this offset on; 0 = up to the end."""
-    joined: _builtins.bool
+    coalesce: _builtins.bool
     """Rows of several stored batches may be combined into one batch, if few rows of each match."""
     @_builtins.property
     def columns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -219,11 +219,11 @@ class Pushdown(_message.Message):
         sql_expression: _builtins.str = ...,
         columns: _abc.Iterable[_builtins.int] | None = ...,
         to_offset: _builtins.int = ...,
-        joined: _builtins.bool = ...,
+        coalesce: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["columns", b"columns", "joined", b"joined", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coalesce", b"coalesce", "columns", b"columns", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "to_offset", b"to_offset"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -869,29 +869,29 @@ class TakeLocksRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     INCARNATION_FIELD_NUMBER: _builtins.int
-    WISHES_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.str
     """The snode's incarnation, if the locks shall last as long as its Attach stream; empty = 60 s from now."""
     @_builtins.property
-    def wishes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockWish]:
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockRequest]:
         """The requested locks."""
 
     def __init__(
         self,
         *,
         incarnation: _builtins.str = ...,
-        wishes: _abc.Iterable[Global___LockWish] | None = ...,
+        requests: _abc.Iterable[Global___LockRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "requests", b"requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeLocksRequest: _TypeAlias = TakeLocksRequest  # noqa: Y015
 
 @_typing.final
-class LockWish(_message.Message):
+class LockRequest(_message.Message):
     """A request for one lock."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -930,7 +930,7 @@ class LockWish(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___LockWish: _TypeAlias = LockWish  # noqa: Y015
+Global___LockRequest: _TypeAlias = LockRequest  # noqa: Y015
 
 @_typing.final
 class TakeLocksResponse(_message.Message):
@@ -938,30 +938,30 @@ class TakeLocksResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    ANSWERS_FIELD_NUMBER: _builtins.int
+    RESULTS_FIELD_NUMBER: _builtins.int
     LIFETIME_MS_FIELD_NUMBER: _builtins.int
     lifetime_ms: _builtins.int
     """The lifetime of a lock that is not bound to a snode, milliseconds."""
     @_builtins.property
-    def answers(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockAnswer]:
+    def results(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockResult]:
         """One per request, in order."""
 
     def __init__(
         self,
         *,
-        answers: _abc.Iterable[Global___LockAnswer] | None = ...,
+        results: _abc.Iterable[Global___LockResult] | None = ...,
         lifetime_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["answers", b"answers", "lifetime_ms", b"lifetime_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lifetime_ms", b"lifetime_ms", "results", b"results"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TakeLocksResponse: _TypeAlias = TakeLocksResponse  # noqa: Y015
 
 @_typing.final
-class LockAnswer(_message.Message):
+class LockResult(_message.Message):
     """The result of a lock request."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -994,7 +994,7 @@ class LockAnswer(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___LockAnswer: _TypeAlias = LockAnswer  # noqa: Y015
+Global___LockResult: _TypeAlias = LockResult  # noqa: Y015
 
 @_typing.final
 class ReleaseLocksRequest(_message.Message):
@@ -1002,19 +1002,19 @@ class ReleaseLocksRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    WISHES_FIELD_NUMBER: _builtins.int
+    REQUESTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def wishes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockWish]:
+    def requests(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockRequest]:
         """The locks; those of other sessions do not change."""
 
     def __init__(
         self,
         *,
-        wishes: _abc.Iterable[Global___LockWish] | None = ...,
+        requests: _abc.Iterable[Global___LockRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["wishes", b"wishes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,7 +4,7 @@ import grpc
 import warnings
 
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
-from ortoo.v1 import enode_lives_pb2 as ortoo_dot_v1_dot_enode__lives__pb2
+from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
 
@@ -153,10 +153,10 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.FromString,
                 _registered_method=True)
-        self.SendBackMessages = channel.unary_unary(
-                '/ortoo.v1.EnodeService/SendBackMessages',
-                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.FromString,
+        self.RetryMessages = channel.unary_unary(
+                '/ortoo.v1.EnodeService/RetryMessages',
+                request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesResponse.FromString,
                 _registered_method=True)
         self.ReplayStored = channel.unary_unary(
                 '/ortoo.v1.EnodeService/ReplayStored',
@@ -165,23 +165,23 @@ class EnodeServiceStub:
                 _registered_method=True)
         self.UseDeliveryMode = channel.unary_unary(
                 '/ortoo.v1.EnodeService/UseDeliveryMode',
-                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeResponse.FromString,
                 _registered_method=True)
         self.SetStoredMode = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SetStoredMode',
-                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeResponse.FromString,
                 _registered_method=True)
         self.QueryModes = channel.unary_unary(
                 '/ortoo.v1.EnodeService/QueryModes',
-                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesResponse.FromString,
                 _registered_method=True)
-        self.AppendIdentified = channel.unary_unary(
-                '/ortoo.v1.EnodeService/AppendIdentified',
-                request_serializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.FromString,
+        self.AppendDeduplicated = channel.unary_unary(
+                '/ortoo.v1.EnodeService/AppendDeduplicated',
+                request_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.FromString,
                 _registered_method=True)
         self.DescribeStore = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeStore',
@@ -360,7 +360,7 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def SendBackMessages(self, request, context):
+    def RetryMessages(self, request, context):
         """Copies messages to a group's retry topic, for a later delivery, or to its dead-letter topic.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -395,7 +395,7 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AppendIdentified(self, request, context):
+    def AppendDeduplicated(self, request, context):
         """Stores messages with ids that the application chose, each once. Returns when they are durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -527,10 +527,10 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.WatchHalvesResponse.SerializeToString,
             ),
-            'SendBackMessages': grpc.unary_unary_rpc_method_handler(
-                    servicer.SendBackMessages,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.SerializeToString,
+            'RetryMessages': grpc.unary_unary_rpc_method_handler(
+                    servicer.RetryMessages,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesResponse.SerializeToString,
             ),
             'ReplayStored': grpc.unary_unary_rpc_method_handler(
                     servicer.ReplayStored,
@@ -539,23 +539,23 @@ def add_EnodeServiceServicer_to_server(servicer, server):
             ),
             'UseDeliveryMode': grpc.unary_unary_rpc_method_handler(
                     servicer.UseDeliveryMode,
-                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeResponse.SerializeToString,
             ),
             'SetStoredMode': grpc.unary_unary_rpc_method_handler(
                     servicer.SetStoredMode,
-                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeResponse.SerializeToString,
             ),
             'QueryModes': grpc.unary_unary_rpc_method_handler(
                     servicer.QueryModes,
-                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesResponse.SerializeToString,
             ),
-            'AppendIdentified': grpc.unary_unary_rpc_method_handler(
-                    servicer.AppendIdentified,
-                    request_deserializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.SerializeToString,
+            'AppendDeduplicated': grpc.unary_unary_rpc_method_handler(
+                    servicer.AppendDeduplicated,
+                    request_deserializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.SerializeToString,
             ),
             'DescribeStore': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeStore,
@@ -1196,7 +1196,7 @@ class EnodeService:
             _registered_method=True)
 
     @staticmethod
-    def SendBackMessages(request,
+    def RetryMessages(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1209,9 +1209,9 @@ class EnodeService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeService/SendBackMessages',
-            ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pop__pb2.SendBackMessagesResponse.FromString,
+            '/ortoo.v1.EnodeService/RetryMessages',
+            ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pop__pb2.RetryMessagesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1264,8 +1264,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/UseDeliveryMode',
-            ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__lives__pb2.UseDeliveryModeResponse.FromString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.UseDeliveryModeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1291,8 +1291,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/SetStoredMode',
-            ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__lives__pb2.SetStoredModeResponse.FromString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.SetStoredModeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1318,8 +1318,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/QueryModes',
-            ortoo_dot_v1_dot_enode__lives__pb2.QueryModesRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__lives__pb2.QueryModesResponse.FromString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.QueryModesResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1331,7 +1331,7 @@ class EnodeService:
             _registered_method=True)
 
     @staticmethod
-    def AppendIdentified(request,
+    def AppendDeduplicated(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1344,9 +1344,9 @@ class EnodeService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeService/AppendIdentified',
-            ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__lives__pb2.AppendIdentifiedResponse.FromString,
+            '/ortoo.v1.EnodeService/AppendDeduplicated',
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__delivery__modes__pb2.AppendDeduplicatedResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,7 +6,7 @@ The services of an enode for snodes. Clients never call them."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
-from ortoo.v1 import enode_lives_pb2 as _enode_lives_pb2
+from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
 import abc as _abc_1
@@ -73,17 +73,17 @@ class EnodeServiceStub:
     """Checks a parked transaction again, from the beginning."""
     WatchHalves: _aio.UnaryStreamMultiCallable[_enode_deferred_pb2.WatchHalvesRequest, _enode_deferred_pb2.WatchHalvesResponse]
     """Transactions that are due for a check, for groups that have a producer at the caller. The stream does not end."""
-    SendBackMessages: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SendBackMessagesRequest, _enode_pop_pb2.SendBackMessagesResponse]
+    RetryMessages: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.RetryMessagesRequest, _enode_pop_pb2.RetryMessagesResponse]
     """Copies messages to a group's retry topic, for a later delivery, or to its dead-letter topic."""
     ReplayStored: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.ReplayStoredRequest, _enode_pop_pb2.ReplayStoredResponse]
     """Sends dead letters again, each once."""
-    UseDeliveryMode: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.UseDeliveryModeRequest, _enode_lives_pb2.UseDeliveryModeResponse]
+    UseDeliveryMode: _aio.UnaryUnaryMultiCallable[_enode_delivery_modes_pb2.UseDeliveryModeRequest, _enode_delivery_modes_pb2.UseDeliveryModeResponse]
     """Registers the delivery mode of a group for a topic. Refused if the group uses another mode."""
-    SetStoredMode: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.SetStoredModeRequest, _enode_lives_pb2.SetStoredModeResponse]
+    SetStoredMode: _aio.UnaryUnaryMultiCallable[_enode_delivery_modes_pb2.SetStoredModeRequest, _enode_delivery_modes_pb2.SetStoredModeResponse]
     """Changes the delivery mode of a group for a topic. Returns when that is durable."""
-    QueryModes: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.QueryModesRequest, _enode_lives_pb2.QueryModesResponse]
+    QueryModes: _aio.UnaryUnaryMultiCallable[_enode_delivery_modes_pb2.QueryModesRequest, _enode_delivery_modes_pb2.QueryModesResponse]
     """The delivery modes of a group."""
-    AppendIdentified: _aio.UnaryUnaryMultiCallable[_enode_lives_pb2.AppendIdentifiedRequest, _enode_lives_pb2.AppendIdentifiedResponse]
+    AppendDeduplicated: _aio.UnaryUnaryMultiCallable[_enode_delivery_modes_pb2.AppendDeduplicatedRequest, _enode_delivery_modes_pb2.AppendDeduplicatedResponse]
     """Stores messages with ids that the application chose, each once. Returns when they are durable."""
     DescribeStore: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeStoreRequest, _enode_pb2.DescribeStoreResponse]
     """The state of the store: sizes, positions, health."""
@@ -284,11 +284,11 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """Transactions that are due for a check, for groups that have a producer at the caller. The stream does not end."""
 
     @_abc_1.abstractmethod
-    def SendBackMessages(
+    def RetryMessages(
         self,
-        request: _enode_pop_pb2.SendBackMessagesRequest,
-        context: _aio.ServicerContext[_enode_pop_pb2.SendBackMessagesRequest, _abc.Awaitable[_enode_pop_pb2.SendBackMessagesResponse]],
-    ) -> _abc.Awaitable[_enode_pop_pb2.SendBackMessagesResponse]:
+        request: _enode_pop_pb2.RetryMessagesRequest,
+        context: _aio.ServicerContext[_enode_pop_pb2.RetryMessagesRequest, _abc.Awaitable[_enode_pop_pb2.RetryMessagesResponse]],
+    ) -> _abc.Awaitable[_enode_pop_pb2.RetryMessagesResponse]:
         """Copies messages to a group's retry topic, for a later delivery, or to its dead-letter topic."""
 
     @_abc_1.abstractmethod
@@ -302,33 +302,33 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def UseDeliveryMode(
         self,
-        request: _enode_lives_pb2.UseDeliveryModeRequest,
-        context: _aio.ServicerContext[_enode_lives_pb2.UseDeliveryModeRequest, _abc.Awaitable[_enode_lives_pb2.UseDeliveryModeResponse]],
-    ) -> _abc.Awaitable[_enode_lives_pb2.UseDeliveryModeResponse]:
+        request: _enode_delivery_modes_pb2.UseDeliveryModeRequest,
+        context: _aio.ServicerContext[_enode_delivery_modes_pb2.UseDeliveryModeRequest, _abc.Awaitable[_enode_delivery_modes_pb2.UseDeliveryModeResponse]],
+    ) -> _abc.Awaitable[_enode_delivery_modes_pb2.UseDeliveryModeResponse]:
         """Registers the delivery mode of a group for a topic. Refused if the group uses another mode."""
 
     @_abc_1.abstractmethod
     def SetStoredMode(
         self,
-        request: _enode_lives_pb2.SetStoredModeRequest,
-        context: _aio.ServicerContext[_enode_lives_pb2.SetStoredModeRequest, _abc.Awaitable[_enode_lives_pb2.SetStoredModeResponse]],
-    ) -> _abc.Awaitable[_enode_lives_pb2.SetStoredModeResponse]:
+        request: _enode_delivery_modes_pb2.SetStoredModeRequest,
+        context: _aio.ServicerContext[_enode_delivery_modes_pb2.SetStoredModeRequest, _abc.Awaitable[_enode_delivery_modes_pb2.SetStoredModeResponse]],
+    ) -> _abc.Awaitable[_enode_delivery_modes_pb2.SetStoredModeResponse]:
         """Changes the delivery mode of a group for a topic. Returns when that is durable."""
 
     @_abc_1.abstractmethod
     def QueryModes(
         self,
-        request: _enode_lives_pb2.QueryModesRequest,
-        context: _aio.ServicerContext[_enode_lives_pb2.QueryModesRequest, _abc.Awaitable[_enode_lives_pb2.QueryModesResponse]],
-    ) -> _abc.Awaitable[_enode_lives_pb2.QueryModesResponse]:
+        request: _enode_delivery_modes_pb2.QueryModesRequest,
+        context: _aio.ServicerContext[_enode_delivery_modes_pb2.QueryModesRequest, _abc.Awaitable[_enode_delivery_modes_pb2.QueryModesResponse]],
+    ) -> _abc.Awaitable[_enode_delivery_modes_pb2.QueryModesResponse]:
         """The delivery modes of a group."""
 
     @_abc_1.abstractmethod
-    def AppendIdentified(
+    def AppendDeduplicated(
         self,
-        request: _enode_lives_pb2.AppendIdentifiedRequest,
-        context: _aio.ServicerContext[_enode_lives_pb2.AppendIdentifiedRequest, _abc.Awaitable[_enode_lives_pb2.AppendIdentifiedResponse]],
-    ) -> _abc.Awaitable[_enode_lives_pb2.AppendIdentifiedResponse]:
+        request: _enode_delivery_modes_pb2.AppendDeduplicatedRequest,
+        context: _aio.ServicerContext[_enode_delivery_modes_pb2.AppendDeduplicatedRequest, _abc.Awaitable[_enode_delivery_modes_pb2.AppendDeduplicatedResponse]],
+    ) -> _abc.Awaitable[_enode_delivery_modes_pb2.AppendDeduplicatedResponse]:
         """Stores messages with ids that the application chose, each once. Returns when they are durable."""
 
     @_abc_1.abstractmethod

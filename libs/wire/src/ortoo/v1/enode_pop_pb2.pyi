@@ -79,13 +79,13 @@ class LeaseRequest(_message.Message):
         pop: Global___PopQueuesRequest | None = ...,
         settle: Global___SettlePoppedRequest | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "pop", b"pop", "settle", b"settle"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["pop", b"pop", "request", b"request", "settle", b"settle"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asked", b"asked", "pop", b"pop", "request_id", b"request_id", "settle", b"settle"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pop", b"pop", "request", b"request", "request_id", b"request_id", "settle", b"settle"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_asked: _TypeAlias = _typing.Literal["pop", "settle"]  # noqa: Y015
-    _WhichOneofArgType_asked: _TypeAlias = _typing.Literal["asked", b"asked"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_asked) -> _WhichOneofReturnType_asked | None: ...
+    _WhichOneofReturnType_request: _TypeAlias = _typing.Literal["pop", "settle"]  # noqa: Y015
+    _WhichOneofArgType_request: _TypeAlias = _typing.Literal["request", b"request"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_request) -> _WhichOneofReturnType_request | None: ...
 
 Global___LeaseRequest: _TypeAlias = LeaseRequest  # noqa: Y015
 
@@ -121,13 +121,13 @@ class LeaseResponse(_message.Message):
         settled: Global___SettlePoppedResponse | None = ...,
         failure: _failure_pb2.Failure | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "failure", b"failure", "popped", b"popped", "settled", b"settled"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "popped", b"popped", "result", b"result", "settled", b"settled"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ended", b"ended", "failure", b"failure", "popped", b"popped", "request_id", b"request_id", "settled", b"settled"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failure", b"failure", "popped", b"popped", "request_id", b"request_id", "result", b"result", "settled", b"settled"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_ended: _TypeAlias = _typing.Literal["popped", "settled", "failure"]  # noqa: Y015
-    _WhichOneofArgType_ended: _TypeAlias = _typing.Literal["ended", b"ended"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_ended) -> _WhichOneofReturnType_ended | None: ...
+    _WhichOneofReturnType_result: _TypeAlias = _typing.Literal["popped", "settled", "failure"]  # noqa: Y015
+    _WhichOneofArgType_result: _TypeAlias = _typing.Literal["result", b"result"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_result) -> _WhichOneofReturnType_result | None: ...
 
 Global___LeaseResponse: _TypeAlias = LeaseResponse  # noqa: Y015
 
@@ -150,7 +150,7 @@ class PopQueuesRequest(_message.Message):
     PEEK_FIELD_NUMBER: _builtins.int
     SKIP_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
-    CALL_OFF_FIELD_NUMBER: _builtins.int
+    CANCEL_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
     group: _builtins.str
@@ -175,7 +175,7 @@ class PopQueuesRequest(_message.Message):
     """Identifies this request among those with the same attempt id. Another request of the attempt may receive the
     messages of a lost answer.
     """
-    call_off: _builtins.bool
+    cancel: _builtins.bool
     """Cancels the named request, or with an empty request id all requests of the attempt. Their messages return to the
     queue as if never delivered; a request that arrives after the cancellation is refused. An enode without this
     field pops; return the messages of its answer.
@@ -204,11 +204,11 @@ class PopQueuesRequest(_message.Message):
         peek: _builtins.bool = ...,
         skip: _builtins.int = ...,
         request_id: _builtins.str = ...,
-        call_off: _builtins.bool = ...,
+        cancel: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "call_off", b"call_off", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "request_id", b"request_id", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "bytes_max", b"bytes_max", "cancel", b"cancel", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "peek", b"peek", "queue_ids", b"queue_ids", "request_id", b"request_id", "rules", b"rules", "skip", b"skip", "topic_id", b"topic_id", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -271,17 +271,17 @@ class PopQueuesResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BATCHES_FIELD_NUMBER: _builtins.int
-    WANTS_DEAD_LETTER_TOPIC_FIELD_NUMBER: _builtins.int
-    BLOCKED_FIELD_NUMBER: _builtins.int
+    NEEDS_DEAD_LETTER_TOPIC_FIELD_NUMBER: _builtins.int
+    BLOCKED_REASON_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
-    PASSED_FIELD_NUMBER: _builtins.int
-    wants_dead_letter_topic: _builtins.bool
+    SKIPPED_MESSAGES_FIELD_NUMBER: _builtins.int
+    needs_dead_letter_topic: _builtins.bool
     """Messages have to be parked, but the dead-letter topic does not exist: create it and pop again."""
-    blocked: _builtins.str
+    blocked_reason: _builtins.str
     """Why there are no messages although the queues hold some."""
     more: _builtins.bool
     """With `peek`: there are more messages than `bytes_max` allows."""
-    passed: _builtins.int
+    skipped_messages: _builtins.int
     """With `peek`: the number of skipped messages."""
     @_builtins.property
     def batches(self) -> _containers.RepeatedCompositeFieldContainer[Global___PoppedBatch]:
@@ -291,14 +291,14 @@ class PopQueuesResponse(_message.Message):
         self,
         *,
         batches: _abc.Iterable[Global___PoppedBatch] | None = ...,
-        wants_dead_letter_topic: _builtins.bool = ...,
-        blocked: _builtins.str = ...,
+        needs_dead_letter_topic: _builtins.bool = ...,
+        blocked_reason: _builtins.str = ...,
         more: _builtins.bool = ...,
-        passed: _builtins.int = ...,
+        skipped_messages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked", "more", b"more", "passed", b"passed", "wants_dead_letter_topic", b"wants_dead_letter_topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked_reason", b"blocked_reason", "more", b"more", "needs_dead_letter_topic", b"needs_dead_letter_topic", "skipped_messages", b"skipped_messages"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -361,15 +361,15 @@ class LeasePart(_message.Message):
     QUEUE_ID_FIELD_NUMBER: _builtins.int
     LEASE_NUMBER_FIELD_NUMBER: _builtins.int
     RANGES_FIELD_NUMBER: _builtins.int
-    LENIENT_FIELD_NUMBER: _builtins.int
-    IN_TIME_FIELD_NUMBER: _builtins.int
+    IGNORE_STALE_FIELD_NUMBER: _builtins.int
+    UNEXPIRED_ONLY_FIELD_NUMBER: _builtins.int
     queue_id: _builtins.int
     """The queue."""
     lease_number: _builtins.int
     """The number of the lease."""
-    lenient: _builtins.bool
+    ignore_stale: _builtins.bool
     """Skip messages that the lease does not have; otherwise they are returned as stale."""
-    in_time: _builtins.bool
+    unexpired_only: _builtins.bool
     """A lease counts as ended when its time has passed, also if no other consumer has its messages. A message that is
     already done can only be finished again.
     """
@@ -383,12 +383,12 @@ class LeasePart(_message.Message):
         queue_id: _builtins.int = ...,
         lease_number: _builtins.int = ...,
         ranges: _abc.Iterable[Global___OffsetRange] | None = ...,
-        lenient: _builtins.bool = ...,
-        in_time: _builtins.bool = ...,
+        ignore_stale: _builtins.bool = ...,
+        unexpired_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["in_time", b"in_time", "lease_number", b"lease_number", "lenient", b"lenient", "queue_id", b"queue_id", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignore_stale", b"ignore_stale", "lease_number", b"lease_number", "queue_id", b"queue_id", "ranges", b"ranges", "unexpired_only", b"unexpired_only"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -430,7 +430,7 @@ class SettlePoppedRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     PARTS_FIELD_NUMBER: _builtins.int
     FINISH_FIELD_NUMBER: _builtins.int
-    GIVE_BACK_FIELD_NUMBER: _builtins.int
+    REDELIVER_FIELD_NUMBER: _builtins.int
     RENEW_INVISIBLE_MS_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """The topic."""
@@ -447,7 +447,7 @@ class SettlePoppedRequest(_message.Message):
         """The group is done with them."""
 
     @_builtins.property
-    def give_back(self) -> Global___GiveBack:
+    def redeliver(self) -> Global___Redeliver:
         """They shall be delivered again."""
 
     def __init__(
@@ -457,14 +457,14 @@ class SettlePoppedRequest(_message.Message):
         group: _builtins.str = ...,
         parts: _abc.Iterable[Global___LeasePart] | None = ...,
         finish: Global___Finish | None = ...,
-        give_back: Global___GiveBack | None = ...,
+        redeliver: Global___Redeliver | None = ...,
         renew_invisible_ms: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "give_back", b"give_back", "renew_invisible_ms", b"renew_invisible_ms", "verdict", b"verdict"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "redeliver", b"redeliver", "renew_invisible_ms", b"renew_invisible_ms", "verdict", b"verdict"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "give_back", b"give_back", "group", b"group", "parts", b"parts", "renew_invisible_ms", b"renew_invisible_ms", "topic_id", b"topic_id", "verdict", b"verdict"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finish", b"finish", "group", b"group", "parts", b"parts", "redeliver", b"redeliver", "renew_invisible_ms", b"renew_invisible_ms", "topic_id", b"topic_id", "verdict", b"verdict"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_verdict: _TypeAlias = _typing.Literal["finish", "give_back", "renew_invisible_ms"]  # noqa: Y015
+    _WhichOneofReturnType_verdict: _TypeAlias = _typing.Literal["finish", "redeliver", "renew_invisible_ms"]  # noqa: Y015
     _WhichOneofArgType_verdict: _TypeAlias = _typing.Literal["verdict", b"verdict"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_verdict) -> _WhichOneofReturnType_verdict | None: ...
 
@@ -493,7 +493,7 @@ class Finish(_message.Message):
 Global___Finish: _TypeAlias = Finish  # noqa: Y015
 
 @_typing.final
-class GiveBack(_message.Message):
+class Redeliver(_message.Message):
     """The messages shall be delivered again."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -540,7 +540,7 @@ class GiveBack(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___GiveBack: _TypeAlias = GiveBack  # noqa: Y015
+Global___Redeliver: _TypeAlias = Redeliver  # noqa: Y015
 
 @_typing.final
 class SettlePoppedResponse(_message.Message):
@@ -603,7 +603,7 @@ class StaleOffset(_message.Message):
 Global___StaleOffset: _TypeAlias = StaleOffset  # noqa: Y015
 
 @_typing.final
-class SendBackMessagesRequest(_message.Message):
+class RetryMessagesRequest(_message.Message):
     """Messages that could not be processed by a group that consumes by offsets."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -672,10 +672,10 @@ class SendBackMessagesRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SendBackMessagesRequest: _TypeAlias = SendBackMessagesRequest  # noqa: Y015
+Global___RetryMessagesRequest: _TypeAlias = RetryMessagesRequest  # noqa: Y015
 
 @_typing.final
-class SendBackMessagesResponse(_message.Message):
+class RetryMessagesResponse(_message.Message):
     """The copies are stored."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -696,7 +696,7 @@ class SendBackMessagesResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SendBackMessagesResponse: _TypeAlias = SendBackMessagesResponse  # noqa: Y015
+Global___RetryMessagesResponse: _TypeAlias = RetryMessagesResponse  # noqa: Y015
 
 @_typing.final
 class ReplayStoredRequest(_message.Message):
@@ -816,9 +816,9 @@ class DescribeDeliveriesResponse(_message.Message):
     COMMITTED_OFFSET_FIELD_NUMBER: _builtins.int
     BEGIN_OFFSET_FIELD_NUMBER: _builtins.int
     END_OFFSET_FIELD_NUMBER: _builtins.int
-    POPS_FIELD_NUMBER: _builtins.int
+    USES_POP_FIELD_NUMBER: _builtins.int
     LEASED_MESSAGES_FIELD_NUMBER: _builtins.int
-    BLOCKED_FIELD_NUMBER: _builtins.int
+    BLOCKED_REASON_FIELD_NUMBER: _builtins.int
     MORE_FIELD_NUMBER: _builtins.int
     committed_offset: _builtins.int
     """The group's committed offset; -1 = none."""
@@ -826,11 +826,11 @@ class DescribeDeliveriesResponse(_message.Message):
     """The first stored offset."""
     end_offset: _builtins.int
     """The next offset to be stored."""
-    pops: _builtins.bool
+    uses_pop: _builtins.bool
     """Whether the group pops the topic; otherwise it consumes by offsets or not at all."""
     leased_messages: _builtins.int
     """The number of messages of the topic that are leased to the group on this enode."""
-    blocked: _builtins.str
+    blocked_reason: _builtins.str
     """Why the group's last pop returned nothing although messages exist; empty = it reached no limit."""
     more: _builtins.bool
     """The limit was reached: request the offsets after the last range."""
@@ -845,14 +845,14 @@ class DescribeDeliveriesResponse(_message.Message):
         committed_offset: _builtins.int = ...,
         begin_offset: _builtins.int = ...,
         end_offset: _builtins.int = ...,
-        pops: _builtins.bool = ...,
+        uses_pop: _builtins.bool = ...,
         leased_messages: _builtins.int = ...,
-        blocked: _builtins.str = ...,
+        blocked_reason: _builtins.str = ...,
         more: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "blocked", b"blocked", "committed_offset", b"committed_offset", "end_offset", b"end_offset", "leased_messages", b"leased_messages", "more", b"more", "pops", b"pops", "ranges", b"ranges"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_offset", b"begin_offset", "blocked_reason", b"blocked_reason", "committed_offset", b"committed_offset", "end_offset", b"end_offset", "leased_messages", b"leased_messages", "more", b"more", "ranges", b"ranges", "uses_pop", b"uses_pop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,21 +24,21 @@ class ListFindingsRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     TIMEOUT_MS_FIELD_NUMBER: _builtins.int
-    own_only: _builtins.bool
+    local_only: _builtins.bool
     """For snodes: examine only this snode. Otherwise the snode also queries every other process."""
     timeout_ms: _builtins.int
     """Timeout for each of those processes, milliseconds; 0 = 2,000."""
     def __init__(
         self,
         *,
-        own_only: _builtins.bool = ...,
+        local_only: _builtins.bool = ...,
         timeout_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["own_only", b"own_only", "timeout_ms", b"timeout_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_only", b"local_only", "timeout_ms", b"timeout_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -81,20 +81,20 @@ class Finding(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    SEEN_FIELD_NUMBER: _builtins.int
-    CONSEQUENCE_FIELD_NUMBER: _builtins.int
-    CURE_FIELD_NUMBER: _builtins.int
-    SERIOUS_FIELD_NUMBER: _builtins.int
+    OBSERVED_FIELD_NUMBER: _builtins.int
+    IMPACT_FIELD_NUMBER: _builtins.int
+    REMEDY_FIELD_NUMBER: _builtins.int
+    CRITICAL_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """A short name that never changes."""
-    seen: _builtins.str
+    observed: _builtins.str
     """The observation."""
-    consequence: _builtins.str
+    impact: _builtins.str
     """The impact."""
-    cure: _builtins.str
+    remedy: _builtins.str
     """The remedy, with the command to run."""
-    serious: _builtins.bool
+    critical: _builtins.bool
     """True = something does not work because of it. False = something may stop working soon, or needs an operator's
     attention.
     """
@@ -104,15 +104,15 @@ class Finding(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        seen: _builtins.str = ...,
-        consequence: _builtins.str = ...,
-        cure: _builtins.str = ...,
-        serious: _builtins.bool = ...,
+        observed: _builtins.str = ...,
+        impact: _builtins.str = ...,
+        remedy: _builtins.str = ...,
+        critical: _builtins.bool = ...,
         process: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consequence", b"consequence", "cure", b"cure", "name", b"name", "process", b"process", "seen", b"seen", "serious", b"serious"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["critical", b"critical", "impact", b"impact", "name", b"name", "observed", b"observed", "process", b"process", "remedy", b"remedy"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

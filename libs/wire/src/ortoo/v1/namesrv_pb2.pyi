@@ -30,17 +30,17 @@ class RegisterEnodeRequest(_message.Message):
     ENODE_FIELD_NUMBER: _builtins.int
     DIRECTORY_ID_FIELD_NUMBER: _builtins.int
     UNKNOWN_TOPICS_FIELD_NUMBER: _builtins.int
-    UNKNOWN_TOPICS_MORE_FIELD_NUMBER: _builtins.int
+    UNLISTED_TOPIC_COUNT_FIELD_NUMBER: _builtins.int
     directory_id: _builtins.str
     """The id of the directory that the enode watches; empty = none yet."""
-    unknown_topics_more: _builtins.int
+    unlisted_topic_count: _builtins.int
     """The number of further such topics."""
     @_builtins.property
     def enode(self) -> _topic_pb2.Enode:
         """Name, address and store id."""
 
     @_builtins.property
-    def unknown_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___HeldTopic]:
+    def unknown_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___StoredTopic]:
         """Topics that the enode holds and the directory does not place there; at most 10,000."""
 
     def __init__(
@@ -48,19 +48,19 @@ class RegisterEnodeRequest(_message.Message):
         *,
         enode: _topic_pb2.Enode | None = ...,
         directory_id: _builtins.str = ...,
-        unknown_topics: _abc.Iterable[Global___HeldTopic] | None = ...,
-        unknown_topics_more: _builtins.int = ...,
+        unknown_topics: _abc.Iterable[Global___StoredTopic] | None = ...,
+        unlisted_topic_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "unknown_topics", b"unknown_topics", "unknown_topics_more", b"unknown_topics_more"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["directory_id", b"directory_id", "enode", b"enode", "unknown_topics", b"unknown_topics", "unlisted_topic_count", b"unlisted_topic_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RegisterEnodeRequest: _TypeAlias = RegisterEnodeRequest  # noqa: Y015
 
 @_typing.final
-class HeldTopic(_message.Message):
+class StoredTopic(_message.Message):
     """A topic as stored on an enode."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -87,7 +87,7 @@ class HeldTopic(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___HeldTopic: _TypeAlias = HeldTopic  # noqa: Y015
+Global___StoredTopic: _TypeAlias = StoredTopic  # noqa: Y015
 
 @_typing.final
 class RegisterEnodeResponse(_message.Message):
@@ -205,13 +205,13 @@ class UnregisterRequest(_message.Message):
         snode: _builtins.str = ...,
         epoch: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "snode", b"snode", "who", b"who"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "process", b"process", "snode", b"snode"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "epoch", b"epoch", "snode", b"snode", "who", b"who"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "epoch", b"epoch", "process", b"process", "snode", b"snode"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_who: _TypeAlias = _typing.Literal["enode", "snode"]  # noqa: Y015
-    _WhichOneofArgType_who: _TypeAlias = _typing.Literal["who", b"who"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_who) -> _WhichOneofReturnType_who | None: ...
+    _WhichOneofReturnType_process: _TypeAlias = _typing.Literal["enode", "snode"]  # noqa: Y015
+    _WhichOneofArgType_process: _TypeAlias = _typing.Literal["process", b"process"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_process) -> _WhichOneofReturnType_process | None: ...
 
 Global___UnregisterRequest: _TypeAlias = UnregisterRequest  # noqa: Y015
 
@@ -244,7 +244,7 @@ class CreateTopicRequest(_message.Message):
     PERMISSION_FIELD_NUMBER: _builtins.int
     ENODES_FIELD_NUMBER: _builtins.int
     MESSAGE_TYPE_FIELD_NUMBER: _builtins.int
-    IGNORE_OFFERS_FIELD_NUMBER: _builtins.int
+    IGNORE_ORPHANED_FIELD_NUMBER: _builtins.int
     LITE_TTL_MS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 127 characters."""
@@ -256,7 +256,7 @@ class CreateTopicRequest(_message.Message):
     """PERMISSION_UNSPECIFIED = read and write."""
     message_type: _topic_pb2.MessageType.ValueType
     """The message type that RocketMQ's clients may send, permanently; MESSAGE_TYPE_UNSPECIFIED = every type."""
-    ignore_offers: _builtins.bool
+    ignore_orphaned: _builtins.bool
     """Create it although enodes offer a topic of this name; that topic stays outside the directory with its messages."""
     lite_ttl_ms: _builtins.int
     """With MESSAGE_TYPE_LITE: time without a message after which a lite topic is deleted, milliseconds. From 60,000 to
@@ -275,12 +275,12 @@ class CreateTopicRequest(_message.Message):
         permission: _topic_pb2.Permission.ValueType = ...,
         enodes: _abc.Iterable[_builtins.str] | None = ...,
         message_type: _topic_pb2.MessageType.ValueType = ...,
-        ignore_offers: _builtins.bool = ...,
+        ignore_orphaned: _builtins.bool = ...,
         lite_ttl_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_offers", b"ignore_offers", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enodes", b"enodes", "ignore_orphaned", b"ignore_orphaned", "lite_ttl_ms", b"lite_ttl_ms", "message_type", b"message_type", "name", b"name", "permission", b"permission", "read_queue_count", b"read_queue_count", "write_queue_count", b"write_queue_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -395,11 +395,11 @@ class DeleteTopicRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    AT_ONCE_FIELD_NUMBER: _builtins.int
+    SKIP_GRACE_PERIOD_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
-    at_once: _builtins.bool
+    skip_grace_period: _builtins.bool
     """No grace period: enodes delete its messages now, and it cannot be restored."""
     version: _builtins.int
     """Delete only this version, so that a topic that was changed in the meantime is kept. 0 = any version."""
@@ -407,12 +407,12 @@ class DeleteTopicRequest(_message.Message):
         self,
         *,
         name: _builtins.str = ...,
-        at_once: _builtins.bool = ...,
+        skip_grace_period: _builtins.bool = ...,
         version: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "skip_grace_period", b"skip_grace_period", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -568,7 +568,7 @@ class DeletedTopic(_message.Message):
 Global___DeletedTopic: _TypeAlias = DeletedTopic  # noqa: Y015
 
 @_typing.final
-class ListOfferedTopicsRequest(_message.Message):
+class ListOrphanedTopicsRequest(_message.Message):
     """No parameters."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -582,38 +582,38 @@ class ListOfferedTopicsRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListOfferedTopicsRequest: _TypeAlias = ListOfferedTopicsRequest  # noqa: Y015
+Global___ListOrphanedTopicsRequest: _TypeAlias = ListOrphanedTopicsRequest  # noqa: Y015
 
 @_typing.final
-class ListOfferedTopicsResponse(_message.Message):
+class ListOrphanedTopicsResponse(_message.Message):
     """The topics that enodes hold and the directory does not have."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPICS_FIELD_NUMBER: _builtins.int
-    MORE_FIELD_NUMBER: _builtins.int
-    more: _builtins.int
+    UNLISTED_COUNT_FIELD_NUMBER: _builtins.int
+    unlisted_count: _builtins.int
     """The number of further topics that enodes did not name: adopt these, then list again."""
     @_builtins.property
-    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedTopic]:
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrphanedTopic]:
         """By name."""
 
     def __init__(
         self,
         *,
-        topics: _abc.Iterable[Global___OfferedTopic] | None = ...,
-        more: _builtins.int = ...,
+        topics: _abc.Iterable[Global___OrphanedTopic] | None = ...,
+        unlisted_count: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["more", b"more", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics", "unlisted_count", b"unlisted_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListOfferedTopicsResponse: _TypeAlias = ListOfferedTopicsResponse  # noqa: Y015
+Global___ListOrphanedTopicsResponse: _TypeAlias = ListOrphanedTopicsResponse  # noqa: Y015
 
 @_typing.final
-class OfferedTopic(_message.Message):
+class OrphanedTopic(_message.Message):
     """A topic that the directory does not have, or not on these enodes."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -621,12 +621,12 @@ class OfferedTopic(_message.Message):
     TOPIC_ID_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     PLACEMENTS_FIELD_NUMBER: _builtins.int
-    OBSTACLE_FIELD_NUMBER: _builtins.int
+    CONFLICT_FIELD_NUMBER: _builtins.int
     topic_id: _builtins.int
     """Its id."""
     name: _builtins.str
     """Its name."""
-    obstacle: _builtins.str
+    conflict: _builtins.str
     """Why it cannot be adopted, and the remedy; empty = it can be adopted."""
     @_builtins.property
     def placements(self) -> _containers.RepeatedCompositeFieldContainer[_topic_pb2.Placement]:
@@ -638,15 +638,15 @@ class OfferedTopic(_message.Message):
         topic_id: _builtins.int = ...,
         name: _builtins.str = ...,
         placements: _abc.Iterable[_topic_pb2.Placement] | None = ...,
-        obstacle: _builtins.str = ...,
+        conflict: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "obstacle", b"obstacle", "placements", b"placements", "topic_id", b"topic_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["conflict", b"conflict", "name", b"name", "placements", b"placements", "topic_id", b"topic_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___OfferedTopic: _TypeAlias = OfferedTopic  # noqa: Y015
+Global___OrphanedTopic: _TypeAlias = OrphanedTopic  # noqa: Y015
 
 @_typing.final
 class AdoptTopicsRequest(_message.Message):
@@ -689,14 +689,14 @@ class AdoptTopicsResponse(_message.Message):
         """By name."""
 
     @_builtins.property
-    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___OfferedTopic]:
+    def refused(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrphanedTopic]:
         """With `all`: topics that could not be adopted, each with its obstacle."""
 
     def __init__(
         self,
         *,
         topics: _abc.Iterable[_topic_pb2.Topic] | None = ...,
-        refused: _abc.Iterable[Global___OfferedTopic] | None = ...,
+        refused: _abc.Iterable[Global___OrphanedTopic] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -860,20 +860,20 @@ class DeleteGroupRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
-    AT_ONCE_FIELD_NUMBER: _builtins.int
+    SKIP_GRACE_PERIOD_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
-    at_once: _builtins.bool
+    skip_grace_period: _builtins.bool
     """No grace period: enodes delete its state now, and it cannot be restored."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
-        at_once: _builtins.bool = ...,
+        skip_grace_period: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_once", b"at_once", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "skip_grace_period", b"skip_grace_period"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -943,7 +943,7 @@ class ListGroupsResponse(_message.Message):
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
 
 @_typing.final
-class AcquireRightRequest(_message.Message):
+class AcquireNamedLeaseRequest(_message.Message):
     """A request for a right, or for its renewal."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -970,10 +970,10 @@ class AcquireRightRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcquireRightRequest: _TypeAlias = AcquireRightRequest  # noqa: Y015
+Global___AcquireNamedLeaseRequest: _TypeAlias = AcquireNamedLeaseRequest  # noqa: Y015
 
 @_typing.final
-class AcquireRightResponse(_message.Message):
+class AcquireNamedLeaseResponse(_message.Message):
     """The right is granted. While another owner has it, the call fails with FAILED_PRECONDITION, which names the owner."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -996,10 +996,10 @@ class AcquireRightResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AcquireRightResponse: _TypeAlias = AcquireRightResponse  # noqa: Y015
+Global___AcquireNamedLeaseResponse: _TypeAlias = AcquireNamedLeaseResponse  # noqa: Y015
 
 @_typing.final
-class ReleaseRightRequest(_message.Message):
+class ReleaseNamedLeaseRequest(_message.Message):
     """The owner releases a right."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1026,10 +1026,10 @@ class ReleaseRightRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReleaseRightRequest: _TypeAlias = ReleaseRightRequest  # noqa: Y015
+Global___ReleaseNamedLeaseRequest: _TypeAlias = ReleaseNamedLeaseRequest  # noqa: Y015
 
 @_typing.final
-class ReleaseRightResponse(_message.Message):
+class ReleaseNamedLeaseResponse(_message.Message):
     """The right is free, or had ended already."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -1043,7 +1043,7 @@ class ReleaseRightResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReleaseRightResponse: _TypeAlias = ReleaseRightResponse  # noqa: Y015
+Global___ReleaseNamedLeaseResponse: _TypeAlias = ReleaseNamedLeaseResponse  # noqa: Y015
 
 @_typing.final
 class WatchRoutesRequest(_message.Message):
@@ -1051,17 +1051,17 @@ class WatchRoutesRequest(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    WITH_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
-    with_handle_keys: _builtins.bool
+    INCLUDE_HANDLE_KEYS_FIELD_NUMBER: _builtins.int
+    include_handle_keys: _builtins.bool
     """Include the keys that seal handles. For snodes, which must prove that they are allowed to have them."""
     def __init__(
         self,
         *,
-        with_handle_keys: _builtins.bool = ...,
+        include_handle_keys: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["with_handle_keys", b"with_handle_keys"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["include_handle_keys", b"include_handle_keys"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,9 +4,9 @@ import grpc
 import warnings
 
 from ortoo.v1 import group_deletion_pb2 as ortoo_dot_v1_dot_group__deletion__pb2
-from ortoo.v1 import member_admin_pb2 as ortoo_dot_v1_dot_member__admin__pb2
-from ortoo.v1 import member_report_pb2 as ortoo_dot_v1_dot_member__report__pb2
 from ortoo.v1 import namesrv_pb2 as ortoo_dot_v1_dot_namesrv__pb2
+from ortoo.v1 import replica_admin_pb2 as ortoo_dot_v1_dot_replica__admin__pb2
+from ortoo.v1 import replica_report_pb2 as ortoo_dot_v1_dot_replica__report__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -78,10 +78,10 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.FromString,
                 _registered_method=True)
-        self.ListOfferedTopics = channel.unary_unary(
-                '/ortoo.v1.NameService/ListOfferedTopics',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+        self.ListOrphanedTopics = channel.unary_unary(
+                '/ortoo.v1.NameService/ListOrphanedTopics',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
                 _registered_method=True)
         self.AdoptTopics = channel.unary_unary(
                 '/ortoo.v1.NameService/AdoptTopics',
@@ -143,35 +143,35 @@ class NameServiceStub:
                 request_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserResponse.FromString,
                 _registered_method=True)
-        self.AcquireRight = channel.unary_unary(
-                '/ortoo.v1.NameService/AcquireRight',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.FromString,
+        self.AcquireNamedLease = channel.unary_unary(
+                '/ortoo.v1.NameService/AcquireNamedLease',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.FromString,
                 _registered_method=True)
-        self.ReleaseRight = channel.unary_unary(
-                '/ortoo.v1.NameService/ReleaseRight',
-                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+        self.ReleaseNamedLease = channel.unary_unary(
+                '/ortoo.v1.NameService/ReleaseNamedLease',
+                request_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.FromString,
                 _registered_method=True)
-        self.ReportMember = channel.unary_unary(
-                '/ortoo.v1.NameService/ReportMember',
-                request_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
+        self.ReportReplica = channel.unary_unary(
+                '/ortoo.v1.NameService/ReportReplica',
+                request_serializer=ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaResponse.FromString,
                 _registered_method=True)
-        self.ListMembers = channel.unary_unary(
-                '/ortoo.v1.NameService/ListMembers',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+        self.ListReplicas = channel.unary_unary(
+                '/ortoo.v1.NameService/ListReplicas',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.FromString,
                 _registered_method=True)
-        self.ElectMember = channel.unary_unary(
-                '/ortoo.v1.NameService/ElectMember',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+        self.ElectReplica = channel.unary_unary(
+                '/ortoo.v1.NameService/ElectReplica',
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.FromString,
                 _registered_method=True)
         self.AcceptStore = channel.unary_unary(
                 '/ortoo.v1.NameService/AcceptStore',
-                request_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
                 _registered_method=True)
         self.WatchRoutes = channel.unary_stream(
                 '/ortoo.v1.NameService/WatchRoutes',
@@ -241,7 +241,7 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListOfferedTopics(self, request, context):
+    def ListOrphanedTopics(self, request, context):
         """The topics that enodes hold and this directory does not have, for example after the directory was replaced.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -336,41 +336,41 @@ class NameServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AcquireRight(self, request, context):
+    def AcquireNamedLease(self, request, context):
         """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
         time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
         grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \
-        ortoo.v1.NameService/AcquireRight
+        ortoo.v1.NameService/AcquireNamedLease
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReleaseRight(self, request, context):
+    def ReleaseNamedLease(self, request, context):
         """Releases a right before it expires.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ReportMember(self, request, context):
+    def ReportReplica(self, request, context):
         """Reports the state of an enode's replica; returns the proposed leader.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListMembers(self, request, context):
+    def ListReplicas(self, request, context):
         """The replicas of enodes.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListReplicas
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ElectMember(self, request, context):
+    def ElectReplica(self, request, context):
         """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
         replicas may need this.
         """
@@ -438,10 +438,10 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListDeletedTopicsResponse.SerializeToString,
             ),
-            'ListOfferedTopics': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListOfferedTopics,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.SerializeToString,
+            'ListOrphanedTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListOrphanedTopics,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.SerializeToString,
             ),
             'AdoptTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.AdoptTopics,
@@ -503,35 +503,35 @@ def add_NameServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_namesrv__pb2.GetUserResponse.SerializeToString,
             ),
-            'AcquireRight': grpc.unary_unary_rpc_method_handler(
-                    servicer.AcquireRight,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.SerializeToString,
+            'AcquireNamedLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireNamedLease,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.SerializeToString,
             ),
-            'ReleaseRight': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReleaseRight,
-                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.SerializeToString,
+            'ReleaseNamedLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseNamedLease,
+                    request_deserializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.SerializeToString,
             ),
-            'ReportMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.ReportMember,
-                    request_deserializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.SerializeToString,
+            'ReportReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportReplica,
+                    request_deserializer=ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaResponse.SerializeToString,
             ),
-            'ListMembers': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListMembers,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.SerializeToString,
+            'ListReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReplicas,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.SerializeToString,
             ),
-            'ElectMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.ElectMember,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.SerializeToString,
+            'ElectReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.ElectReplica,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.SerializeToString,
             ),
             'AcceptStore': grpc.unary_unary_rpc_method_handler(
                     servicer.AcceptStore,
-                    request_deserializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.SerializeToString,
             ),
             'WatchRoutes': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRoutes,
@@ -767,7 +767,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def ListOfferedTopics(request,
+    def ListOrphanedTopics(request,
             target,
             options=(),
             channel_credentials=None,
@@ -780,9 +780,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/ListOfferedTopics',
-            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ListOfferedTopicsResponse.FromString,
+            '/ortoo.v1.NameService/ListOrphanedTopics',
+            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ListOrphanedTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1118,7 +1118,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def AcquireRight(request,
+    def AcquireNamedLease(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1131,9 +1131,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/AcquireRight',
-            ortoo_dot_v1_dot_namesrv__pb2.AcquireRightRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.AcquireRightResponse.FromString,
+            '/ortoo.v1.NameService/AcquireNamedLease',
+            ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.AcquireNamedLeaseResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1145,7 +1145,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def ReleaseRight(request,
+    def ReleaseNamedLease(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1158,9 +1158,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/ReleaseRight',
-            ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightRequest.SerializeToString,
-            ortoo_dot_v1_dot_namesrv__pb2.ReleaseRightResponse.FromString,
+            '/ortoo.v1.NameService/ReleaseNamedLease',
+            ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseRequest.SerializeToString,
+            ortoo_dot_v1_dot_namesrv__pb2.ReleaseNamedLeaseResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1172,7 +1172,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def ReportMember(request,
+    def ReportReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1185,9 +1185,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/ReportMember',
-            ortoo_dot_v1_dot_member__report__pb2.ReportMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__report__pb2.ReportMemberResponse.FromString,
+            '/ortoo.v1.NameService/ReportReplica',
+            ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__report__pb2.ReportReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1199,7 +1199,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def ListMembers(request,
+    def ListReplicas(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1212,9 +1212,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/ListMembers',
-            ortoo_dot_v1_dot_member__admin__pb2.ListMembersRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.ListMembersResponse.FromString,
+            '/ortoo.v1.NameService/ListReplicas',
+            ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ListReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1226,7 +1226,7 @@ class NameService:
             _registered_method=True)
 
     @staticmethod
-    def ElectMember(request,
+    def ElectReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1239,9 +1239,9 @@ class NameService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.NameService/ElectMember',
-            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.ElectMemberResponse.FromString,
+            '/ortoo.v1.NameService/ElectReplica',
+            ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.ElectReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1267,8 +1267,8 @@ class NameService:
             request,
             target,
             '/ortoo.v1.NameService/AcceptStore',
-            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreRequest.SerializeToString,
-            ortoo_dot_v1_dot_member__admin__pb2.AcceptStoreResponse.FromString,
+            ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreRequest.SerializeToString,
+            ortoo_dot_v1_dot_replica__admin__pb2.AcceptStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

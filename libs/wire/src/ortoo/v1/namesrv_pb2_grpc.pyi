@@ -6,9 +6,9 @@ The services of the name server for enodes, snodes and operators' tools."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from ortoo.v1 import group_deletion_pb2 as _group_deletion_pb2
-from ortoo.v1 import member_admin_pb2 as _member_admin_pb2
-from ortoo.v1 import member_report_pb2 as _member_report_pb2
 from ortoo.v1 import namesrv_pb2 as _namesrv_pb2
+from ortoo.v1 import replica_admin_pb2 as _replica_admin_pb2
+from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 import abc as _abc_1
 
 
@@ -37,7 +37,7 @@ class NameServiceStub:
     """Restores a topic within its grace period, with the same topic id, settings, messages and offsets."""
     ListDeletedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListDeletedTopicsRequest, _namesrv_pb2.ListDeletedTopicsResponse]
     """The deleted topics that can be restored, the last deleted first."""
-    ListOfferedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOfferedTopicsRequest, _namesrv_pb2.ListOfferedTopicsResponse]
+    ListOrphanedTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ListOrphanedTopicsRequest, _namesrv_pb2.ListOrphanedTopicsResponse]
     """The topics that enodes hold and this directory does not have, for example after the directory was replaced."""
     AdoptTopics: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AdoptTopicsRequest, _namesrv_pb2.AdoptTopicsResponse]
     """Adds offered topics to this directory, with their ids, messages and offsets."""
@@ -69,27 +69,27 @@ class NameServiceStub:
     """All users, by access key, without secrets."""
     GetUser: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.GetUserRequest, _namesrv_pb2.GetUserResponse]
     """One user with the secret, for a snode that verifies a signature."""
-    AcquireRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AcquireRightRequest, _namesrv_pb2.AcquireRightResponse]
+    AcquireNamedLease: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.AcquireNamedLeaseRequest, _namesrv_pb2.AcquireNamedLeaseResponse]
     """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
     time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
     grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \\
-      ortoo.v1.NameService/AcquireRight
+      ortoo.v1.NameService/AcquireNamedLease
     """
-    ReleaseRight: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseRightRequest, _namesrv_pb2.ReleaseRightResponse]
+    ReleaseNamedLease: _aio.UnaryUnaryMultiCallable[_namesrv_pb2.ReleaseNamedLeaseRequest, _namesrv_pb2.ReleaseNamedLeaseResponse]
     """Releases a right before it expires."""
-    ReportMember: _aio.UnaryUnaryMultiCallable[_member_report_pb2.ReportMemberRequest, _member_report_pb2.ReportMemberResponse]
+    ReportReplica: _aio.UnaryUnaryMultiCallable[_replica_report_pb2.ReportReplicaRequest, _replica_report_pb2.ReportReplicaResponse]
     """Reports the state of an enode's replica; returns the proposed leader."""
-    ListMembers: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ListMembersRequest, _member_admin_pb2.ListMembersResponse]
+    ListReplicas: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ListReplicasRequest, _replica_admin_pb2.ListReplicasResponse]
     """The replicas of enodes.
 
-    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListReplicas
     """
-    ElectMember: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.ElectMemberRequest, _member_admin_pb2.ElectMemberResponse]
+    ElectReplica: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.ElectReplicaRequest, _replica_admin_pb2.ElectReplicaResponse]
     """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
     replicas may need this.
     """
-    AcceptStore: _aio.UnaryUnaryMultiCallable[_member_admin_pb2.AcceptStoreRequest, _member_admin_pb2.AcceptStoreResponse]
+    AcceptStore: _aio.UnaryUnaryMultiCallable[_replica_admin_pb2.AcceptStoreRequest, _replica_admin_pb2.AcceptStoreResponse]
     """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
     refused. After its return the former store is refused, and messages that only the former one has are lost.
 
@@ -168,11 +168,11 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         """The deleted topics that can be restored, the last deleted first."""
 
     @_abc_1.abstractmethod
-    def ListOfferedTopics(
+    def ListOrphanedTopics(
         self,
-        request: _namesrv_pb2.ListOfferedTopicsRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ListOfferedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ListOfferedTopicsResponse]:
+        request: _namesrv_pb2.ListOrphanedTopicsRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ListOrphanedTopicsRequest, _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ListOrphanedTopicsResponse]:
         """The topics that enodes hold and this directory does not have, for example after the directory was replaced."""
 
     @_abc_1.abstractmethod
@@ -278,51 +278,51 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
         """One user with the secret, for a snode that verifies a signature."""
 
     @_abc_1.abstractmethod
-    def AcquireRight(
+    def AcquireNamedLease(
         self,
-        request: _namesrv_pb2.AcquireRightRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.AcquireRightRequest, _abc.Awaitable[_namesrv_pb2.AcquireRightResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.AcquireRightResponse]:
+        request: _namesrv_pb2.AcquireNamedLeaseRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.AcquireNamedLeaseRequest, _abc.Awaitable[_namesrv_pb2.AcquireNamedLeaseResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.AcquireNamedLeaseResponse]:
         """Grants or renews an exclusive right, such as leadership of an enode's replicas. It has at most one owner at any
         time, and each new owner gets a larger epoch. It is stored in the database, so that all name servers agree.
 
         grpcurl -plaintext -d '{"resource":"leader/enode-0","owner":"a","lease_ms":5000}' HOST:PORT \\
-          ortoo.v1.NameService/AcquireRight
+          ortoo.v1.NameService/AcquireNamedLease
         """
 
     @_abc_1.abstractmethod
-    def ReleaseRight(
+    def ReleaseNamedLease(
         self,
-        request: _namesrv_pb2.ReleaseRightRequest,
-        context: _aio.ServicerContext[_namesrv_pb2.ReleaseRightRequest, _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]],
-    ) -> _abc.Awaitable[_namesrv_pb2.ReleaseRightResponse]:
+        request: _namesrv_pb2.ReleaseNamedLeaseRequest,
+        context: _aio.ServicerContext[_namesrv_pb2.ReleaseNamedLeaseRequest, _abc.Awaitable[_namesrv_pb2.ReleaseNamedLeaseResponse]],
+    ) -> _abc.Awaitable[_namesrv_pb2.ReleaseNamedLeaseResponse]:
         """Releases a right before it expires."""
 
     @_abc_1.abstractmethod
-    def ReportMember(
+    def ReportReplica(
         self,
-        request: _member_report_pb2.ReportMemberRequest,
-        context: _aio.ServicerContext[_member_report_pb2.ReportMemberRequest, _abc.Awaitable[_member_report_pb2.ReportMemberResponse]],
-    ) -> _abc.Awaitable[_member_report_pb2.ReportMemberResponse]:
+        request: _replica_report_pb2.ReportReplicaRequest,
+        context: _aio.ServicerContext[_replica_report_pb2.ReportReplicaRequest, _abc.Awaitable[_replica_report_pb2.ReportReplicaResponse]],
+    ) -> _abc.Awaitable[_replica_report_pb2.ReportReplicaResponse]:
         """Reports the state of an enode's replica; returns the proposed leader."""
 
     @_abc_1.abstractmethod
-    def ListMembers(
+    def ListReplicas(
         self,
-        request: _member_admin_pb2.ListMembersRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.ListMembersRequest, _abc.Awaitable[_member_admin_pb2.ListMembersResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.ListMembersResponse]:
+        request: _replica_admin_pb2.ListReplicasRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ListReplicasRequest, _abc.Awaitable[_replica_admin_pb2.ListReplicasResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ListReplicasResponse]:
         """The replicas of enodes.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.NameService/ListReplicas
         """
 
     @_abc_1.abstractmethod
-    def ElectMember(
+    def ElectReplica(
         self,
-        request: _member_admin_pb2.ElectMemberRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.ElectMemberRequest, _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.ElectMemberResponse]:
+        request: _replica_admin_pb2.ElectReplicaRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.ElectReplicaRequest, _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.ElectReplicaResponse]:
         """Proposes a replica as leader, when none leads and no name server proposes one automatically. An enode with two
         replicas may need this.
         """
@@ -330,9 +330,9 @@ class NameServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def AcceptStore(
         self,
-        request: _member_admin_pb2.AcceptStoreRequest,
-        context: _aio.ServicerContext[_member_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]],
-    ) -> _abc.Awaitable[_member_admin_pb2.AcceptStoreResponse]:
+        request: _replica_admin_pb2.AcceptStoreRequest,
+        context: _aio.ServicerContext[_replica_admin_pb2.AcceptStoreRequest, _abc.Awaitable[_replica_admin_pb2.AcceptStoreResponse]],
+    ) -> _abc.Awaitable[_replica_admin_pb2.AcceptStoreResponse]:
         """Accepts that a registered enode returns with another store, such as an empty one. Without it the other store is
         refused. After its return the former store is refused, and messages that only the former one has are lost.
 

@@ -27,7 +27,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12ortoo/v1/pop.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\x89\x02\n\nPopRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x14\n\x0cinvisible_ms\x18\x04 \x01(\r\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\x12\x16\n\x0etag_expression\x18\x06 \x01(\t\x12\x16\n\x0esql_expression\x18\x07 \x01(\t\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\t\x12%\n\x07options\x18\n \x01(\x0b\x32\x14.ortoo.v1.PopOptions\x12\x10\n\x08readable\x18\x0b \x01(\x08\x12\x10\n\x08\x63\x61ll_off\x18\x0c \x01(\x08\"\x88\x01\n\nPopOptions\x12\x10\n\x08in_order\x18\x01 \x01(\x08\x12\x13\n\x0b\x62y_priority\x18\x02 \x01(\x08\x12&\n\nstart_from\x18\x03 \x01(\x0e\x32\x12.ortoo.v1.PopStart\x12\x14\n\x0c\x61ttempts_max\x18\x04 \x01(\r\x12\x15\n\rin_flight_max\x18\x05 \x01(\r\"I\n\x0bPopResponse\x12)\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.PoppedMessages\x12\x0f\n\x07\x62locked\x18\x02 \x01(\t\"\xde\x01\n\x0ePoppedMessages\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x10\n\x08\x61ttempts\x18\x04 \x03(\r\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x10\n\x08topic_id\x18\x07 \x01(\x06\x12#\n\x08messages\x18\x08 \x03(\x0b\x32\x11.ortoo.v1.Message\"7\n\x0cLeaseReceipt\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x0f\n\x07offsets\x18\x02 \x03(\x03\"6\n\nAckRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\"_\n\x0b\x41\x63kResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt\"L\n\x0eRefusedReceipt\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"6\n\x0cStaleMessage\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\xc5\x01\n\x0bNackRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\x12\x15\n\x08\x64\x65lay_ms\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tuncounted\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12\x0c\n\x04park\x18\x06 \x01(\x08\x12%\n\x07options\x18\x07 \x01(\x0b\x32\x14.ortoo.v1.PopOptionsB\x0b\n\t_delay_ms\"`\n\x0cNackResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt\"X\n\x16\x43hangeInvisibleRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\x12\x14\n\x0cinvisible_ms\x18\x02 \x01(\r\"k\n\x17\x43hangeInvisibleResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt*N\n\x08PopStart\x12\x19\n\x15POP_START_UNSPECIFIED\x10\x00\x12\x13\n\x0fPOP_START_FIRST\x10\x01\x12\x12\n\x0ePOP_START_LAST\x10\x02\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x12ortoo/v1/pop.proto\x12\x08ortoo.v1\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\x87\x02\n\nPopRequest\x12\r\n\x05group\x18\x01 \x01(\t\x12\r\n\x05topic\x18\x02 \x01(\t\x12\x14\n\x0cmessages_max\x18\x03 \x01(\r\x12\x14\n\x0cinvisible_ms\x18\x04 \x01(\r\x12\x0f\n\x07wait_ms\x18\x05 \x01(\r\x12\x16\n\x0etag_expression\x18\x06 \x01(\t\x12\x16\n\x0esql_expression\x18\x07 \x01(\t\x12\x11\n\tclient_id\x18\x08 \x01(\t\x12\x12\n\nattempt_id\x18\t \x01(\t\x12%\n\x07options\x18\n \x01(\x0b\x32\x14.ortoo.v1.PopOptions\x12\x10\n\x08readable\x18\x0b \x01(\x08\x12\x0e\n\x06\x63\x61ncel\x18\x0c \x01(\x08\"\x88\x01\n\nPopOptions\x12\x10\n\x08in_order\x18\x01 \x01(\x08\x12\x13\n\x0b\x62y_priority\x18\x02 \x01(\x08\x12&\n\nstart_from\x18\x03 \x01(\x0e\x32\x12.ortoo.v1.PopStart\x12\x14\n\x0c\x61ttempts_max\x18\x04 \x01(\r\x12\x15\n\rin_flight_max\x18\x05 \x01(\r\"P\n\x0bPopResponse\x12)\n\x07\x62\x61tches\x18\x01 \x03(\x0b\x32\x18.ortoo.v1.PoppedMessages\x12\x16\n\x0e\x62locked_reason\x18\x02 \x01(\t\"\xde\x01\n\x0ePoppedMessages\x12\x1e\n\x05queue\x18\x01 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x16\n\x0ereceipt_handle\x18\x02 \x01(\t\x12\x0f\n\x07offsets\x18\x03 \x03(\x03\x12\x10\n\x08\x61ttempts\x18\x04 \x03(\r\x12\x14\n\x0cstored_at_ms\x18\x05 \x01(\x03\x12$\n\x05\x62\x61tch\x18\x06 \x01(\x0b\x32\x15.ortoo.v1.SealedBatch\x12\x10\n\x08topic_id\x18\x07 \x01(\x06\x12#\n\x08messages\x18\x08 \x03(\x0b\x32\x11.ortoo.v1.Message\"7\n\x0cLeaseReceipt\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x0f\n\x07offsets\x18\x02 \x03(\x03\"6\n\nAckRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\"_\n\x0b\x41\x63kResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt\"L\n\x0eRefusedReceipt\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\"6\n\x0cStaleMessage\x12\x16\n\x0ereceipt_handle\x18\x01 \x01(\t\x12\x0e\n\x06offset\x18\x02 \x01(\x03\"\xc5\x01\n\x0bNackRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\x12\x15\n\x08\x64\x65lay_ms\x18\x02 \x01(\rH\x00\x88\x01\x01\x12\x11\n\tuncounted\x18\x03 \x01(\x08\x12\r\n\x05\x65rror\x18\x04 \x01(\t\x12\x11\n\tclient_id\x18\x05 \x01(\t\x12\x0c\n\x04park\x18\x06 \x01(\x08\x12%\n\x07options\x18\x07 \x01(\x0b\x32\x14.ortoo.v1.PopOptionsB\x0b\n\t_delay_ms\"`\n\x0cNackResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt\"X\n\x16\x43hangeInvisibleRequest\x12(\n\x08receipts\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.LeaseReceipt\x12\x14\n\x0cinvisible_ms\x18\x02 \x01(\r\"k\n\x17\x43hangeInvisibleResponse\x12%\n\x05stale\x18\x01 \x03(\x0b\x32\x16.ortoo.v1.StaleMessage\x12)\n\x07refused\x18\x02 \x03(\x0b\x32\x18.ortoo.v1.RefusedReceipt*N\n\x08PopStart\x12\x19\n\x15POP_START_UNSPECIFIED\x10\x00\x12\x13\n\x0fPOP_START_FIRST\x10\x01\x12\x12\n\x0ePOP_START_LAST\x10\x02\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,32 +35,32 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'ortoo.v1.pop_pb2', _globals
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
-  _globals['_POPSTART']._serialized_start=1649
-  _globals['_POPSTART']._serialized_end=1727
+  _globals['_POPSTART']._serialized_start=1654
+  _globals['_POPSTART']._serialized_end=1732
   _globals['_POPREQUEST']._serialized_start=102
-  _globals['_POPREQUEST']._serialized_end=367
-  _globals['_POPOPTIONS']._serialized_start=370
-  _globals['_POPOPTIONS']._serialized_end=506
-  _globals['_POPRESPONSE']._serialized_start=508
-  _globals['_POPRESPONSE']._serialized_end=581
-  _globals['_POPPEDMESSAGES']._serialized_start=584
-  _globals['_POPPEDMESSAGES']._serialized_end=806
-  _globals['_LEASERECEIPT']._serialized_start=808
-  _globals['_LEASERECEIPT']._serialized_end=863
-  _globals['_ACKREQUEST']._serialized_start=865
-  _globals['_ACKREQUEST']._serialized_end=919
-  _globals['_ACKRESPONSE']._serialized_start=921
-  _globals['_ACKRESPONSE']._serialized_end=1016
-  _globals['_REFUSEDRECEIPT']._serialized_start=1018
-  _globals['_REFUSEDRECEIPT']._serialized_end=1094
-  _globals['_STALEMESSAGE']._serialized_start=1096
-  _globals['_STALEMESSAGE']._serialized_end=1150
-  _globals['_NACKREQUEST']._serialized_start=1153
-  _globals['_NACKREQUEST']._serialized_end=1350
-  _globals['_NACKRESPONSE']._serialized_start=1352
-  _globals['_NACKRESPONSE']._serialized_end=1448
-  _globals['_CHANGEINVISIBLEREQUEST']._serialized_start=1450
-  _globals['_CHANGEINVISIBLEREQUEST']._serialized_end=1538
-  _globals['_CHANGEINVISIBLERESPONSE']._serialized_start=1540
-  _globals['_CHANGEINVISIBLERESPONSE']._serialized_end=1647
+  _globals['_POPREQUEST']._serialized_end=365
+  _globals['_POPOPTIONS']._serialized_start=368
+  _globals['_POPOPTIONS']._serialized_end=504
+  _globals['_POPRESPONSE']._serialized_start=506
+  _globals['_POPRESPONSE']._serialized_end=586
+  _globals['_POPPEDMESSAGES']._serialized_start=589
+  _globals['_POPPEDMESSAGES']._serialized_end=811
+  _globals['_LEASERECEIPT']._serialized_start=813
+  _globals['_LEASERECEIPT']._serialized_end=868
+  _globals['_ACKREQUEST']._serialized_start=870
+  _globals['_ACKREQUEST']._serialized_end=924
+  _globals['_ACKRESPONSE']._serialized_start=926
+  _globals['_ACKRESPONSE']._serialized_end=1021
+  _globals['_REFUSEDRECEIPT']._serialized_start=1023
+  _globals['_REFUSEDRECEIPT']._serialized_end=1099
+  _globals['_STALEMESSAGE']._serialized_start=1101
+  _globals['_STALEMESSAGE']._serialized_end=1155
+  _globals['_NACKREQUEST']._serialized_start=1158
+  _globals['_NACKREQUEST']._serialized_end=1355
+  _globals['_NACKRESPONSE']._serialized_start=1357
+  _globals['_NACKRESPONSE']._serialized_end=1453
+  _globals['_CHANGEINVISIBLEREQUEST']._serialized_start=1455
+  _globals['_CHANGEINVISIBLEREQUEST']._serialized_end=1543
+  _globals['_CHANGEINVISIBLERESPONSE']._serialized_start=1545
+  _globals['_CHANGEINVISIBLERESPONSE']._serialized_end=1652
 # @@protoc_insertion_point(module_scope)

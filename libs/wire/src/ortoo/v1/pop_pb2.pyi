@@ -68,7 +68,7 @@ class PopRequest(_message.Message):
     ATTEMPT_ID_FIELD_NUMBER: _builtins.int
     OPTIONS_FIELD_NUMBER: _builtins.int
     READABLE_FIELD_NUMBER: _builtins.int
-    CALL_OFF_FIELD_NUMBER: _builtins.int
+    CANCEL_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group; its members divide the messages."""
     topic: _builtins.str
@@ -93,7 +93,7 @@ class PopRequest(_message.Message):
     """
     readable: _builtins.bool
     """For people: answer with `messages` instead of `batch`, so that bodies and properties are readable in JSON."""
-    call_off: _builtins.bool
+    cancel: _builtins.bool
     """Cancels the pops with this attempt id. Their messages return to the queue as if never delivered, and a later pop
     with it is refused. A snode without this field pops; return the messages of its answer.
     """
@@ -115,11 +115,11 @@ class PopRequest(_message.Message):
         attempt_id: _builtins.str = ...,
         options: Global___PopOptions | None = ...,
         readable: _builtins.bool = ...,
-        call_off: _builtins.bool = ...,
+        cancel: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["options", b"options"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "call_off", b"call_off", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "options", b"options", "readable", b"readable", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic", "wait_ms", b"wait_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt_id", b"attempt_id", "cancel", b"cancel", "client_id", b"client_id", "group", b"group", "invisible_ms", b"invisible_ms", "messages_max", b"messages_max", "options", b"options", "readable", b"readable", "sql_expression", b"sql_expression", "tag_expression", b"tag_expression", "topic", b"topic", "wait_ms", b"wait_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -172,8 +172,8 @@ class PopResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BATCHES_FIELD_NUMBER: _builtins.int
-    BLOCKED_FIELD_NUMBER: _builtins.int
-    blocked: _builtins.str
+    BLOCKED_REASON_FIELD_NUMBER: _builtins.int
+    blocked_reason: _builtins.str
     """Why there are no messages although the queues hold some, for people. Too many are in flight, or all wait for
     unfinished messages of their message groups.
     """
@@ -185,11 +185,11 @@ class PopResponse(_message.Message):
         self,
         *,
         batches: _abc.Iterable[Global___PoppedMessages] | None = ...,
-        blocked: _builtins.str = ...,
+        blocked_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked", b"blocked"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["batches", b"batches", "blocked_reason", b"blocked_reason"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -261,20 +261,20 @@ class QueryRouteRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOPIC_FIELD_NUMBER: _builtins.int
-    TO_SEND_FIELD_NUMBER: _builtins.int
+    FOR_WRITE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
-    to_send: _builtins.bool
+    for_write: _builtins.bool
     """The caller is a producer: the topic is created if it does not exist and the snode's settings allow it."""
     def __init__(
         self,
         *,
         topic: _builtins.str = ...,
-        to_send: _builtins.bool = ...,
+        for_write: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["to_send", b"to_send", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_write", b"for_write", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -475,14 +475,14 @@ class WatchTransactionChecksResponse(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     MESSAGES_FIELD_NUMBER: _builtins.int
     CHECKS_FIELD_NUMBER: _builtins.int
-    BEGUN_AT_MS_FIELD_NUMBER: _builtins.int
+    STARTED_AT_MS_FIELD_NUMBER: _builtins.int
     transaction_id: _builtins.str
     """The transaction."""
     topic: _builtins.str
     """Its topic."""
     checks: _builtins.int
     """The number of checks, including this one."""
-    begun_at_ms: _builtins.int
+    started_at_ms: _builtins.int
     """When it began, milliseconds since 1970-01-01 UTC."""
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[_record_pb2.Message]:
@@ -495,11 +495,11 @@ class WatchTransactionChecksResponse(_message.Message):
         topic: _builtins.str = ...,
         messages: _abc.Iterable[_record_pb2.Message] | None = ...,
         checks: _builtins.int = ...,
-        begun_at_ms: _builtins.int = ...,
+        started_at_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["begun_at_ms", b"begun_at_ms", "checks", b"checks", "messages", b"messages", "topic", b"topic", "transaction_id", b"transaction_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checks", b"checks", "messages", b"messages", "started_at_ms", b"started_at_ms", "topic", b"topic", "transaction_id", b"transaction_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -632,7 +632,7 @@ class SearchOffsetResponse(_message.Message):
 Global___SearchOffsetResponse: _TypeAlias = SearchOffsetResponse  # noqa: Y015
 
 @_typing.final
-class SendBackRequest(_message.Message):
+class NackMessagesRequest(_message.Message):
     """Messages that could not be processed. Copies are delivered again later through the group's retry topic."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -701,10 +701,10 @@ class SendBackRequest(_message.Message):
     _WhichOneofArgType__delay_ms: _TypeAlias = _typing.Literal["_delay_ms", b"_delay_ms"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__delay_ms) -> _WhichOneofReturnType__delay_ms | None: ...
 
-Global___SendBackRequest: _TypeAlias = SendBackRequest  # noqa: Y015
+Global___NackMessagesRequest: _TypeAlias = NackMessagesRequest  # noqa: Y015
 
 @_typing.final
-class SendBackResponse(_message.Message):
+class NackMessagesResponse(_message.Message):
     """The copies are stored."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -733,7 +733,7 @@ class SendBackResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SendBackResponse: _TypeAlias = SendBackResponse  # noqa: Y015
+Global___NackMessagesResponse: _TypeAlias = NackMessagesResponse  # noqa: Y015
 
 @_typing.final
 class QueryMembersRequest(_message.Message):

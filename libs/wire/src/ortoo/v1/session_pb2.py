@@ -28,7 +28,7 @@ from ortoo.v1 import record_pb2 as ortoo_dot_v1_dot_record__pb2
 from ortoo.v1 import topic_pb2 as ortoo_dot_v1_dot_topic__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/session.proto\x12\x08ortoo.v1\x1a\x17ortoo/v1/consumer.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xc1\x03\n\x0e\x43onnectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x05hello\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.HelloH\x00\x12\x37\n\x11register_producer\x18\x03 \x01(\x0b\x32\x1a.ortoo.v1.RegisterProducerH\x00\x12\x37\n\x11register_consumer\x18\x04 \x01(\x0b\x32\x1a.ortoo.v1.RegisterConsumerH\x00\x12;\n\x13unregister_producer\x18\x05 \x01(\x0b\x32\x1c.ortoo.v1.UnregisterProducerH\x00\x12;\n\x13unregister_consumer\x18\x06 \x01(\x0b\x32\x1c.ortoo.v1.UnregisterConsumerH\x00\x12(\n\theartbeat\x18\x07 \x01(\x0b\x32\x13.ortoo.v1.HeartbeatH\x00\x12\x31\n\x0e\x63ommand_result\x18\x08 \x01(\x0b\x32\x17.ortoo.v1.CommandResultH\x00\x12\'\n\x05\x63lose\x18\t \x01(\x0b\x32\x16.ortoo.v1.CloseSessionH\x00\x42\x07\n\x05\x65vent\"R\n\x05Hello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x03 \x01(\t\x12\x0c\n\x04room\x18\x04 \x01(\t\"!\n\x10RegisterProducer\x12\r\n\x05group\x18\x01 \x01(\t\"\xc0\x02\n\x10RegisterConsumer\x12\r\n\x05group\x18\x01 \x01(\t\x12-\n\rsubscriptions\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12+\n\x0c\x63onsume_type\x18\x03 \x01(\x0e\x32\x15.ortoo.v1.ConsumeType\x12-\n\rmessage_model\x18\x04 \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12.\n\x08strategy\x18\x05 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\x12*\n\x11\x63onfigured_queues\x18\x06 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05rooms\x18\x07 \x03(\t\x12\'\n\nstart_from\x18\x08 \x01(\x0e\x32\x13.ortoo.v1.StartFrom\"#\n\x12UnregisterProducer\x12\r\n\x05group\x18\x01 \x01(\t\"#\n\x12UnregisterConsumer\x12\r\n\x05group\x18\x01 \x01(\t\"\x8b\x02\n\x0f\x43onnectResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12)\n\x06opened\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.SessionOpenedH\x00\x12*\n\nregistered\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.RegisteredH\x00\x12\x33\n\x0fmembers_changed\x18\x04 \x01(\x0b\x32\x18.ortoo.v1.MembersChangedH\x00\x12$\n\x07\x63ommand\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.CommandH\x00\x12)\n\x06\x63losed\x18\x06 \x01(\x0b\x32\x17.ortoo.v1.SessionClosedH\x00\x42\x07\n\x05\x65vent\"}\n\nRegistered\x12\r\n\x05group\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12)\n\x07members\x18\x04 \x01(\x0b\x32\x18.ortoo.v1.MembersChanged\"\xab\x01\n\x0eMembersChanged\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x12\n\nclient_ids\x18\x03 \x03(\t\x12&\n\x06wanted\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.MemberTopics\x12\r\n\x05rooms\x18\x05 \x03(\t\x12.\n\x08strategy\x18\x06 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\"\x1e\n\x0cMemberTopics\x12\x0e\n\x06topics\x18\x01 \x03(\t\"\xb8\x02\n\x07\x43ommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x37\n\x11\x63heck_transaction\x18\x03 \x01(\x0b\x32\x1a.ortoo.v1.CheckTransactionH\x00\x12\x35\n\x10\x64\x65scribe_running\x18\x04 \x01(\x0b\x32\x19.ortoo.v1.DescribeRunningH\x00\x12+\n\x0bprint_stack\x18\x05 \x01(\x0b\x32\x14.ortoo.v1.PrintStackH\x00\x12\x33\n\x0f\x63onsume_message\x18\x06 \x01(\x0b\x32\x18.ortoo.v1.ConsumeMessageH\x00\x12(\n\treconnect\x18\x07 \x01(\x0b\x32\x13.ortoo.v1.ReconnectH\x00\x42\t\n\x07\x63ommand\"z\n\x10\x43heckTransaction\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\"\n\x07message\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x12\n\nmessage_id\x18\x04 \x01(\t\" \n\x0f\x44\x65scribeRunning\x12\r\n\x05group\x18\x01 \x01(\t\"\x0c\n\nPrintStack\"\x0b\n\tReconnect\"\x9d\x01\n\x0e\x43onsumeMessage\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x14\n\x0cstored_at_ms\x18\x06 \x01(\x03\"\xf1\x01\n\rCommandResult\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12/\n\x07running\x18\x03 \x01(\x0b\x32\x1c.ortoo.v1.RunningDescriptionH\x00\x12\x0f\n\x05stack\x18\x04 \x01(\tH\x00\x12+\n\x08\x63onsumed\x18\x05 \x01(\x0b\x32\x17.ortoo.v1.ConsumeResultH\x00\x12/\n\x07verdict\x18\x06 \x01(\x0e\x32\x1c.ortoo.v1.TransactionVerdictH\x00\x42\x08\n\x06result\"\xb1\x01\n\x12RunningDescription\x12@\n\nproperties\x18\x01 \x03(\x0b\x32,.ortoo.v1.RunningDescription.PropertiesEntry\x12&\n\x06queues\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.RunningQueue\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9d\x01\n\x0cRunningQueue\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x15\n\rheld_messages\x18\x05 \x01(\x04\x12\x12\n\nheld_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06locked\x18\x07 \x01(\x08\"W\n\rConsumeResult\x12\x11\n\tsucceeded\x18\x01 \x01(\x08\x12\x13\n\x0b\x64uration_ms\x18\x02 \x01(\r\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x0f\n\x07orderly\x18\x04 \x01(\x08*Y\n\x0b\x43onsumeType\x12\x1c\n\x18\x43ONSUME_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43ONSUME_TYPE_PULL\x10\x01\x12\x15\n\x11\x43ONSUME_TYPE_PUSH\x10\x02*{\n\x12TransactionVerdict\x12#\n\x1fTRANSACTION_VERDICT_UNSPECIFIED\x10\x00\x12\x1e\n\x1aTRANSACTION_VERDICT_COMMIT\x10\x01\x12 \n\x1cTRANSACTION_VERDICT_ROLLBACK\x10\x02\x32T\n\x0eSessionService\x12\x42\n\x07\x43onnect\x12\x18.ortoo.v1.ConnectRequest\x1a\x19.ortoo.v1.ConnectResponse(\x01\x30\x01\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16ortoo/v1/session.proto\x12\x08ortoo.v1\x1a\x17ortoo/v1/consumer.proto\x1a\x16ortoo/v1/failure.proto\x1a\x15ortoo/v1/record.proto\x1a\x14ortoo/v1/topic.proto\"\xc1\x03\n\x0e\x43onnectRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12 \n\x05hello\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.HelloH\x00\x12\x37\n\x11register_producer\x18\x03 \x01(\x0b\x32\x1a.ortoo.v1.RegisterProducerH\x00\x12\x37\n\x11register_consumer\x18\x04 \x01(\x0b\x32\x1a.ortoo.v1.RegisterConsumerH\x00\x12;\n\x13unregister_producer\x18\x05 \x01(\x0b\x32\x1c.ortoo.v1.UnregisterProducerH\x00\x12;\n\x13unregister_consumer\x18\x06 \x01(\x0b\x32\x1c.ortoo.v1.UnregisterConsumerH\x00\x12(\n\theartbeat\x18\x07 \x01(\x0b\x32\x13.ortoo.v1.HeartbeatH\x00\x12\x31\n\x0e\x63ommand_result\x18\x08 \x01(\x0b\x32\x17.ortoo.v1.CommandResultH\x00\x12\'\n\x05\x63lose\x18\t \x01(\x0b\x32\x16.ortoo.v1.CloseSessionH\x00\x42\x07\n\x05\x65vent\"R\n\x05Hello\x12\x11\n\tclient_id\x18\x01 \x01(\t\x12\x10\n\x08language\x18\x02 \x01(\t\x12\x16\n\x0e\x63lient_version\x18\x03 \x01(\t\x12\x0c\n\x04zone\x18\x04 \x01(\t\"!\n\x10RegisterProducer\x12\r\n\x05group\x18\x01 \x01(\t\"\xc0\x02\n\x10RegisterConsumer\x12\r\n\x05group\x18\x01 \x01(\t\x12-\n\rsubscriptions\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.Subscription\x12+\n\x0c\x63onsume_type\x18\x03 \x01(\x0e\x32\x15.ortoo.v1.ConsumeType\x12-\n\rmessage_model\x18\x04 \x01(\x0e\x32\x16.ortoo.v1.MessageModel\x12.\n\x08strategy\x18\x05 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\x12*\n\x11\x63onfigured_queues\x18\x06 \x03(\x0b\x32\x0f.ortoo.v1.Queue\x12\r\n\x05zones\x18\x07 \x03(\t\x12\'\n\nstart_from\x18\x08 \x01(\x0e\x32\x13.ortoo.v1.StartFrom\"#\n\x12UnregisterProducer\x12\r\n\x05group\x18\x01 \x01(\t\"#\n\x12UnregisterConsumer\x12\r\n\x05group\x18\x01 \x01(\t\"\x8b\x02\n\x0f\x43onnectResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\x04\x12)\n\x06opened\x18\x02 \x01(\x0b\x32\x17.ortoo.v1.SessionOpenedH\x00\x12*\n\nregistered\x18\x03 \x01(\x0b\x32\x14.ortoo.v1.RegisteredH\x00\x12\x33\n\x0fmembers_changed\x18\x04 \x01(\x0b\x32\x18.ortoo.v1.MembersChangedH\x00\x12$\n\x07\x63ommand\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.CommandH\x00\x12)\n\x06\x63losed\x18\x06 \x01(\x0b\x32\x17.ortoo.v1.SessionClosedH\x00\x42\x07\n\x05\x65vent\"}\n\nRegistered\x12\r\n\x05group\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12\x11\n\tclient_id\x18\x03 \x01(\t\x12)\n\x07members\x18\x04 \x01(\x0b\x32\x18.ortoo.v1.MembersChanged\"\xb2\x01\n\x0eMembersChanged\x12\r\n\x05group\x18\x01 \x01(\t\x12\x0f\n\x07version\x18\x02 \x01(\x04\x12\x12\n\nclient_ids\x18\x03 \x03(\t\x12-\n\rmember_topics\x18\x04 \x03(\x0b\x32\x16.ortoo.v1.MemberTopics\x12\r\n\x05zones\x18\x05 \x03(\t\x12.\n\x08strategy\x18\x06 \x01(\x0e\x32\x1c.ortoo.v1.AllocationStrategy\"\x1e\n\x0cMemberTopics\x12\x0e\n\x06topics\x18\x01 \x03(\t\"\xb8\x02\n\x07\x43ommand\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\x12\n\ntimeout_ms\x18\x02 \x01(\r\x12\x37\n\x11\x63heck_transaction\x18\x03 \x01(\x0b\x32\x1a.ortoo.v1.CheckTransactionH\x00\x12\x35\n\x10\x64\x65scribe_running\x18\x04 \x01(\x0b\x32\x19.ortoo.v1.DescribeRunningH\x00\x12+\n\x0bprint_stack\x18\x05 \x01(\x0b\x32\x14.ortoo.v1.PrintStackH\x00\x12\x33\n\x0f\x63onsume_message\x18\x06 \x01(\x0b\x32\x18.ortoo.v1.ConsumeMessageH\x00\x12(\n\treconnect\x18\x07 \x01(\x0b\x32\x13.ortoo.v1.ReconnectH\x00\x42\t\n\x07\x63ommand\"z\n\x10\x43heckTransaction\x12\x16\n\x0eproducer_group\x18\x01 \x01(\t\x12\x16\n\x0etransaction_id\x18\x02 \x01(\t\x12\"\n\x07message\x18\x03 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x12\n\nmessage_id\x18\x04 \x01(\t\" \n\x0f\x44\x65scribeRunning\x12\r\n\x05group\x18\x01 \x01(\t\"\x0c\n\nPrintStack\"\x0b\n\tReconnect\"\x9d\x01\n\x0e\x43onsumeMessage\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x12\n\nmessage_id\x18\x04 \x01(\t\x12\"\n\x07message\x18\x05 \x01(\x0b\x32\x11.ortoo.v1.Message\x12\x14\n\x0cstored_at_ms\x18\x06 \x01(\x03\"\xf1\x01\n\rCommandResult\x12\x12\n\ncommand_id\x18\x01 \x01(\t\x12\"\n\x07\x66\x61ilure\x18\x02 \x01(\x0b\x32\x11.ortoo.v1.Failure\x12/\n\x07running\x18\x03 \x01(\x0b\x32\x1c.ortoo.v1.RunningDescriptionH\x00\x12\x0f\n\x05stack\x18\x04 \x01(\tH\x00\x12+\n\x08\x63onsumed\x18\x05 \x01(\x0b\x32\x17.ortoo.v1.ConsumeResultH\x00\x12/\n\x07verdict\x18\x06 \x01(\x0e\x32\x1c.ortoo.v1.TransactionVerdictH\x00\x42\x08\n\x06result\"\xb1\x01\n\x12RunningDescription\x12@\n\nproperties\x18\x01 \x03(\x0b\x32,.ortoo.v1.RunningDescription.PropertiesEntry\x12&\n\x06queues\x18\x02 \x03(\x0b\x32\x16.ortoo.v1.RunningQueue\x1a\x31\n\x0fPropertiesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\x9d\x01\n\x0cRunningQueue\x12\r\n\x05group\x18\x01 \x01(\t\x12\x1e\n\x05queue\x18\x02 \x01(\x0b\x32\x0f.ortoo.v1.Queue\x12\x0e\n\x06offset\x18\x03 \x01(\x03\x12\x13\n\x0bnext_offset\x18\x04 \x01(\x03\x12\x15\n\rheld_messages\x18\x05 \x01(\x04\x12\x12\n\nheld_bytes\x18\x06 \x01(\x04\x12\x0e\n\x06locked\x18\x07 \x01(\x08\"W\n\rConsumeResult\x12\x11\n\tsucceeded\x18\x01 \x01(\x08\x12\x13\n\x0b\x64uration_ms\x18\x02 \x01(\r\x12\r\n\x05\x65rror\x18\x03 \x01(\t\x12\x0f\n\x07orderly\x18\x04 \x01(\x08*Y\n\x0b\x43onsumeType\x12\x1c\n\x18\x43ONSUME_TYPE_UNSPECIFIED\x10\x00\x12\x15\n\x11\x43ONSUME_TYPE_PULL\x10\x01\x12\x15\n\x11\x43ONSUME_TYPE_PUSH\x10\x02*{\n\x12TransactionVerdict\x12#\n\x1fTRANSACTION_VERDICT_UNSPECIFIED\x10\x00\x12\x1e\n\x1aTRANSACTION_VERDICT_COMMIT\x10\x01\x12 \n\x1cTRANSACTION_VERDICT_ROLLBACK\x10\x02\x32T\n\x0eSessionService\x12\x42\n\x07\x43onnect\x12\x18.ortoo.v1.ConnectRequest\x1a\x19.ortoo.v1.ConnectResponse(\x01\x30\x01\x42\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,10 +38,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._serialized_options = b'Z\020ortoo/v1;ortoov1'
   _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._loaded_options = None
   _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._serialized_options = b'8\001'
-  _globals['_CONSUMETYPE']._serialized_start=3034
-  _globals['_CONSUMETYPE']._serialized_end=3123
-  _globals['_TRANSACTIONVERDICT']._serialized_start=3125
-  _globals['_TRANSACTIONVERDICT']._serialized_end=3248
+  _globals['_CONSUMETYPE']._serialized_start=3041
+  _globals['_CONSUMETYPE']._serialized_end=3130
+  _globals['_TRANSACTIONVERDICT']._serialized_start=3132
+  _globals['_TRANSACTIONVERDICT']._serialized_end=3255
   _globals['_CONNECTREQUEST']._serialized_start=131
   _globals['_CONNECTREQUEST']._serialized_end=580
   _globals['_HELLO']._serialized_start=582
@@ -59,31 +59,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_REGISTERED']._serialized_start=1368
   _globals['_REGISTERED']._serialized_end=1493
   _globals['_MEMBERSCHANGED']._serialized_start=1496
-  _globals['_MEMBERSCHANGED']._serialized_end=1667
-  _globals['_MEMBERTOPICS']._serialized_start=1669
-  _globals['_MEMBERTOPICS']._serialized_end=1699
-  _globals['_COMMAND']._serialized_start=1702
-  _globals['_COMMAND']._serialized_end=2014
-  _globals['_CHECKTRANSACTION']._serialized_start=2016
-  _globals['_CHECKTRANSACTION']._serialized_end=2138
-  _globals['_DESCRIBERUNNING']._serialized_start=2140
-  _globals['_DESCRIBERUNNING']._serialized_end=2172
-  _globals['_PRINTSTACK']._serialized_start=2174
-  _globals['_PRINTSTACK']._serialized_end=2186
-  _globals['_RECONNECT']._serialized_start=2188
-  _globals['_RECONNECT']._serialized_end=2199
-  _globals['_CONSUMEMESSAGE']._serialized_start=2202
-  _globals['_CONSUMEMESSAGE']._serialized_end=2359
-  _globals['_COMMANDRESULT']._serialized_start=2362
-  _globals['_COMMANDRESULT']._serialized_end=2603
-  _globals['_RUNNINGDESCRIPTION']._serialized_start=2606
-  _globals['_RUNNINGDESCRIPTION']._serialized_end=2783
-  _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._serialized_start=2734
-  _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._serialized_end=2783
-  _globals['_RUNNINGQUEUE']._serialized_start=2786
-  _globals['_RUNNINGQUEUE']._serialized_end=2943
-  _globals['_CONSUMERESULT']._serialized_start=2945
-  _globals['_CONSUMERESULT']._serialized_end=3032
-  _globals['_SESSIONSERVICE']._serialized_start=3250
-  _globals['_SESSIONSERVICE']._serialized_end=3334
+  _globals['_MEMBERSCHANGED']._serialized_end=1674
+  _globals['_MEMBERTOPICS']._serialized_start=1676
+  _globals['_MEMBERTOPICS']._serialized_end=1706
+  _globals['_COMMAND']._serialized_start=1709
+  _globals['_COMMAND']._serialized_end=2021
+  _globals['_CHECKTRANSACTION']._serialized_start=2023
+  _globals['_CHECKTRANSACTION']._serialized_end=2145
+  _globals['_DESCRIBERUNNING']._serialized_start=2147
+  _globals['_DESCRIBERUNNING']._serialized_end=2179
+  _globals['_PRINTSTACK']._serialized_start=2181
+  _globals['_PRINTSTACK']._serialized_end=2193
+  _globals['_RECONNECT']._serialized_start=2195
+  _globals['_RECONNECT']._serialized_end=2206
+  _globals['_CONSUMEMESSAGE']._serialized_start=2209
+  _globals['_CONSUMEMESSAGE']._serialized_end=2366
+  _globals['_COMMANDRESULT']._serialized_start=2369
+  _globals['_COMMANDRESULT']._serialized_end=2610
+  _globals['_RUNNINGDESCRIPTION']._serialized_start=2613
+  _globals['_RUNNINGDESCRIPTION']._serialized_end=2790
+  _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._serialized_start=2741
+  _globals['_RUNNINGDESCRIPTION_PROPERTIESENTRY']._serialized_end=2790
+  _globals['_RUNNINGQUEUE']._serialized_start=2793
+  _globals['_RUNNINGQUEUE']._serialized_end=2950
+  _globals['_CONSUMERESULT']._serialized_start=2952
+  _globals['_CONSUMERESULT']._serialized_end=3039
+  _globals['_SESSIONSERVICE']._serialized_start=3257
+  _globals['_SESSIONSERVICE']._serialized_end=3341
 # @@protoc_insertion_point(module_scope)

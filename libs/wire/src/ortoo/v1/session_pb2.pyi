@@ -154,7 +154,7 @@ class Hello(_message.Message):
     CLIENT_ID_FIELD_NUMBER: _builtins.int
     LANGUAGE_FIELD_NUMBER: _builtins.int
     CLIENT_VERSION_FIELD_NUMBER: _builtins.int
-    ROOM_FIELD_NUMBER: _builtins.int
+    ZONE_FIELD_NUMBER: _builtins.int
     client_id: _builtins.str
     """The client's name, unique among the members of its groups. Queues are assigned in the order of these names. A
     second session with the same name replaces the first in a group. Empty = the session's id.
@@ -163,7 +163,7 @@ class Hello(_message.Message):
     """The language of the client, for people: "python"."""
     client_version: _builtins.str
     """The version of the client, for people: "0.1.0"."""
-    room: _builtins.str
+    zone: _builtins.str
     """The client's availability zone, for the strategies that use zones; empty = not set."""
     def __init__(
         self,
@@ -171,11 +171,11 @@ class Hello(_message.Message):
         client_id: _builtins.str = ...,
         language: _builtins.str = ...,
         client_version: _builtins.str = ...,
-        room: _builtins.str = ...,
+        zone: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "language", b"language", "room", b"room"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "client_version", b"client_version", "language", b"language", "zone", b"zone"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -215,7 +215,7 @@ class RegisterConsumer(_message.Message):
     MESSAGE_MODEL_FIELD_NUMBER: _builtins.int
     STRATEGY_FIELD_NUMBER: _builtins.int
     CONFIGURED_QUEUES_FIELD_NUMBER: _builtins.int
-    ROOMS_FIELD_NUMBER: _builtins.int
+    ZONES_FIELD_NUMBER: _builtins.int
     START_FROM_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
@@ -240,7 +240,7 @@ class RegisterConsumer(_message.Message):
         """With ALLOCATION_STRATEGY_CONFIG: the queues that this group member takes."""
 
     @_builtins.property
-    def rooms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def zones(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """With ALLOCATION_STRATEGY_MACHINE_ROOM: the availability zones whose queues are assigned."""
 
     def __init__(
@@ -252,12 +252,12 @@ class RegisterConsumer(_message.Message):
         message_model: _consumer_pb2.MessageModel.ValueType = ...,
         strategy: _consumer_pb2.AllocationStrategy.ValueType = ...,
         configured_queues: _abc.Iterable[_topic_pb2.Queue] | None = ...,
-        rooms: _abc.Iterable[_builtins.str] | None = ...,
+        zones: _abc.Iterable[_builtins.str] | None = ...,
         start_from: _consumer_pb2.StartFrom.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["configured_queues", b"configured_queues", "consume_type", b"consume_type", "group", b"group", "message_model", b"message_model", "rooms", b"rooms", "start_from", b"start_from", "strategy", b"strategy", "subscriptions", b"subscriptions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["configured_queues", b"configured_queues", "consume_type", b"consume_type", "group", b"group", "message_model", b"message_model", "start_from", b"start_from", "strategy", b"strategy", "subscriptions", b"subscriptions", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -411,8 +411,8 @@ class MembersChanged(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     VERSION_FIELD_NUMBER: _builtins.int
     CLIENT_IDS_FIELD_NUMBER: _builtins.int
-    WANTED_FIELD_NUMBER: _builtins.int
-    ROOMS_FIELD_NUMBER: _builtins.int
+    MEMBER_TOPICS_FIELD_NUMBER: _builtins.int
+    ZONES_FIELD_NUMBER: _builtins.int
     STRATEGY_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
@@ -425,11 +425,11 @@ class MembersChanged(_message.Message):
         """The client ids of pulling group members and those with an open push session, sorted as bytes."""
 
     @_builtins.property
-    def wanted(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberTopics]:
+    def member_topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberTopics]:
         """The topics of each of `client_ids`, in the same order."""
 
     @_builtins.property
-    def rooms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+    def zones(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The availability zone of each of `client_ids`, in the same order."""
 
     def __init__(
@@ -438,13 +438,13 @@ class MembersChanged(_message.Message):
         group: _builtins.str = ...,
         version: _builtins.int = ...,
         client_ids: _abc.Iterable[_builtins.str] | None = ...,
-        wanted: _abc.Iterable[Global___MemberTopics] | None = ...,
-        rooms: _abc.Iterable[_builtins.str] | None = ...,
+        member_topics: _abc.Iterable[Global___MemberTopics] | None = ...,
+        zones: _abc.Iterable[_builtins.str] | None = ...,
         strategy: _consumer_pb2.AllocationStrategy.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "group", b"group", "rooms", b"rooms", "strategy", b"strategy", "version", b"version", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_ids", b"client_ids", "group", b"group", "member_topics", b"member_topics", "strategy", b"strategy", "version", b"version", "zones", b"zones"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/settings.proto\x12\x08ortoo.v1\"F\n\x13ListSettingsRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x10\n\x08own_only\x18\x03 \x01(\x08\"D\n\x14ListSettingsResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"\xe3\x01\n\x15UpdateSettingsRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x10\n\x08own_only\x18\x03 \x01(\x08\x12;\n\x06values\x18\x04 \x03(\x0b\x32+.ortoo.v1.UpdateSettingsRequest.ValuesEntry\x12\r\n\x05reset\x18\x05 \x03(\t\x12\x12\n\ncheck_only\x18\x06 \x01(\x08\x12\n\n\x02\x62y\x18\x07 \x01(\t\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x16UpdateSettingsResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"L\n\x19ListSettingChangesRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x10\n\x08own_only\x18\x03 \x01(\x08\"J\n\x1aListSettingChangesResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"\x9c\x01\n\x0fProcessSettings\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12#\n\x08settings\x18\x04 \x03(\x0b\x32\x11.ortoo.v1.Setting\x12(\n\x07\x63hanges\x18\x05 \x03(\x0b\x32\x17.ortoo.v1.SettingChange\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"r\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06origin\x18\x03 \x01(\t\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12\x1a\n\rat_next_start\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x10\n\x0e_at_next_start\"b\n\rSettingChange\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0b\n\x03was\x18\x03 \x01(\t\x12\x0b\n\x03now\x18\x04 \x01(\t\x12\x0e\n\x06origin\x18\x05 \x01(\t\x12\n\n\x02\x62y\x18\x06 \x01(\t2\x96\x02\n\x0fSettingsService\x12M\n\x0cListSettings\x12\x1d.ortoo.v1.ListSettingsRequest\x1a\x1e.ortoo.v1.ListSettingsResponse\x12S\n\x0eUpdateSettings\x12\x1f.ortoo.v1.UpdateSettingsRequest\x1a .ortoo.v1.UpdateSettingsResponse\x12_\n\x12ListSettingChanges\x12#.ortoo.v1.ListSettingChangesRequest\x1a$.ortoo.v1.ListSettingChangesResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17ortoo/v1/settings.proto\x12\x08ortoo.v1\"H\n\x13ListSettingsRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"D\n\x14ListSettingsResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"\xea\x01\n\x15UpdateSettingsRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\x12;\n\x06values\x18\x04 \x03(\x0b\x32+.ortoo.v1.UpdateSettingsRequest.ValuesEntry\x12\r\n\x05reset\x18\x05 \x03(\t\x12\x0f\n\x07\x64ry_run\x18\x06 \x01(\x08\x12\x12\n\nchanged_by\x18\x07 \x01(\t\x1a-\n\x0bValuesEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"F\n\x16UpdateSettingsResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"N\n\x19ListSettingChangesRequest\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07process\x18\x02 \x01(\t\x12\x12\n\nlocal_only\x18\x03 \x01(\x08\"J\n\x1aListSettingChangesResponse\x12,\n\tprocesses\x18\x01 \x03(\x0b\x32\x19.ortoo.v1.ProcessSettings\"\x9c\x01\n\x0fProcessSettings\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x03 \x01(\t\x12#\n\x08settings\x18\x04 \x03(\x0b\x32\x11.ortoo.v1.Setting\x12(\n\x07\x63hanges\x18\x05 \x03(\x0b\x32\x17.ortoo.v1.SettingChange\x12\r\n\x05\x65rror\x18\x06 \x01(\t\"u\n\x07Setting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x0e\n\x06origin\x18\x03 \x01(\t\x12\x0f\n\x07\x64ynamic\x18\x04 \x01(\x08\x12\x1a\n\rat_next_start\x18\x05 \x01(\tH\x00\x88\x01\x01\x42\x10\n\x0e_at_next_start\"s\n\rSettingChange\x12\r\n\x05\x61t_ms\x18\x01 \x01(\x03\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x10\n\x08previous\x18\x03 \x01(\t\x12\x0f\n\x07\x63urrent\x18\x04 \x01(\t\x12\x0e\n\x06origin\x18\x05 \x01(\t\x12\x12\n\nchanged_by\x18\x06 \x01(\t2\x96\x02\n\x0fSettingsService\x12M\n\x0cListSettings\x12\x1d.ortoo.v1.ListSettingsRequest\x1a\x1e.ortoo.v1.ListSettingsResponse\x12S\n\x0eUpdateSettings\x12\x1f.ortoo.v1.UpdateSettingsRequest\x1a .ortoo.v1.UpdateSettingsResponse\x12_\n\x12ListSettingChanges\x12#.ortoo.v1.ListSettingChangesRequest\x1a$.ortoo.v1.ListSettingChangesResponseB\x12Z\x10ortoo/v1;ortoov1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,25 +35,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._loaded_options = None
   _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._serialized_options = b'8\001'
   _globals['_LISTSETTINGSREQUEST']._serialized_start=37
-  _globals['_LISTSETTINGSREQUEST']._serialized_end=107
-  _globals['_LISTSETTINGSRESPONSE']._serialized_start=109
-  _globals['_LISTSETTINGSRESPONSE']._serialized_end=177
-  _globals['_UPDATESETTINGSREQUEST']._serialized_start=180
-  _globals['_UPDATESETTINGSREQUEST']._serialized_end=407
-  _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._serialized_start=362
-  _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._serialized_end=407
-  _globals['_UPDATESETTINGSRESPONSE']._serialized_start=409
-  _globals['_UPDATESETTINGSRESPONSE']._serialized_end=479
-  _globals['_LISTSETTINGCHANGESREQUEST']._serialized_start=481
-  _globals['_LISTSETTINGCHANGESREQUEST']._serialized_end=557
-  _globals['_LISTSETTINGCHANGESRESPONSE']._serialized_start=559
-  _globals['_LISTSETTINGCHANGESRESPONSE']._serialized_end=633
-  _globals['_PROCESSSETTINGS']._serialized_start=636
-  _globals['_PROCESSSETTINGS']._serialized_end=792
-  _globals['_SETTING']._serialized_start=794
-  _globals['_SETTING']._serialized_end=908
-  _globals['_SETTINGCHANGE']._serialized_start=910
-  _globals['_SETTINGCHANGE']._serialized_end=1008
-  _globals['_SETTINGSSERVICE']._serialized_start=1011
-  _globals['_SETTINGSSERVICE']._serialized_end=1289
+  _globals['_LISTSETTINGSREQUEST']._serialized_end=109
+  _globals['_LISTSETTINGSRESPONSE']._serialized_start=111
+  _globals['_LISTSETTINGSRESPONSE']._serialized_end=179
+  _globals['_UPDATESETTINGSREQUEST']._serialized_start=182
+  _globals['_UPDATESETTINGSREQUEST']._serialized_end=416
+  _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._serialized_start=371
+  _globals['_UPDATESETTINGSREQUEST_VALUESENTRY']._serialized_end=416
+  _globals['_UPDATESETTINGSRESPONSE']._serialized_start=418
+  _globals['_UPDATESETTINGSRESPONSE']._serialized_end=488
+  _globals['_LISTSETTINGCHANGESREQUEST']._serialized_start=490
+  _globals['_LISTSETTINGCHANGESREQUEST']._serialized_end=568
+  _globals['_LISTSETTINGCHANGESRESPONSE']._serialized_start=570
+  _globals['_LISTSETTINGCHANGESRESPONSE']._serialized_end=644
+  _globals['_PROCESSSETTINGS']._serialized_start=647
+  _globals['_PROCESSSETTINGS']._serialized_end=803
+  _globals['_SETTING']._serialized_start=805
+  _globals['_SETTING']._serialized_end=922
+  _globals['_SETTINGCHANGE']._serialized_start=924
+  _globals['_SETTINGCHANGE']._serialized_end=1039
+  _globals['_SETTINGSSERVICE']._serialized_start=1042
+  _globals['_SETTINGSSERVICE']._serialized_end=1320
 # @@protoc_insertion_point(module_scope)

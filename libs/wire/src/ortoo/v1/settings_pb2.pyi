@@ -26,23 +26,23 @@ class ListSettingsRequest(_message.Message):
 
     ROLE_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
-    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """"namesrv", "enode" or "snode"; empty = the role of the process that answers, if it answers only for itself."""
     process: _builtins.str
     """The name or the address of one process; empty = all of the role."""
-    own_only: _builtins.bool
+    local_only: _builtins.bool
     """For snodes: only the snode that answers."""
     def __init__(
         self,
         *,
         role: _builtins.str = ...,
         process: _builtins.str = ...,
-        own_only: _builtins.bool = ...,
+        local_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["own_only", b"own_only", "process", b"process", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_only", b"local_only", "process", b"process", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -100,20 +100,20 @@ class UpdateSettingsRequest(_message.Message):
 
     ROLE_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
-    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     VALUES_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
-    CHECK_ONLY_FIELD_NUMBER: _builtins.int
-    BY_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """As in ListSettingsRequest."""
     process: _builtins.str
     """As in ListSettingsRequest."""
-    own_only: _builtins.bool
+    local_only: _builtins.bool
     """As in ListSettingsRequest."""
-    check_only: _builtins.bool
+    dry_run: _builtins.bool
     """Dry run: only report whether the change would be accepted, and the resulting changes."""
-    by: _builtins.str
+    changed_by: _builtins.str
     """The user on whose behalf the change is made. Snodes, and processes that authenticate their callers, set it
     themselves.
     """
@@ -130,15 +130,15 @@ class UpdateSettingsRequest(_message.Message):
         *,
         role: _builtins.str = ...,
         process: _builtins.str = ...,
-        own_only: _builtins.bool = ...,
+        local_only: _builtins.bool = ...,
         values: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         reset: _abc.Iterable[_builtins.str] | None = ...,
-        check_only: _builtins.bool = ...,
-        by: _builtins.str = ...,
+        dry_run: _builtins.bool = ...,
+        changed_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["by", b"by", "check_only", b"check_only", "own_only", b"own_only", "process", b"process", "reset", b"reset", "role", b"role", "values", b"values"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed_by", b"changed_by", "dry_run", b"dry_run", "local_only", b"local_only", "process", b"process", "reset", b"reset", "role", b"role", "values", b"values"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -176,23 +176,23 @@ class ListSettingChangesRequest(_message.Message):
 
     ROLE_FIELD_NUMBER: _builtins.int
     PROCESS_FIELD_NUMBER: _builtins.int
-    OWN_ONLY_FIELD_NUMBER: _builtins.int
+    LOCAL_ONLY_FIELD_NUMBER: _builtins.int
     role: _builtins.str
     """As in ListSettingsRequest."""
     process: _builtins.str
     """As in ListSettingsRequest."""
-    own_only: _builtins.bool
+    local_only: _builtins.bool
     """As in ListSettingsRequest."""
     def __init__(
         self,
         *,
         role: _builtins.str = ...,
         process: _builtins.str = ...,
-        own_only: _builtins.bool = ...,
+        local_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["own_only", b"own_only", "process", b"process", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["local_only", b"local_only", "process", b"process", "role", b"role"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -277,7 +277,7 @@ class Setting(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     VALUE_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
-    LIVE_FIELD_NUMBER: _builtins.int
+    DYNAMIC_FIELD_NUMBER: _builtins.int
     AT_NEXT_START_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name with the name of its table, such as store.retention_bytes."""
@@ -285,7 +285,7 @@ class Setting(_message.Message):
     """The current value, as it would be written in the environment."""
     origin: _builtins.str
     """"default", "file", "environment", "command line", "operator", or the name of the setting that it follows from."""
-    live: _builtins.bool
+    dynamic: _builtins.bool
     """Whether it can change without a restart."""
     at_next_start: _builtins.str
     """The value after the next start, if it differs."""
@@ -295,12 +295,12 @@ class Setting(_message.Message):
         name: _builtins.str = ...,
         value: _builtins.str = ...,
         origin: _builtins.str = ...,
-        live: _builtins.bool = ...,
+        dynamic: _builtins.bool = ...,
         at_next_start: _builtins.str | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_at_next_start", b"_at_next_start", "at_next_start", b"at_next_start"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_next_start", b"_at_next_start", "at_next_start", b"at_next_start", "live", b"live", "name", b"name", "origin", b"origin", "value", b"value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_at_next_start", b"_at_next_start", "at_next_start", b"at_next_start", "dynamic", b"dynamic", "name", b"name", "origin", b"origin", "value", b"value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__at_next_start: _TypeAlias = _typing.Literal["at_next_start"]  # noqa: Y015
     _WhichOneofArgType__at_next_start: _TypeAlias = _typing.Literal["_at_next_start", b"_at_next_start"]  # noqa: Y015
@@ -316,35 +316,35 @@ class SettingChange(_message.Message):
 
     AT_MS_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
-    WAS_FIELD_NUMBER: _builtins.int
-    NOW_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    CURRENT_FIELD_NUMBER: _builtins.int
     ORIGIN_FIELD_NUMBER: _builtins.int
-    BY_FIELD_NUMBER: _builtins.int
+    CHANGED_BY_FIELD_NUMBER: _builtins.int
     at_ms: _builtins.int
     """When it changed, milliseconds since 1970-01-01 UTC."""
     name: _builtins.str
     """The name of the setting."""
-    was: _builtins.str
+    previous: _builtins.str
     """The value before the change."""
-    now: _builtins.str
+    current: _builtins.str
     """The value after the change."""
     origin: _builtins.str
     """The new origin; as in Setting."""
-    by: _builtins.str
+    changed_by: _builtins.str
     """The user who made the change, or the address of the caller; empty = SIGHUP."""
     def __init__(
         self,
         *,
         at_ms: _builtins.int = ...,
         name: _builtins.str = ...,
-        was: _builtins.str = ...,
-        now: _builtins.str = ...,
+        previous: _builtins.str = ...,
+        current: _builtins.str = ...,
         origin: _builtins.str = ...,
-        by: _builtins.str = ...,
+        changed_by: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "by", b"by", "name", b"name", "now", b"now", "origin", b"origin", "was", b"was"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "changed_by", b"changed_by", "current", b"current", "name", b"name", "origin", b"origin", "previous", b"previous"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -143,41 +143,41 @@ DELIVERY_MODE_POP_IN_ORDER: DeliveryMode.ValueType  # 3
 """As DELIVERY_MODE_POP, with the messages of one message group one after another. RocketMQ's clients use it."""
 Global___DeliveryMode: _TypeAlias = DeliveryMode  # noqa: Y015
 
-class _EnodeMemberState:
+class _EnodeReplicaState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _EnodeMemberStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EnodeMemberState.ValueType], _builtins.type):
+class _EnodeReplicaStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EnodeReplicaState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    ENODE_MEMBER_STATE_UNSPECIFIED: _EnodeMemberState.ValueType  # 0
+    ENODE_REPLICA_STATE_UNSPECIFIED: _EnodeReplicaState.ValueType  # 0
     """Not set."""
-    ENODE_MEMBER_STATE_LEADING: _EnodeMemberState.ValueType  # 1
+    ENODE_REPLICA_STATE_LEADING: _EnodeReplicaState.ValueType  # 1
     """It is the leader and serves clients."""
-    ENODE_MEMBER_STATE_FOLLOWING: _EnodeMemberState.ValueType  # 2
+    ENODE_REPLICA_STATE_FOLLOWING: _EnodeReplicaState.ValueType  # 2
     """It is a voter and not the leader."""
-    ENODE_MEMBER_STATE_LEARNING: _EnodeMemberState.ValueType  # 3
+    ENODE_REPLICA_STATE_LEARNING: _EnodeReplicaState.ValueType  # 3
     """It receives the log and is not a voter yet."""
-    ENODE_MEMBER_STATE_AWAY: _EnodeMemberState.ValueType  # 4
+    ENODE_REPLICA_STATE_AWAY: _EnodeReplicaState.ValueType  # 4
     """It is a replica and does not report."""
-    ENODE_MEMBER_STATE_WAITING: _EnodeMemberState.ValueType  # 5
+    ENODE_REPLICA_STATE_WAITING: _EnodeReplicaState.ValueType  # 5
     """An empty disk that has not been added yet."""
 
-class EnodeMemberState(_EnodeMemberState, metaclass=_EnodeMemberStateEnumTypeWrapper):
+class EnodeReplicaState(_EnodeReplicaState, metaclass=_EnodeReplicaStateEnumTypeWrapper):
     """The state of an enode's replica."""
 
-ENODE_MEMBER_STATE_UNSPECIFIED: EnodeMemberState.ValueType  # 0
+ENODE_REPLICA_STATE_UNSPECIFIED: EnodeReplicaState.ValueType  # 0
 """Not set."""
-ENODE_MEMBER_STATE_LEADING: EnodeMemberState.ValueType  # 1
+ENODE_REPLICA_STATE_LEADING: EnodeReplicaState.ValueType  # 1
 """It is the leader and serves clients."""
-ENODE_MEMBER_STATE_FOLLOWING: EnodeMemberState.ValueType  # 2
+ENODE_REPLICA_STATE_FOLLOWING: EnodeReplicaState.ValueType  # 2
 """It is a voter and not the leader."""
-ENODE_MEMBER_STATE_LEARNING: EnodeMemberState.ValueType  # 3
+ENODE_REPLICA_STATE_LEARNING: EnodeReplicaState.ValueType  # 3
 """It receives the log and is not a voter yet."""
-ENODE_MEMBER_STATE_AWAY: EnodeMemberState.ValueType  # 4
+ENODE_REPLICA_STATE_AWAY: EnodeReplicaState.ValueType  # 4
 """It is a replica and does not report."""
-ENODE_MEMBER_STATE_WAITING: EnodeMemberState.ValueType  # 5
+ENODE_REPLICA_STATE_WAITING: EnodeReplicaState.ValueType  # 5
 """An empty disk that has not been added yet."""
-Global___EnodeMemberState: _TypeAlias = EnodeMemberState  # noqa: Y015
+Global___EnodeReplicaState: _TypeAlias = EnodeReplicaState  # noqa: Y015
 
 @_typing.final
 class Topic(_message.Message):
@@ -336,7 +336,7 @@ class Group(_message.Message):
     RETRY_FIELD_NUMBER: _builtins.int
     IN_FLIGHT_MAX_FIELD_NUMBER: _builtins.int
     PARK_EXPIRED_FIELD_NUMBER: _builtins.int
-    BY_USE_FIELD_NUMBER: _builtins.int
+    AUTO_CREATED_FIELD_NUMBER: _builtins.int
     LITE_EXCLUSIVE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Letters, digits and _ - % |, at most 120 characters."""
@@ -370,7 +370,7 @@ class Group(_message.Message):
     """True = messages that expired before their delivery are parked as dead letters with the reason "expired". False =
     they are dropped and counted.
     """
-    by_use: _builtins.bool
+    auto_created: _builtins.bool
     """True = created automatically because a consumer named it. Enodes delete the state of such a group when it was not
     used for group_retention_ms. PutGroup and UpdateGroup set this to false.
     """
@@ -398,12 +398,12 @@ class Group(_message.Message):
         retry: Global___RetryPolicy | None = ...,
         in_flight_max: _builtins.int = ...,
         park_expired: _builtins.bool = ...,
-        by_use: _builtins.bool = ...,
+        auto_created: _builtins.bool = ...,
         lite_exclusive: _builtins.bool | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "lite_exclusive", b"lite_exclusive", "notify_members_changed", b"notify_members_changed", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "broadcast_enabled", b"broadcast_enabled", "by_use", b"by_use", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "lite_exclusive", b"lite_exclusive", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled", "_consume_enabled", b"_consume_enabled", "_lite_exclusive", b"_lite_exclusive", "_notify_members_changed", b"_notify_members_changed", "_slow_consumer_grace_ms", b"_slow_consumer_grace_ms", "attempts_max", b"attempts_max", "auto_created", b"auto_created", "broadcast_enabled", b"broadcast_enabled", "consume_enabled", b"consume_enabled", "created_at_ms", b"created_at_ms", "in_flight_max", b"in_flight_max", "lite_exclusive", b"lite_exclusive", "name", b"name", "notify_members_changed", b"notify_members_changed", "park_expired", b"park_expired", "retry", b"retry", "slow_consumer_grace_ms", b"slow_consumer_grace_ms", "slow_consumer_threshold_messages", b"slow_consumer_threshold_messages", "unacknowledged_bytes_max", b"unacknowledged_bytes_max", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__broadcast_enabled: _TypeAlias = _typing.Literal["broadcast_enabled"]  # noqa: Y015
     _WhichOneofArgType__broadcast_enabled: _TypeAlias = _typing.Literal["_broadcast_enabled", b"_broadcast_enabled"]  # noqa: Y015
@@ -435,34 +435,34 @@ class RetryPolicy(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     KIND_FIELD_NUMBER: _builtins.int
-    FIRST_MS_FIELD_NUMBER: _builtins.int
-    LONGEST_MS_FIELD_NUMBER: _builtins.int
+    FIRST_DELAY_MS_FIELD_NUMBER: _builtins.int
+    DELAY_MAX_MS_FIELD_NUMBER: _builtins.int
     FACTOR_FIELD_NUMBER: _builtins.int
-    LISTED_MS_FIELD_NUMBER: _builtins.int
+    LISTED_DELAYS_MS_FIELD_NUMBER: _builtins.int
     kind: Global___RetryKind.ValueType
     """The kind of delays."""
-    first_ms: _builtins.int
+    first_delay_ms: _builtins.int
     """With RETRY_KIND_EXPONENTIAL: the delay after the first failed attempt, milliseconds."""
-    longest_ms: _builtins.int
+    delay_max_ms: _builtins.int
     """With RETRY_KIND_EXPONENTIAL: the maximum delay, milliseconds, at most 7 days."""
     factor: _builtins.float
     """With RETRY_KIND_EXPONENTIAL, the factor between one delay and the next, from 1 to 100; 0 = 2."""
     @_builtins.property
-    def listed_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+    def listed_delays_ms(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """With RETRY_KIND_LIST: 1 to 64 delays, milliseconds, each at most 7 days."""
 
     def __init__(
         self,
         *,
         kind: Global___RetryKind.ValueType = ...,
-        first_ms: _builtins.int = ...,
-        longest_ms: _builtins.int = ...,
+        first_delay_ms: _builtins.int = ...,
+        delay_max_ms: _builtins.int = ...,
         factor: _builtins.float = ...,
-        listed_ms: _abc.Iterable[_builtins.int] | None = ...,
+        listed_delays_ms: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["factor", b"factor", "first_ms", b"first_ms", "kind", b"kind", "listed_ms", b"listed_ms", "longest_ms", b"longest_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delay_max_ms", b"delay_max_ms", "factor", b"factor", "first_delay_ms", b"first_delay_ms", "kind", b"kind", "listed_delays_ms", b"listed_delays_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -510,9 +510,9 @@ class Enode(_message.Message):
     ALIVE_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     INDEX_NEARLY_FULL_FIELD_NUMBER: _builtins.int
-    REFUSES_WRITES_FIELD_NUMBER: _builtins.int
+    WRITE_REFUSAL_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     MADE_FROM_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the cluster, which it keeps across restarts."""
@@ -530,7 +530,7 @@ class Enode(_message.Message):
     """At least four fifths of the memory for its queue index are used (store.index_bytes_max). When it is full, sends
     to queues without messages in the newest segment are refused.
     """
-    refuses_writes: _builtins.str
+    write_refusal: _builtins.str
     """Why it accepts no messages now, such as a full disk; empty = it accepts them. While it is set, its queues can be
     read, and producers do not get them.
     """
@@ -541,7 +541,7 @@ class Enode(_message.Message):
     none. Set in a registration: a registered enode may return with a store that was made from its own.
     """
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMember]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeReplica]:
         """All replicas of the enode, by number; empty if its only process registers itself."""
 
     def __init__(
@@ -553,21 +553,21 @@ class Enode(_message.Message):
         alive: _builtins.bool = ...,
         role: _builtins.str = ...,
         index_nearly_full: _builtins.bool = ...,
-        refuses_writes: _builtins.str = ...,
+        write_refusal: _builtins.str = ...,
         epoch: _builtins.int = ...,
-        members: _abc.Iterable[Global___EnodeMember] | None = ...,
+        replicas: _abc.Iterable[Global___EnodeReplica] | None = ...,
         made_from: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "members", b"members", "name", b"name", "refuses_writes", b"refuses_writes", "role", b"role", "store_id", b"store_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "alive", b"alive", "epoch", b"epoch", "index_nearly_full", b"index_nearly_full", "made_from", b"made_from", "name", b"name", "replicas", b"replicas", "role", b"role", "store_id", b"store_id", "write_refusal", b"write_refusal"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Enode: _TypeAlias = Enode  # noqa: Y015
 
 @_typing.final
-class EnodeMember(_message.Message):
+class EnodeReplica(_message.Message):
     """One of the replicas of an enode, as registered at the name server."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -580,7 +580,7 @@ class EnodeMember(_message.Message):
     """Its number, 1 or more."""
     disk: _builtins.str
     """The id of its disk."""
-    state: Global___EnodeMemberState.ValueType
+    state: Global___EnodeReplicaState.ValueType
     """Its state."""
     address: _builtins.str
     """host:port where clients of the enode reach it when it is the leader."""
@@ -589,7 +589,7 @@ class EnodeMember(_message.Message):
         *,
         number: _builtins.int = ...,
         disk: _builtins.str = ...,
-        state: Global___EnodeMemberState.ValueType = ...,
+        state: Global___EnodeReplicaState.ValueType = ...,
         address: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
@@ -598,7 +598,7 @@ class EnodeMember(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___EnodeMember: _TypeAlias = EnodeMember  # noqa: Y015
+Global___EnodeReplica: _TypeAlias = EnodeReplica  # noqa: Y015
 
 @_typing.final
 class Snode(_message.Message):

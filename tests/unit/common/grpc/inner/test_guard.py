@@ -111,7 +111,7 @@ def test_the_method_is_checked_before_the_request_is_decoded() -> None:
 def test_some_fields_are_for_fewer_roles() -> None:
     """Keys of handles are for snodes; a process can only end leases of its own role."""
     guard = InnerGuard(CERTIFICATES, None)
-    routes, keys = (namesrv_pb2.WatchRoutesRequest(with_handle_keys=wanted) for wanted in (False, True))
+    routes, keys = (namesrv_pb2.WatchRoutesRequest(include_handle_keys=wanted) for wanted in (False, True))
     for name in ("snode.ortoo.cluster", "enode.ortoo.cluster", "ann.example"):
         calling(guard, "NameService/WatchRoutes", name, request=routes)
     calling(guard, "NameService/WatchRoutes", "snode.ortoo.cluster", request=keys)

@@ -25,7 +25,7 @@ def test_a_leader_that_has_handed_over_misses_a_leader_when_the_others_do() -> N
     run.lead()
     run.followed()
     run.now_s = LATER_S + 0.9
-    run(Tick(), HeartbeatResponse(1, TWO, 2, 1, 10), TransferLeadership(TWO.member))
+    run(Tick(), HeartbeatResponse(1, TWO, 2, 1, 10), TransferLeadership(TWO.replica))
     assert isinstance(run.member.role, Idle)
     run.now_s = LATER_S + 1.8
     assert ReportLeaderSilent() not in run(Tick())
@@ -38,7 +38,7 @@ def test_who_leads_an_epoch_again_is_not_answered_for_what_it_asked_before() -> 
     run = Run()
     run.lead()
     run.followed()
-    run(TransferLeadership(TWO.member), LeaderProposed(1, ONE.member), HardStateSaved(run.member.hard_state))
+    run(TransferLeadership(TWO.replica), LeaderProposed(1, ONE.replica), HardStateSaved(run.member.hard_state))
     run(Vote(1, THREE, Tail(0, 0), is_electable=True), LogAppended(20, (EpochFrame(10, 20, 1),)), Flushed(0, 20))
     run(LogMatchRequest(1, THREE, 1, 0), LogMatched(1, THREE, 1, 0, 0), FramesSent(THREE, 1, 20))
     assert run(AppendAck(1, THREE, 1, 20)) == (ApplyCommitted(20),)

@@ -55,7 +55,7 @@ from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, 
 from ortoo.enode.replication.protocol.step import step
 
 ONE, TWO, THREE, FOUR = (Incarnation(ReplicaId(number, f"disk-{number}"), 1) for number in (1, 2, 3, 4))
-THREE_REPLICAS = Configuration((ONE.member, TWO.member, THREE.member))
+THREE_REPLICAS = Configuration((ONE.replica, TWO.replica, THREE.replica))
 LATER_S = 10.0
 
 
@@ -82,7 +82,7 @@ class Run:
 
     def lead(self) -> None:
         """Lead epoch 1 with replica 2's vote; the EPOCH frame has 10 bytes and is flushed here."""
-        self(LeaderProposed(1, ONE.member))
+        self(LeaderProposed(1, ONE.replica))
         self(HardStateSaved(self.member.hard_state))
         if isinstance(self.member.role, Candidate):
             self(Vote(1, TWO, Tail(0, 0), is_electable=True))
@@ -123,7 +123,7 @@ def messages(actions: tuple[Action, ...]) -> list[object]:
 
 def test_a_sole_replica_leads_by_itself_and_commits_what_it_flushes() -> None:
     """It needs no votes and no lease, and its committed position is the flushed one."""
-    run = Run(Configuration((ONE.member,)))
+    run = Run(Configuration((ONE.replica,)))
     (save,) = run(Tick())
     assert isinstance(save, SaveHardState)
     assert run(HardStateSaved(save.hard_state)) == (AppendEpoch(1),)
@@ -140,17 +140,17 @@ def test_a_promise_is_said_when_it_is_saved_and_given_once() -> None:
     """The file is synced before the vote is sent. Other candidates get no vote in this epoch or a lower one."""
     run = Run()
     assert run(RequestVote(5, TWO)) == (SaveHardState(HardState(5, TWO)),)
-    assert run(HardStateSaved(HardState(5, TWO))) == (Send(TWO.member, Vote(5, ONE, Tail(0, 0), is_electable=True)),)
+    assert run(HardStateSaved(HardState(5, TWO))) == (Send(TWO.replica, Vote(5, ONE, Tail(0, 0), is_electable=True)),)
     assert run(RequestVote(5, TWO)) == run.wanted
     assert run(RequestVote(5, THREE)) == ()
-    assert run(RequestVote(4, THREE)) == (Send(THREE.member, StaleEpoch(5)),)
+    assert run(RequestVote(4, THREE)) == (Send(THREE.replica, StaleEpoch(5)),)
     assert isinstance(run.member.role, Voter)
 
 
 def test_an_emptied_disk_does_not_vote() -> None:
     """A vote is of a disk: votes of disks outside the configuration do not count."""
     run = Run()
-    run(LeaderProposed(1, ONE.member))
+    run(LeaderProposed(1, ONE.replica))
     run(HardStateSaved(run.member.hard_state))
     emptied = Incarnation(ReplicaId(2, "another"), 1)
     assert run(Vote(1, emptied, Tail(0, 0), is_electable=True)) == ()
@@ -160,10 +160,10 @@ def test_an_emptied_disk_does_not_vote() -> None:
 def test_a_candidate_gives_way_to_who_has_more() -> None:
     """A voter that is ahead is requested as leader; if it lost these frames, its vote just does not count."""
     run = Run()
-    run(LeaderProposed(1, ONE.member))
+    run(LeaderProposed(1, ONE.replica))
     run(HardStateSaved(run.member.hard_state))
     assert run(Vote(1, THREE, Tail(1, 10), is_electable=False)) == ()
-    assert run(Vote(1, TWO, Tail(1, 5), is_electable=True)) == (RequestElection(TWO.member, 1),)
+    assert run(Vote(1, TWO, Tail(1, 5), is_electable=True)) == (RequestElection(TWO.replica, 1),)
     assert run(Vote(1, TWO, Tail(0, 0), is_electable=True)) == ()
 
 
@@ -262,7 +262,7 @@ def test_nothing_is_written_behind_a_cut_that_is_not_done() -> None:
     run(beat(TWO, 5), HardStateSaved(HardState(5, TWO)))
     assert run(LogMatchResponse(5, ONE, 3, 1, 20, base)) == ()
     run.now_s = LATER_S + 5
-    assert run(LeaderProposed(6, ONE.member)) == ()
+    assert run(LeaderProposed(6, ONE.replica)) == ()
     assert messages(run(Truncated(2))) == [LogMatchRequest(5, ONE, 3, 1)]
     assert messages(run(LogMatchResponse(5, ONE, 3, 1, 20, base))) == [LogMatched(5, ONE, 3, 20, 20)]
 
@@ -290,7 +290,7 @@ def test_frames_are_written_once_and_in_order() -> None:
     assert run(good) == ()
     assert run(run.frames(40, 50)) == ()
     assert run(replace(run.frames(30, 40), stream=99)) == ()
-    assert run(replace(run.frames(30, 40), follower=Incarnation(ONE.member, 9))) == ()
+    assert run(replace(run.frames(30, 40), follower=Incarnation(ONE.replica, 9))) == ()
     assert run(replace(run.frames(30, 40), epoch=0)) == ()
     assert messages(run(Flushed(1, 30))) == [AppendAck(1, ONE, 1, 30)]
 
@@ -375,7 +375,7 @@ def test_news_of_a_higher_epoch_makes_a_leader_ask_for_one_above() -> None:
     """A follower that voted in a higher epoch cannot follow; the leader continues meanwhile."""
     run = Run()
     run.lead()
-    assert run(StaleEpoch(8)) == (RequestElection(ONE.member, 8),)
+    assert run(StaleEpoch(8)) == (RequestElection(ONE.replica, 8),)
     assert isinstance(run.member.role, Leader)
     assert run(StaleEpoch(1)) == ()
 
@@ -407,12 +407,12 @@ def test_a_hand_over_waits_until_the_successor_has_everything() -> None:
     run.lead()
     run.followed()
     run(LogAppended(20), FramesSent(TWO, 1, 20), Flushed(0, 20))
-    assert run(TransferLeadership(TWO.member)) == ()
+    assert run(TransferLeadership(TWO.replica)) == ()
     assert not run.member.may_append()
     done = run(AppendAck(1, TWO, 1, 20))
     assert done[:2] == (ApplyCommitted(20), SteppedDown(1))
-    assert messages(done) == [LeaseReleased(1, ONE), LeaseReleased(1, ONE), TimeoutNow(2, TWO.member)]
-    assert done[-1] == RequestElection(TWO.member, 1)
+    assert messages(done) == [LeaseReleased(1, ONE), LeaseReleased(1, ONE), TimeoutNow(2, TWO.replica)]
+    assert done[-1] == RequestElection(TWO.replica, 1)
 
 
 def test_a_hand_over_that_comes_to_nothing_ends() -> None:
@@ -420,7 +420,7 @@ def test_a_hand_over_that_comes_to_nothing_ends() -> None:
     run = Run()
     run.lead()
     run.followed()
-    run(TransferLeadership(THREE.member))
+    run(TransferLeadership(THREE.replica))
     run.now_s = LATER_S + 0.9
     run(HeartbeatResponse(1, TWO, 1, 1, 10), Tick())
     assert not run.member.may_append()
@@ -434,15 +434,15 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
     run = Run()
     run.lead()
     run.followed()
-    learning = Configuration(THREE_REPLICAS.voters, (FOUR.member,))
-    assert run(AddLearner(FOUR.member)) == (AppendConfiguration(learning),)
+    learning = Configuration(THREE_REPLICAS.voters, (FOUR.replica,))
+    assert run(AddLearner(FOUR.replica)) == (AppendConfiguration(learning),)
     run(
         LogAppended(20, (ConfigurationFrame(20, learning),)),
         LogMatchRequest(1, FOUR, 1, 0),
         LogMatched(1, FOUR, 1, 0, 0),
     )
     run(FramesSent(FOUR, 1, 20), AppendAck(1, FOUR, 1, 20), Flushed(0, 20), FramesSent(TWO, 1, 20))
-    voting = Configuration((*THREE_REPLICAS.voters, FOUR.member))
+    voting = Configuration((*THREE_REPLICAS.voters, FOUR.replica))
     assert run(AppendAck(1, TWO, 1, 20)) == (ApplyCommitted(20),)
     # A voter that never answered would count as silent, and the leader might step down because of it.
     assert run(HeartbeatResponse(1, FOUR, 1, 1, 20)) == (AppendConfiguration(voting),)
@@ -454,9 +454,9 @@ def test_a_joiner_learns_first_and_votes_then() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (AddLearner(TWO.member), "in the set already"),
-        (RemoveReplica(FOUR.member), "is not in the set"),
-        (RemoveReplica(ONE.member), "transfer leadership to another first"),
+        (AddLearner(TWO.replica), "in the set already"),
+        (RemoveReplica(FOUR.replica), "is not in the set"),
+        (RemoveReplica(ONE.replica), "transfer leadership to another first"),
     ],
 )
 def test_changes_that_make_no_sense_are_refused(change: Event, why: str) -> None:
@@ -476,21 +476,21 @@ def test_a_voter_without_which_nothing_could_be_decided_is_not_removed() -> None
     run.followed()
     run.now_s = LATER_S + 1.0
     run(HeartbeatResponse(1, TWO, 1, 1, 10))
-    (refused,) = run(RemoveReplica(TWO.member))
+    (refused,) = run(RemoveReplica(TWO.replica))
     assert isinstance(refused, RejectRequest)
     assert "start replica 3" in refused.reason
-    assert run(RemoveReplica(THREE.member)) == (AppendConfiguration(Configuration((ONE.member, TWO.member))),)
+    assert run(RemoveReplica(THREE.replica)) == (AppendConfiguration(Configuration((ONE.replica, TWO.replica))),)
     run(HeartbeatResponse(1, THREE, 1, 1, 10))
-    assert run(RemoveReplica(TWO.member)) == (AppendConfiguration(Configuration((ONE.member, THREE.member))),)
+    assert run(RemoveReplica(TWO.replica)) == (AppendConfiguration(Configuration((ONE.replica, THREE.replica))),)
 
 
 def test_replicas_change_one_at_a_time_and_never_before_the_epoch_frame() -> None:
     """Both refusals name the remedy."""
     run = Run()
     run.lead()
-    assert "EPOCH" in str(run(RemoveReplica(TWO.member)))
+    assert "EPOCH" in str(run(RemoveReplica(TWO.replica)))
     run.followed()
-    left = Configuration((ONE.member, TWO.member))
-    assert run(RemoveReplica(THREE.member)) == (AppendConfiguration(left),)
+    left = Configuration((ONE.replica, TWO.replica))
+    assert run(RemoveReplica(THREE.replica)) == (AppendConfiguration(left),)
     run(LogAppended(20, (ConfigurationFrame(20, left),)))
-    assert "not committed" in str(run(AddLearner(FOUR.member)))
+    assert "not committed" in str(run(AddLearner(FOUR.replica)))

@@ -20,9 +20,9 @@ from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.testing.servers.ports import free_address
-from ortoo.v1 import member_report_pb2 as pb
-from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
+from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.v1.replication_pb2_grpc import add_ReplicationServiceServicer_to_server
 
 OWN = ReplicaId(1, "disk-1")
 UNREACHABLE = "127.0.0.1:9"
@@ -47,15 +47,15 @@ async def report(
     stub: NameServiceStub, number: int, *, set_id: str = "the-set", address: str = UNREACHABLE, is_leaving: bool = False
 ) -> None:
     """Report a replica to the name server."""
-    members = [pb.MemberId(number=one, disk=f"disk-{one}") for one in (1, 2, 3)]
-    await stub.ReportMember(
-        pb.ReportMemberRequest(
+    members = [pb.ReplicaId(number=one, disk=f"disk-{one}") for one in (1, 2, 3)]
+    await stub.ReportReplica(
+        pb.ReportReplicaRequest(
             enode="e",
             set_id=set_id,
-            member=members[number - 1],
+            replica=members[number - 1],
             incarnation=1,
             address=address,
-            member_address=address,
+            replica_address=address,
             voters=members,
             is_leaving=is_leaving,
         )
@@ -68,7 +68,7 @@ async def test_a_replica_of_the_set_that_answers_is_named(namesrv: str, tmp_path
     joining = ReplicaMembership(
         RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=number, initial_voters=3
     )
-    add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
+    add = partial(add_ReplicationServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server:
         addresses = f"{UNREACHABLE};{server.address}"
         await checked(namesrv, addresses)
@@ -97,7 +97,7 @@ async def test_an_address_that_only_the_name_server_knows_is_asked(namesrv: str,
         RealDisk(), _made(tmp_path / "other"), SystemClock(), Randomness(2), number=2, initial_voters=3
     )
     await joining.join("the-set", 1)
-    add = partial(add_MemberServiceServicer_to_server, ReplicaService("c", "e", joining))
+    add = partial(add_ReplicationServiceServicer_to_server, ReplicaService("c", "e", joining))
     async with GrpcServer("127.0.0.1:0", [(NAME, add)]) as server, Channels() as channels:
         stub = NameServiceStub(channels.channel_to(namesrv))
         await report(stub, 3)

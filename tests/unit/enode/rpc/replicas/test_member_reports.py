@@ -9,7 +9,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.replication.protocol.events import RequestElection
 from ortoo.enode.rpc.replicas.reports import ReplicaReports
-from ortoo.v1 import member_report_pb2 as pb
+from ortoo.v1 import replica_report_pb2 as pb
 from tests.unit.enode.replication.protocol.test_replica import TWO
 
 AT = "names:1"
@@ -19,30 +19,30 @@ class Answering:
     """A name server with a given answer."""
 
     def __init__(self) -> None:
-        self.answer = pb.ReportMemberResponse()
-        self.heard: list[pb.ReportMemberRequest] = []
+        self.answer = pb.ReportReplicaResponse()
+        self.heard: list[pb.ReportReplicaRequest] = []
 
-    async def ReportMember(self, request: pb.ReportMemberRequest, timeout: float) -> pb.ReportMemberResponse:
+    async def ReportReplica(self, request: pb.ReportReplicaRequest, timeout: float) -> pb.ReportReplicaResponse:
         """Record a report."""
         self.heard.append(request)
         return self.answer
 
 
-def proposing(epoch: int) -> pb.ReportMemberResponse:
+def proposing(epoch: int) -> pb.ReportReplicaResponse:
     """An answer that proposes the second replica."""
-    return pb.ReportMemberResponse(proposal=pb.Proposal(epoch=epoch, leader=pb.MemberId(number=2, disk="disk-2")))
+    return pb.ReportReplicaResponse(proposal=pb.Proposal(epoch=epoch, leader=pb.ReplicaId(number=2, disk="disk-2")))
 
 
 async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
     """A name server whose database failed dropped the request: it must be repeated, or no leader would be proposed."""
     names, driver = Answering(), SimpleNamespace()
     async with Background("test") as background, Channels() as channels:
-        reports = ReplicaReports(NameServers(AT), channels, pb.ReportMemberRequest, background, SystemClock())
+        reports = ReplicaReports(NameServers(AT), channels, pb.ReportReplicaRequest, background, SystemClock())
         told: Any = driver
         reports.driver, reports._stubs[AT] = told, names  # type: ignore[assignment]
         for ends in ("proposal", "promise"):
             driver.post, driver.replica = lambda event: None, SimpleNamespace(hard_state=SimpleNamespace(epoch=4))
-            driver.election_request, names.answer = RequestElection(TWO.member, 4), pb.ReportMemberResponse()
+            driver.election_request, names.answer = RequestElection(TWO.replica, 4), pb.ReportReplicaResponse()
             driver.current_election_request = lambda: driver.election_request
             names.heard.clear()
             await reports._report_once(AT)
@@ -54,10 +54,10 @@ async def test_a_suggestion_is_told_until_an_epoch_above_it_is_known() -> None:
                 driver.replica.hard_state.epoch = 5
             await reports._report_once(AT)
             await reports._report_once(AT)
-            assert [one.suggested.number for one in names.heard] == [2, 2, 2, 0]
+            assert [one.suggested_leader.number for one in names.heard] == [2, 2, 2, 0]
         driver.election_request, driver.current_election_request = (
-            RequestElection(TWO.member, 5),
+            RequestElection(TWO.replica, 5),
             lambda: None,
         )  # its leader is followed
         await reports._report_once(AT)
-        assert not names.heard[-1].HasField("suggested")
+        assert not names.heard[-1].HasField("suggested_leader")

@@ -40,7 +40,7 @@ class Peer:
         if request.group == "refused":
             raise Conflict("the group may not", field="group")
         self.given += 1
-        return pb.PopQueuesResponse(blocked="x" * (lease.BYTES_MAX if request.group == "large" else 1))
+        return pb.PopQueuesResponse(blocked_reason="x" * (lease.BYTES_MAX if request.group == "large" else 1))
 
     async def settled(self, request: pb.SettlePoppedRequest) -> pb.SettlePoppedResponse:
         return pb.SettlePoppedResponse(stale=[pb.StaleOffset(offset=7)])
@@ -57,7 +57,7 @@ async def following(answers: AsyncIterator[pb.LeaseResponse]) -> pb.LeaseRespons
 
 
 def by_number(answers: list[pb.LeaseResponse]) -> dict[int, str | None]:
-    return {one.request_id: one.WhichOneof("ended") for one in answers}
+    return {one.request_id: one.WhichOneof("result") for one in answers}
 
 
 async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_own() -> None:
@@ -76,7 +76,7 @@ async def test_a_pop_that_waits_holds_up_nobody_and_a_failure_is_one_requests_ow
         assert by_number(first) == {2: "failure", 3: "settled", 4: "failure"}
         nothing = next(one.failure for one in first if one.request_id == 4)
         assert nothing.kind == failure_pb2.FAILURE_KIND_INVALID
-        assert nothing.field == "asked"
+        assert nothing.field == "request"
         peer.message.set()
         assert by_number([await anext(answers)]) == {1: "popped"}
         peer.asked.put_nowait(None)
@@ -144,7 +144,7 @@ async def answers_behind(pops: int) -> dict[int, str | None]:
     async with asyncio.timeout(60), Background("test") as background:
         running = StreamRunner(background, asyncio.Event()).run("lease", LeaseStream(waiting, settled), requests())
         async for answer in running:
-            ended[answer.request_id] = answer.WhichOneof("ended")
+            ended[answer.request_id] = answer.WhichOneof("result")
             if answer.request_id > pops:
                 break
         await running.aclose()  # type: ignore[attr-defined]  # it is a generator

@@ -149,7 +149,7 @@ def _check_changeable(entry: Entry, existing: Entry) -> None:
 
 async def _read_existing(mq: "Client") -> dict[str, list[Entry]]:
     topics = [_topic(one) for one in await mq.admin.list_topics() if not one.name.startswith(SYSTEM_PREFIX)]
-    groups = [_group(one) for one in await mq.admin.list_groups() if not one.by_use]
+    groups = [_group(one) for one in await mq.admin.list_groups() if not one.auto_created]
     return {"topic": topics, "group": groups}
 
 

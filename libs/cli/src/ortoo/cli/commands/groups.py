@@ -236,7 +236,7 @@ async def explain(
 ) -> CommandOutput:
     """Explain why a group does not consume a topic, or one message of it."""
     found = await mq.admin.operations.explain_consumption(group, topic, message)
-    lines = [f"{one.name}: {one.seen}" + (f"\n  → {one.cure}" if one.cure else "") for one in found.reasons]
+    lines = [f"{one.name}: {one.observed}" + (f"\n  → {one.remedy}" if one.remedy else "") for one in found.reasons]
     return CommandOutput(
         found, (*lines, *([OutputTable(_DELIVERY_COLUMNS, [found.delivery])] if found.delivery is not None else []))
     )
@@ -256,7 +256,7 @@ async def delivery(
     found = await mq.admin.operations.list_deliveries(
         group, topic, from_offset=from_offset, to_offset=to_offset, limit=limit
     )
-    away = [f"enode {name} does not answer: its queues are missing here" for name in found.enodes_away]
+    away = [f"enode {name} does not answer: its queues are missing here" for name in found.unreachable_enodes]
     more = ["there are more; select them with --from, --to or --limit"] if found.more else []
     return CommandOutput(found, (OutputTable(_DELIVERY_COLUMNS, found.messages), *away, *more))
 

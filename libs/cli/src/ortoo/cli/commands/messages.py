@@ -265,5 +265,5 @@ def _receipt_output(receipt: "Receipt") -> CommandOutput:
 
 
 def _warn_unavailable(found: "FoundMessages") -> None:
-    if found.enodes_away:
-        print(f"enodes that could not be searched: {', '.join(found.enodes_away)}", file=sys.stderr)
+    if found.unreachable_enodes:
+        print(f"enodes that could not be searched: {', '.join(found.unreachable_enodes)}", file=sys.stderr)

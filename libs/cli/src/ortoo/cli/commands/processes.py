@@ -48,7 +48,7 @@ async def clients(
         found,
         (
             f"{it.client_id}: {it.language} {it.client_version}, at {it.snode} from {it.peer} "
-            f"since {_time(it.since_ms)}",
+            f"since {_time(it.connected_at_ms)}",
             *([f"it does not answer: {found.failure}"] if found.failure else []),
             OutputTable(_QUEUE_COLUMNS, found.queues),
         ),

@@ -143,7 +143,7 @@ def _orphaned_table(topics: "Sequence[OrphanedTopic]") -> OutputTable:
         "ID": lambda one: f"{one.topic_id:#x}",
         "ENODES": lambda one: ", ".join(placement.enode for placement in one.placements),
         "QUEUES": _queue_count,
-        "OBSTACLE": "obstacle",
+        "CONFLICT": "conflict",
     }
     return OutputTable(columns, topics)
 

@@ -142,7 +142,7 @@ def _reported_findings(facts: Facts) -> Iterator[DoctorFinding]:
         observed = f"the processes were not asked for what they know themselves: {facts.reported_error}"
         yield DoctorFinding("processes not queried", observed, remedy, critical=False)
     for one in facts.reported:
-        yield DoctorFinding(one.name, one.seen, one.cure, one.serious, one.consequence, one.process)
+        yield DoctorFinding(one.name, one.observed, one.remedy, one.critical, one.impact, one.process)
 
 
 def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
@@ -232,14 +232,14 @@ def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
 
 def _directory_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """Topics that enodes hold and that the name server does not list, or lists as deleted."""
-    adoptable = [one.name for one in facts.orphaned if not one.obstacle]
+    adoptable = [one.name for one in facts.orphaned if not one.conflict]
     if adoptable:
         observed = f"enodes hold {_list_topics(adoptable)}, which the name server's directory lacks, so no client can read them"
         remedy = f"take them in: ortoo topic adopt {adoptable[0] if len(adoptable) == 1 else '--all'} (docs/operations/directory.md)"
         yield DoctorFinding("unregistered topics", observed, remedy)
-    for one in [one for one in facts.orphaned if one.obstacle][:NAMES_MAX]:
+    for one in [one for one in facts.orphaned if one.conflict][:NAMES_MAX]:
         observed = f"enodes hold a topic {one.name} that the directory does not know"
-        yield DoctorFinding("unregistered topics", observed, one.obstacle)
+        yield DoctorFinding("unregistered topics", observed, one.conflict)
     if facts.deleted:
         first = facts.deleted[0].topic.name
         observed = f"{_list_topics([one.topic.name for one in facts.deleted])} deleted; their messages still take space"

@@ -137,7 +137,7 @@ class Admin:
 
     async def delete_topic(self, name: str, *, at_once: bool = False) -> None:
         """Delete a topic. It can be restored for one day, unless `at_once` deletes its messages. Errors: NotFound."""
-        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, at_once=at_once))
+        await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, skip_grace_period=at_once))
 
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
         """Restore a deleted topic with its messages and offsets. `topic_id` selects one of several with the same name.
@@ -154,7 +154,7 @@ class Admin:
 
     async def list_orphaned_topics(self) -> list[OrphanedTopic]:
         """Topics that enodes hold and that are missing in the name server's directory, by name."""
-        answer = await self._call("ListOfferedTopics", namesrv_pb2.ListOfferedTopicsRequest())
+        answer = await self._call("ListOrphanedTopics", namesrv_pb2.ListOrphanedTopicsRequest())
         return [read(OrphanedTopic, one) for one in answer.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
@@ -199,7 +199,7 @@ class Admin:
 
         State that a consumer creates after the deletion is kept.
         """
-        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name, at_once=at_once))
+        await self._call("DeleteGroup", namesrv_pb2.DeleteGroupRequest(name=name, skip_grace_period=at_once))
 
     async def undelete_group(self, name: str) -> GroupInfo:
         """Restore a deleted group with its settings and offsets.
@@ -254,7 +254,7 @@ class Admin:
             found = read(FoundMessages, answer)
             messages += found.messages
             if not answer.more:
-                return FoundMessages(tuple(messages), found.enodes_away)
+                return FoundMessages(tuple(messages), found.unreachable_enodes)
 
     async def list_delayed(self, topic: str, *, from_ms: int = 0, limit: int = 100) -> list[DelayedMessage]:
         """The delayed messages of a topic that are due at `from_ms` or later, by due time."""
@@ -298,7 +298,7 @@ class Admin:
         tags, sql = filter_expressions(filter)
         request = admin_pb2.TailRequest(
             topic=topic,
-            from_first=from_beginning,
+            from_beginning=from_beginning,
             follow=follow,
             messages_max=_count(messages_max, "messages_max"),
             tag_expression=tags,
@@ -328,9 +328,9 @@ class Admin:
         """
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
-            where=_condition_text(condition),
-            letters_max=_count(dead_letters_max, "dead_letters_max"),
-            with_replayed=include_replayed,
+            condition=_condition_text(condition),
+            dead_letters_max=_count(dead_letters_max, "dead_letters_max"),
+            include_replayed=include_replayed,
         )
         return self._stream(DeadLetter, DeadLetterServiceStub, "ListDeadLetters", request)
 
@@ -351,7 +351,7 @@ class Admin:
         """
         request = dead_letter_pb2.ReplayDeadLettersRequest(
             group=group,
-            where=_condition_text(condition),
+            condition=_condition_text(condition),
             to_topic=to_topic,
             messages_per_s=_count(messages_per_s, "messages_per_s"),
             messages_max=_count(messages_max, "messages_max"),

@@ -52,7 +52,7 @@ class OrphanedTopic:
     name: str
     topic_id: int
     placements: tuple[TopicPlacement, ...]
-    obstacle: str
+    conflict: str
     """The reason why it cannot be adopted, and a remedy; empty = it can be adopted."""
 
 
@@ -98,7 +98,7 @@ class GroupInfo:
     """Largest number of messages of a topic in flight on each enode; 0 = 10,000 a queue."""
     park_expired: bool = False
     """Whether expired messages are parked; otherwise they are dropped."""
-    by_use: bool = False
+    auto_created: bool = False
     """Whether it was created automatically because a consumer named it, and not declared."""
     lite_exclusive: bool = False
     """Whether each lite topic has only one group member, the last that subscribed to it."""
@@ -143,7 +143,7 @@ class ProcessInfo:
     """ASYNC_MASTER or SYNC_MASTER for an enode, otherwise empty."""
     index_nearly_full: bool = False
     """Whether the enode's indexes use 80 % of `store.index_bytes_max` or more. At 100 % sends are rejected."""
-    refuses_writes: str = ""
+    write_refusal: str = ""
     """The reason why the enode rejects sends now; empty = it accepts them."""
 
 
@@ -181,7 +181,7 @@ class OpenTransaction:
     """The queue that its messages will be stored in."""
     message_count: int
     producer_group: str
-    begun_at_ms: int
+    started_at_ms: int
     next_check_ms: int
     """Time of the next check with its producers."""
     checks: int
@@ -195,7 +195,7 @@ class FoundMessages:
     """The result of a search, newest first; messages on `enodes_away` could not be searched."""
 
     messages: tuple[StoredMessage, ...]
-    enodes_away: tuple[str, ...]
+    unreachable_enodes: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +210,8 @@ class GroupMemberInfo:
     pushed: bool
     """Whether it receives messages by push; otherwise it pulls."""
     broadcast: bool
-    room: str
-    since_ms: int
+    zone: str
+    joined_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,7 @@ class ClientInfo:
     client_version: str
     producer_groups: tuple[str, ...]
     consumer_groups: tuple[str, ...]
-    since_ms: int
+    connected_at_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,7 +332,7 @@ class ReplayProgress:
 
     replayed_messages: int
     """Messages sent again so far, or in a dry run those that would be."""
-    seen_messages: int
+    scanned_messages: int
     skipped_messages: int
     """Messages that were seen and had been replayed before."""
     done: bool

@@ -192,7 +192,7 @@ def group_info(group: topic_pb2.Group) -> GroupInfo:
     return read(GroupInfo, group, retry=read(RetryPolicy, group.retry).text())
 
 
-def _group_member_info(member: consumer_pb2.Member) -> GroupMemberInfo:
+def _group_member_info(member: consumer_pb2.GroupMember) -> GroupMemberInfo:
     return read(
         GroupMemberInfo,
         member,

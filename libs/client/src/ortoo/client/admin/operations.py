@@ -23,11 +23,11 @@ class ClusterFinding:
     """One problem that a process of the cluster reports; its name never changes."""
 
     name: str
-    seen: str
-    consequence: str
-    cure: str
+    observed: str
+    impact: str
+    remedy: str
     """The remedy, with the command."""
-    serious: bool
+    critical: bool
     """True if something does not work because of it; False if it may soon, or needs a look."""
     process: str = ""
     """The process that reports it, such as `enode enode-0`; empty for a comparison of several processes."""
@@ -71,7 +71,7 @@ class MessageDeliveries:
     """The states of messages, by queue and offset."""
 
     messages: tuple[MessageDelivery, ...]
-    enodes_away: tuple[str, ...]
+    unreachable_enodes: tuple[str, ...]
     """Enodes that could not be reached."""
     more: bool = False
     """The answer is full; call again with the offset after the last one."""
@@ -82,8 +82,8 @@ class Reason:
     """A reason why messages are not consumed; its name never changes."""
 
     name: str
-    seen: str
-    cure: str
+    observed: str
+    remedy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ class Operations:
         does. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
-            role=role, process=process, values=values, reset=reset, check_only=dry_run
+            role=role, process=process, values=values, reset=reset, dry_run=dry_run
         )
         answer = await self._connection.call(SettingsServiceStub, "UpdateSettings", request)
         return [read(ProcessSettings, one) for one in answer.processes]

@@ -7,10 +7,10 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.wire import EnumNames
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.messages import read
-from ortoo.v1 import enode_members_pb2, member_admin_pb2, member_report_pb2, topic_pb2
+from ortoo.v1 import enode_replicas_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 
-_STATES = EnumNames("state", topic_pb2.EnodeMemberState)
+_STATES = EnumNames("state", topic_pb2.EnodeReplicaState)
 NUMBER_MAX = 1_000
 
 
@@ -24,7 +24,7 @@ class EnodeReplica:
     state: str
     """leading, following, learning (without a vote yet), away, or waiting (an empty disk that may be added)."""
     address: str = ""
-    member_address: str = ""
+    replica_address: str = ""
     role: str = ""
     epoch: int = 0
     """The highest epoch that it has voted in."""
@@ -68,7 +68,7 @@ class ReplicaAdmin:
 
     async def list(self, enode: str = "") -> tuple[ReplicaSet, ...]:
         """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
-        answer = await self._call("ListMembers", member_admin_pb2.ListMembersRequest(enode=enode))
+        answer = await self._call("ListReplicas", replica_admin_pb2.ListReplicasRequest(enode=enode))
         return tuple(map(_replica_set, answer.enodes))
 
     async def transfer_leadership(self, enode: str, to: int | None = None) -> int:
@@ -76,7 +76,7 @@ class ReplicaAdmin:
 
         Errors: NotFound, Conflict, or Unavailable without a leader.
         """
-        request = enode_members_pb2.HandOverRequest(
+        request = enode_replicas_pb2.HandOverRequest(
             enode=enode, successor=_replica_id(to, "") if to is not None else None
         )
         answer = await self._call("HandOver", request)
@@ -84,17 +84,19 @@ class ReplicaAdmin:
 
     async def elect(self, enode: str, number: int, disk: str = "") -> int:
         """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
-        request = member_admin_pb2.ElectMemberRequest(enode=enode, member=_replica_id(number, disk))
-        return int((await self._call("ElectMember", request)).proposal.epoch)
+        request = replica_admin_pb2.ElectReplicaRequest(enode=enode, replica=_replica_id(number, disk))
+        return int((await self._call("ElectReplica", request)).proposal.epoch)
 
     async def add(self, enode: str, number: int, disk: str = "") -> None:
         """Add a waiting disk as a replica; it votes when it has the log. Errors: NotFound, Conflict, Unavailable."""
-        await self._call("AddMember", enode_members_pb2.AddMemberRequest(enode=enode, member=_replica_id(number, disk)))
+        await self._call(
+            "AddReplica", enode_replicas_pb2.AddReplicaRequest(enode=enode, replica=_replica_id(number, disk))
+        )
 
     async def remove(self, enode: str, number: int, disk: str = "") -> None:
         """Remove a replica. Errors: NotFound, Conflict when it leads, Unavailable."""
         await self._call(
-            "RemoveMember", enode_members_pb2.RemoveMemberRequest(enode=enode, member=_replica_id(number, disk))
+            "RemoveReplica", enode_replicas_pb2.RemoveReplicaRequest(enode=enode, replica=_replica_id(number, disk))
         )
 
     async def accept_store(self, enode: str, store_id: str) -> str:
@@ -103,17 +105,17 @@ class ReplicaAdmin:
         Until the new store has registered, the registered one is accepted too. Its id as `store_id` cancels the change.
         Errors: NotFound for an enode that was never registered, Invalid, Unavailable.
         """
-        request = member_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
+        request = replica_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
         return str((await self._call("AcceptStore", request)).former_store_id)
 
 
-def _replica_id(number: int, disk: str) -> member_report_pb2.MemberId:
+def _replica_id(number: int, disk: str) -> replica_report_pb2.ReplicaId:
     if not 1 <= number <= NUMBER_MAX:
         raise Invalid(f"{number}; expected the number of a replica, 1 to {NUMBER_MAX}", field="replica")
-    return member_report_pb2.MemberId(number=number, disk=disk)
+    return replica_report_pb2.ReplicaId(number=number, disk=disk)
 
 
-def _replica_set(found: member_admin_pb2.EnodeMembers) -> ReplicaSet:
+def _replica_set(found: replica_admin_pb2.ReplicaSet) -> ReplicaSet:
     return read(
         ReplicaSet,
         found,
@@ -124,12 +126,12 @@ def _replica_set(found: member_admin_pb2.EnodeMembers) -> ReplicaSet:
             read(
                 EnodeReplica,
                 one,
-                number=one.member.number,
-                disk=one.member.disk,
+                number=one.replica.number,
+                disk=one.replica.disk,
                 state=_STATES.name(one.state),
                 tail_epoch=one.tail.epoch,
                 tail_position=one.tail.position,
             )
-            for one in found.members
+            for one in found.replicas
         ),
     )

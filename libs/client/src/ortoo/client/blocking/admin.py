@@ -2,7 +2,7 @@
 
 from ortoo.client.admin.admin import Admin as AsyncAdmin
 from ortoo.client.admin.groups import GroupAdmin as AsyncGroupAdmin
-from ortoo.client.admin.replicas import ReplicaAdmin as AsyncMemberAdmin
+from ortoo.client.admin.replicas import ReplicaAdmin as AsyncReplicaAdmin
 from ortoo.client.blocking.facade import BlockingFacade, blocking, iterating
 from ortoo.client.blocking.loop_thread import LoopThread
 
@@ -24,15 +24,15 @@ class BlockingGroupAdmin(BlockingFacade[AsyncGroupAdmin]):
     consume_directly = blocking(AsyncGroupAdmin.consume_directly)
 
 
-class BlockingReplicaAdmin(BlockingFacade[AsyncMemberAdmin]):
-    """An operator's calls about the replicas of enodes; see `ortoo.client.MemberAdmin`."""
+class BlockingReplicaAdmin(BlockingFacade[AsyncReplicaAdmin]):
+    """An operator's calls about the replicas of enodes; see `ortoo.client.ReplicaAdmin`."""
 
-    list = blocking(AsyncMemberAdmin.list)
-    transfer_leadership = blocking(AsyncMemberAdmin.transfer_leadership)
-    elect = blocking(AsyncMemberAdmin.elect)
-    add = blocking(AsyncMemberAdmin.add)
-    remove = blocking(AsyncMemberAdmin.remove)
-    accept_store = blocking(AsyncMemberAdmin.accept_store)
+    list = blocking(AsyncReplicaAdmin.list)
+    transfer_leadership = blocking(AsyncReplicaAdmin.transfer_leadership)
+    elect = blocking(AsyncReplicaAdmin.elect)
+    add = blocking(AsyncReplicaAdmin.add)
+    remove = blocking(AsyncReplicaAdmin.remove)
+    accept_store = blocking(AsyncReplicaAdmin.accept_store)
 
 
 class BlockingAdmin(BlockingFacade[AsyncAdmin]):

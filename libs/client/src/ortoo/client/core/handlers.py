@@ -85,7 +85,7 @@ async def nack_messages(
     client_id: str,
     attempts_max: int = 0,
     generation: int = 0,
-) -> pull_pb2.SendBackResponse:
+) -> pull_pb2.NackMessagesResponse:
     """Nack messages of one queue: the server delivers them again later or parks them.
 
     `attempt_in_order` > 0 is the number of attempts of a consumer that keeps the messages and retries them itself.
@@ -93,7 +93,7 @@ async def nack_messages(
     Errors: Unsupported where retries are not served, Fenced, Unavailable.
     """
     retry = failure if isinstance(failure, RetryLater) else RetryLater()
-    request = pull_pb2.SendBackRequest(
+    request = pull_pb2.NackMessagesRequest(
         group=group,
         queue=wire_queue(messages[0].queue),
         offsets=[message.offset for message in messages],
@@ -106,7 +106,7 @@ async def nack_messages(
         delay_ms=None if retry.delay_ms is None else int(retry.delay_ms),
         attempt_in_order=attempt_in_order,
     )
-    answer: pull_pb2.SendBackResponse = await connection.call(ConsumerServiceStub, "SendBack", request)
+    answer: pull_pb2.NackMessagesResponse = await connection.call(ConsumerServiceStub, "NackMessages", request)
     return answer
 
 

@@ -166,7 +166,7 @@ class PopConsumer:
         request = pop_pb2.PopRequest()
         request.CopyFrom(self._request)
         request.messages_max, request.wait_ms, request.attempt_id = count, wait_ms, attempt_id
-        request.call_off = cancel
+        request.cancel = cancel
         answer = await (self._calls.cancel(request) if cancel else self._calls.pop(request))
         now_s = self._clock.monotonic_s()
         return [lease_of(popped, now_s) for popped in answer.batches]

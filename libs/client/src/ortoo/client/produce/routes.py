@@ -44,7 +44,7 @@ async def readable_queues(connection: Connection, topic: str) -> list[Queue]:
 
 async def query_route(connection: Connection, topic: str) -> Route:
     """Query a topic's queues for sends. Errors: NotFound, also when the topic accepts no messages now."""
-    request = producer_pb2.QueryRouteRequest(topic=topic, to_send=True)
+    request = producer_pb2.QueryRouteRequest(topic=topic, for_write=True)
     answer = await connection.call(ProducerServiceStub, "QueryRoute", request)
     route = Route(
         answer.topic.topic_id,

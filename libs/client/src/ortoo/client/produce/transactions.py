@@ -57,7 +57,7 @@ class TransactionCheck:
     messages: tuple[Message, ...]
     checks: int
     """Number of checks of this transaction, including this one."""
-    begun_at_ms: int
+    started_at_ms: int
     """Milliseconds since 1970-01-01 UTC."""
 
 

@@ -90,7 +90,7 @@ class PullHandlers:
 
     async def _nack(
         self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
-    ) -> pull_pb2.SendBackResponse:
+    ) -> pull_pb2.NackMessagesResponse:
         return await nack_messages(
             self._connection,
             self._member.group,

@@ -22,7 +22,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
-NackCall = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.SendBackResponse]]
+NackCall = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.NackMessagesResponse]]
 """`core.handlers.send_back` for a group."""
 _log = get_logger("consumer")
 

@@ -172,10 +172,10 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         }
         if commits:
             offsets = [
-                consumer_pb2.AcknowledgedOffset(queue=wire_queue(queue), offset=offset, generation=self._generation)
+                consumer_pb2.CommittedOffset(queue=wire_queue(queue), offset=offset, generation=self._generation)
                 for queue, offset in commits.items()
             ]
-            self._send(acknowledge=consumer_pb2.Acknowledge(offsets=offsets))
+            self._send(acknowledge=consumer_pb2.Commit(offsets=offsets))
             if self._broadcast is not None:
                 for queue, offset in commits.items():  # smaller than before if a queue was reset
                     self._broadcast.table.update(queue, offset)
@@ -250,7 +250,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
     def _send_suspended(self) -> None:
         """Send the suspended queues; the request replaces the previous one."""
         queues = map(wire_queue, self._suspension.queues)
-        self._send(suspend=consumer_pb2.Suspend(everything=self._suspension.is_all, queues=queues))
+        self._send(suspend=consumer_pb2.Suspend(all=self._suspension.is_all, queues=queues))
 
     # called with responses
 

@@ -44,7 +44,7 @@ async def fetch(
         tag_expression=tags,
         sql_expression=sql,
         columns=columns,
-        joined=coalesce,
+        coalesce=coalesce,
     )
     at, failures, topic_id = from_offset, 0, 0
     while True:

@@ -96,7 +96,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
     def _send_opening(self) -> None:
         connection = self._connection
         hello = session_pb2.Hello(
-            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), room=connection.zone
+            client_id=connection.client_id, language=LANGUAGE, client_version=client_version(), zone=connection.zone
         )
         self._send(hello=hello)
         for joined in self._groups.values():
@@ -180,7 +180,9 @@ def _group_view_of(news: session_pb2.MembersChanged) -> GroupView:
     ids = tuple(news.client_ids)
     return GroupView(
         ids,
-        {one: frozenset(it.topics) for one, it in zip(ids, news.wanted, strict=False)} if news.wanted else None,
-        dict(zip(ids, news.rooms, strict=False)),
+        {one: frozenset(it.topics) for one, it in zip(ids, news.member_topics, strict=False)}
+        if news.member_topics
+        else None,
+        dict(zip(ids, news.zones, strict=False)),
         AllocationStrategy(news.strategy) if news.strategy else AllocationStrategy.AVERAGELY,
     )

@@ -105,7 +105,7 @@ class DynamicSettings(Generic[S]):
         except OrtooError as error:
             _log.emit(log_events.SETTINGS_RELOAD_REJECTED, reason=str(error))
             return
-        waiting = [one.name for one in self.all() if not one.live and one.at_next_start is not None]
+        waiting = [one.name for one in self.all() if not one.dynamic and one.at_next_start is not None]
         _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_log_fields(changes))
 
     def findings(self) -> Iterator[Finding]:
@@ -117,7 +117,7 @@ class DynamicSettings(Generic[S]):
                 f"the next start uses {', '.join(f'{one.name} = {one.at_next_start}' for one in kept)}",
                 "set it in the settings file, the environment or the chart's values, or reset it: `ortoo "
                 f"settings set ROLE {' '.join(f'--reset {one.name}' for one in kept)}`",
-                serious=False,
+                critical=False,
             )
 
     def _apply(
@@ -157,7 +157,7 @@ def _log_fields(changes: Sequence[SettingChange]) -> dict[str, Any]:
     """The changes as fields of a log line."""
     return {
         "changed": [one.name for one in changes],
-        "was": {one.name: one.was for one in changes},
-        "now": {one.name: one.now for one in changes},
+        "was": {one.name: one.previous for one in changes},
+        "now": {one.name: one.current for one in changes},
         "origins": {one.name: one.origin for one in changes},
     }

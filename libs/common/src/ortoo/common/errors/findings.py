@@ -11,10 +11,10 @@ class Finding:
     """One problem; operators' tools and documents refer to it by its name."""
 
     name: str
-    seen: str
-    consequence: str
-    cure: str
-    serious: bool = True
+    observed: str
+    impact: str
+    remedy: str
+    critical: bool = True
     """Whether something does not work because of it. Otherwise it may soon fail, or an operator should check it."""
     process: str = ""
     """The process that reports it, such as `enode enode-0`."""

@@ -40,7 +40,7 @@ class Pushdown:
     """Empty = all."""
     to_offset: int = 0
     """Exclusive; 0 = no end."""
-    joined: bool = False
+    coalesce: bool = False
     """Rows of several stored batches may be sent as one batch, where few of each are selected."""
 
     @classmethod
@@ -102,7 +102,7 @@ class BatchSelector:
         opened, rows, stop, _ = match_rows(stored, self.next_offset, to_offset, self._message_filter)
         behind = first + stop
         if rows is None or len(rows):
-            if self._pushdown.joined and rows is not None and opened is not None and is_narrow(opened, rows):
+            if self._pushdown.coalesce and rows is not None and opened is not None and is_narrow(opened, rows):
                 table = take_rows(opened, rows, columns)
                 self._add_rows(_PendingRows(first, behind, stored.stored_at_ms, rows, table))
             else:

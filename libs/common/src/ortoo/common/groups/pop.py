@@ -48,7 +48,7 @@ class PopRequest:
     """When peeking: the number of messages to skip."""
     request_id: str = ""
     """Identifies this request among those of its attempt."""
-    call_off: bool = False
+    cancel: bool = False
     """Pop nothing, and cancel the named request, or, without a name, all requests of the attempt."""
 
 
@@ -72,13 +72,13 @@ class Popped:
     """The result of a pop."""
 
     batches: list[PoppedBatch] = field(default_factory=list)
-    wants_dead_letter_topic: bool = False
+    needs_dead_letter_topic: bool = False
     """Whether messages wait for the dead-letter topic to be created."""
-    blocked: str = ""
+    blocked_reason: str = ""
     """Why nothing is returned although the queues hold more."""
     more: bool = False
     """When peeking: whether there are more messages than the requested number of bytes."""
-    passed: int = 0
+    skipped_messages: int = 0
     """When peeking: the number of skipped messages."""
 
 
@@ -92,7 +92,7 @@ class LeasePart:
     """(first offset, count), ascending."""
     is_exact: bool = True
     """Whether each of them must belong to the lease; otherwise those that do not are skipped."""
-    in_time: bool = False
+    unexpired_only: bool = False
     """Whether a lease ends exactly at its deadline. A finished message can then only be finished again."""
 
     @property

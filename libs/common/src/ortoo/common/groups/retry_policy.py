@@ -41,13 +41,13 @@ class RetryPolicy:
     """The delay after the first, second, … failed attempt; the last delay stands for all later ones."""
 
     kind: RetryKind = RetryKind.CLASSIC
-    first_ms: int = 0
+    first_delay_ms: int = 0
     """Of an exponential policy."""
-    longest_ms: int = 0
+    delay_max_ms: int = 0
     """Of an exponential policy."""
     factor: float = 0.0
     """Of an exponential policy: the factor between successive delays. 0 = 2."""
-    listed_ms: tuple[int, ...] = ()
+    listed_delays_ms: tuple[int, ...] = ()
     """Of a list."""
 
     @classmethod
@@ -66,7 +66,7 @@ class RetryPolicy:
                 times = float(factor[0]) if factor else FACTOR_DEFAULT
                 return cls(RetryKind.EXPONENTIAL, _delay_ms(first), _delay_ms(longest), times).with_defaults(field)
             if kind == "list":
-                return cls(RetryKind.LIST, listed_ms=tuple(map(_delay_ms, rest.split(",")))).with_defaults(field)
+                return cls(RetryKind.LIST, listed_delays_ms=tuple(map(_delay_ms, rest.split(",")))).with_defaults(field)
         except ValueError:
             pass
         raise Invalid(
@@ -85,38 +85,40 @@ class RetryPolicy:
         if self.kind is RetryKind.CLASSIC:
             return RetryPolicy()
         if self.kind is RetryKind.LIST:
-            if not 1 <= len(self.listed_ms) <= DELAYS_MAX or any(
-                not 0 <= one <= DELAY_MS_MAX for one in self.listed_ms
+            if not 1 <= len(self.listed_delays_ms) <= DELAYS_MAX or any(
+                not 0 <= one <= DELAY_MS_MAX for one in self.listed_delays_ms
             ):
-                raise Invalid(f"give 1 to {DELAYS_MAX} delays of 0 to {DELAY_MS_MAX} ms", field=f"{field}.listed_ms")
-            return RetryPolicy(RetryKind.LIST, listed_ms=tuple(self.listed_ms))
+                raise Invalid(
+                    f"give 1 to {DELAYS_MAX} delays of 0 to {DELAY_MS_MAX} ms", field=f"{field}.listed_delays_ms"
+                )
+            return RetryPolicy(RetryKind.LIST, listed_delays_ms=tuple(self.listed_delays_ms))
         factor = self.factor or FACTOR_DEFAULT
-        if not 0 < self.first_ms <= self.longest_ms <= DELAY_MS_MAX or not 1 <= factor <= FACTOR_MAX:
+        if not 0 < self.first_delay_ms <= self.delay_max_ms <= DELAY_MS_MAX or not 1 <= factor <= FACTOR_MAX:
             raise Invalid(
-                f"first {self.first_ms} ms, longest {self.longest_ms} ms, factor {factor}; expected 0 < first <= "
+                f"first {self.first_delay_ms} ms, longest {self.delay_max_ms} ms, factor {factor}; expected 0 < first <= "
                 f"longest <= {DELAY_MS_MAX} and a factor from 1 to {FACTOR_MAX:g}",
                 field=field,
             )
-        return RetryPolicy(RetryKind.EXPONENTIAL, self.first_ms, self.longest_ms, factor)
+        return RetryPolicy(RetryKind.EXPONENTIAL, self.first_delay_ms, self.delay_max_ms, factor)
 
     def text(self) -> str:
         """The policy as people type it."""
         if self.kind is RetryKind.EXPONENTIAL:
-            return f"exponential:{self.first_ms}:{self.longest_ms}:{self.factor:g}"
+            return f"exponential:{self.first_delay_ms}:{self.delay_max_ms}:{self.factor:g}"
         if self.kind is RetryKind.LIST:
-            return f"list:{','.join(map(str, self.listed_ms))}"
+            return f"list:{','.join(map(str, self.listed_delays_ms))}"
         return "classic"
 
 
 @lru_cache(maxsize=1_024)
 def _delays_ms(policy: RetryPolicy) -> tuple[int, ...]:
     if policy.kind is RetryKind.LIST:
-        return policy.listed_ms
+        return policy.listed_delays_ms
     if policy.kind is RetryKind.CLASSIC:
         return DELAY_LEVELS_MS[FIRST_RETRY_LEVEL - 1 :]
-    delays = [float(policy.first_ms)]
-    while delays[-1] < policy.longest_ms and len(delays) < DELAYS_MAX and policy.factor > 1:
-        delays.append(min(delays[-1] * policy.factor, policy.longest_ms))
+    delays = [float(policy.first_delay_ms)]
+    while delays[-1] < policy.delay_max_ms and len(delays) < DELAYS_MAX and policy.factor > 1:
+        delays.append(min(delays[-1] * policy.factor, policy.delay_max_ms))
     return tuple(int(delay) for delay in delays)
 
 

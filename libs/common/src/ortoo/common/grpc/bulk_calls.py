@@ -11,14 +11,14 @@ import grpc
 
 from ortoo.common.grpc.bulk_field import BulkField
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.v1 import consumer_pb2, enode_pb2, members_pb2, producer_pb2, record_pb2
+from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2, record_pb2, replication_pb2
 
 PRODUCE_REQUEST = BulkField(producer_pb2.ProduceRequest, "batch", "records")
 APPEND_REQUEST = BulkField(enode_pb2.AppendRequest, "batch", "records")
 FETCH_BATCHES_RESPONSE = BulkField(enode_pb2.FetchBatchesResponse, "batches", "batch", "records")
 PUSH_RESPONSE = BulkField(consumer_pb2.PushResponse, "delivery", "batch", "records")
 FETCH_RESPONSE = BulkField(consumer_pb2.FetchResponse, "batch", "records")
-MEMBER_MESSAGE = BulkField(members_pb2.MemberMessage, "frames", "content", views=True)
+MEMBER_MESSAGE = BulkField(replication_pb2.ReplicaMessage, "frames", "content", views=True)
 
 
 def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
@@ -80,7 +80,7 @@ append = BulkCall("ortoo.v1.EnodeService/Append", APPEND_REQUEST, enode_pb2.Appe
 fetch_batches = BulkCall("ortoo.v1.EnodeService/FetchBatches", enode_pb2.FetchBatchesRequest, FETCH_BATCHES_RESPONSE)
 push = BulkCall("ortoo.v1.ConsumerService/Push", consumer_pb2.PushRequest, PUSH_RESPONSE)
 fetch = BulkCall("ortoo.v1.ConsumerService/Fetch", consumer_pb2.FetchRequest, FETCH_RESPONSE, takes_many=False)
-speak = BulkCall("ortoo.v1.MemberService/Speak", MEMBER_MESSAGE, members_pb2.SpeakResponse)
+speak = BulkCall("ortoo.v1.ReplicationService/Exchange", MEMBER_MESSAGE, replication_pb2.ExchangeResponse)
 _CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fetch, speak)}
 
 

@@ -44,7 +44,7 @@ class Setting:
     value: str
     origin: str
     """"default", "file", "environment", "command line", a setting that it follows from, or "operator"."""
-    live: bool
+    dynamic: bool
     """Whether it can change without a restart."""
     at_next_start: str | None = None
     """The value after the next start, if that is another one."""
@@ -56,10 +56,10 @@ class SettingChange:
 
     at_ms: int
     name: str
-    was: str
-    now: str
+    previous: str
+    current: str
     origin: str
-    by: str
+    changed_by: str
     """The operator who changed it; empty = SIGHUP."""
 
 

@@ -39,7 +39,7 @@ class LocalFindings(FindingsServiceServicer):
 
 def findings_to(found: Sequence[Finding]) -> list[pb.Finding]:
     """Findings as messages, the serious ones first."""
-    return [write(pb.Finding, one) for one in sorted(found, key=lambda one: not one.serious)]
+    return [write(pb.Finding, one) for one in sorted(found, key=lambda one: not one.critical)]
 
 
 def findings_of(answer: pb.ListFindingsResponse) -> list[Finding]:

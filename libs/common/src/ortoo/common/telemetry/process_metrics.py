@@ -124,7 +124,7 @@ def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding
             f"the process may have {descriptors.limit} file descriptors; {FEW} or more are recommended",
             f"it takes about {descriptors.connections} connections; further ones are closed at once",
             "raise the hard limit of open files (ulimit -Hn, LimitNOFILE=), then restart the process",
-            serious=False,
+            critical=False,
         )
 
 

@@ -37,8 +37,8 @@ class LocalSettings(SettingsServiceServicer):
     ) -> pb.UpdateSettingsResponse:
         """Change live settings."""
         self.check_role(request.role)
-        by = request.by or context.peer()
-        changes = self.live.update(dict(request.values), request.reset, changed_by=by, dry_run=request.check_only)
+        by = request.changed_by or context.peer()
+        changes = self.live.update(dict(request.values), request.reset, changed_by=by, dry_run=request.dry_run)
         return pb.UpdateSettingsResponse(processes=[self._row(changes=changes)])
 
     async def ListSettingChanges(  # noqa: N802  # gRPC's name

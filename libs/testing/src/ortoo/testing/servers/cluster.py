@@ -126,7 +126,7 @@ class InProcessCluster:
 
     async def seals(self) -> HandleSeals:
         """The handle seals of this cluster, with the keys that its name server gives to snodes."""
-        watch = self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(with_handle_keys=True))
+        watch = self.name_service.WatchRoutes(namesrv_pb2.WatchRoutesRequest(include_handle_keys=True))
         news = await watch.read()
         watch.cancel()
         assert isinstance(news, namesrv_pb2.WatchRoutesResponse)

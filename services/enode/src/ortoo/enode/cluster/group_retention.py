@@ -46,7 +46,7 @@ class GroupRetention:
 
     async def apply(self, response: namesrv_pb2.WatchRoutesResponse) -> None:
         """Apply the declarations and due deletions in a name server's update."""
-        declared = {group.name for group in response.groups if not group.by_use} - self._groups.declared
+        declared = {group.name for group in response.groups if not group.auto_created} - self._groups.declared
         await self._store_parts([GroupDeclared(True, name) for name in sorted(declared)])
         deletions_done = self._groups.deletions_done(response.directory_id)
         if deletions_done is None:

@@ -45,11 +45,11 @@ def enode_registration(
         request = namesrv_pb2.RegisterEnodeRequest(
             enode=enode,
             directory_id=topics.directory_id,
-            unknown_topics=[write(namesrv_pb2.HeldTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
-            unknown_topics_more=max(0, len(unknown) - UNKNOWN_TOPICS_MAX),
+            unknown_topics=[write(namesrv_pb2.StoredTopic, copy) for copy in unknown[:UNKNOWN_TOPICS_MAX]],
+            unlisted_topic_count=max(0, len(unknown) - UNKNOWN_TOPICS_MAX),
         )
         request.enode.index_nearly_full = is_index_nearly_full()
-        request.enode.refuses_writes = write_refusal()[:REASON_CHARACTERS]
+        request.enode.write_refusal = write_refusal()[:REASON_CHARACTERS]
         with rpc_errors(f"name server {address}"):
             answer = await stub(address).RegisterEnode(request, timeout=CALL_TIMEOUT_S)
         return answer.lease_ms / 1000

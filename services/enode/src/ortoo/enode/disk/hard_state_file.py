@@ -97,7 +97,7 @@ def write_hard_state(disk: Disk, folder: Path, stored: StoredHardState) -> None:
         "incarnation": stored.incarnation,
         "saves": saves,
         "epoch": hard_state.epoch,
-        "leader": [*hard_state.leader.member, hard_state.leader.incarnation],
+        "leader": [*hard_state.leader.replica, hard_state.leader.incarnation],
         "owed": hard_state.unsynced_tail,
         "is_founder": stored.is_founder,
         **({"made_from": stored.made_from} if stored.made_from else {}),

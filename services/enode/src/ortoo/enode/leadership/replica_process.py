@@ -39,7 +39,7 @@ from ortoo.enode.rpc.service import reachable_address
 from ortoo.enode.rpc.streams.runner import StreamRunner
 from ortoo.enode.settings import EnodeSettings
 from ortoo.enode.store.store import Store
-from ortoo.v1 import member_report_pb2, members_pb2
+from ortoo.v1 import replica_report_pb2, replication_pb2
 
 REOPEN_DELAY_S = 1.0
 """Delay before a replica opens its log again."""
@@ -127,7 +127,7 @@ class ReplicaProcess:
         role, hard_state = driver.replica.role, driver.replica.hard_state
         if isinstance(role, Candidate | Leader):
             return NotLeader("this replica is about to lead; nothing was stored")  # the client may retry it
-        leader = hard_state.leader.member if isinstance(role, Follower | Voter) else None
+        leader = hard_state.leader.replica if isinstance(role, Follower | Voter) else None
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
         text = f"replica {leader.number} leads" if leader else "no leader is known"
         return NotLeader(f"{text}; nothing was stored", leader_address=address, epoch=hard_state.epoch)
@@ -147,8 +147,8 @@ class ReplicaProcess:
     def address_of(self, replica: ReplicaId) -> str:
         """The address of another replica, from name servers or the settings."""
         reported = self.reports.addresses.get(replica)
-        if reported is not None and reported.member_address:
-            return reported.member_address
+        if reported is not None and reported.replica_address:
+            return reported.replica_address
         configured = self.settings.member_address_list
         return configured[replica.number - 1] if 0 < replica.number <= len(configured) else ""
 
@@ -163,8 +163,8 @@ class ReplicaProcess:
                 f"{replica.disk}",
                 field="member",
             )
-        reported = member_report_pb2.MemberAddress(
-            member=write(member_report_pb2.MemberId, replica), member_address=address
+        reported = replica_report_pb2.ReplicaAddress(
+            replica=write(replica_report_pb2.ReplicaId, replica), replica_address=address
         )  # fmt: skip
         self.reports.addresses.setdefault(replica, reported)
 
@@ -187,12 +187,12 @@ class ReplicaProcess:
                 await self.clock.sleep(REOPEN_DELAY_S)
 
     async def _ask_to_join(self, address: str, set_id: str, created_at_ms: int, dry_run: bool) -> ReplicaId:
-        request = members_pb2.JoinRequest(
+        request = replication_pb2.JoinRequest(
             cluster=self.settings.cluster,
             enode=self.settings.name,
             set_id=set_id,
             created_at_ms=created_at_ms,
-            asks_only=dry_run,
+            dry_run=dry_run,
         )
         return await ask_to_join(address, request, self.channels)
 
@@ -250,8 +250,8 @@ class ReplicaProcess:
             over.set()
 
     async def _fetch_frame_copy(self, replica: ReplicaId, position: int) -> bytes:
-        of = write(member_report_pb2.MemberId, replica)
-        request = members_pb2.CopyFrameRequest(set_id=self.membership.stored.set_id, of=of, position=position)
+        of = write(replica_report_pb2.ReplicaId, replica)
+        request = replication_pb2.CopyFrameRequest(set_id=self.membership.stored.set_id, source=of, position=position)
         return await fetch_frame_copy(self.address_of(replica), request, self.channels)
 
     def _count_repaired(self) -> None:
@@ -323,15 +323,15 @@ class ReplicaProcess:
                 if not self.server.draining.is_set():
                     await self.server.set_serving(False)
 
-    def _report(self) -> member_report_pb2.ReportMemberRequest:
+    def _report(self) -> replica_report_pb2.ReportReplicaRequest:
         stored, driver, settings = self.membership.stored, self.driver, self.settings
-        request = member_report_pb2.ReportMemberRequest(
+        request = replica_report_pb2.ReportReplicaRequest(
             enode=settings.name,
             set_id="" if self.reports.is_waiting else stored.set_id,
-            member=write(member_report_pb2.MemberId, stored.replica),
+            replica=write(replica_report_pb2.ReplicaId, stored.replica),
             incarnation=stored.incarnation,
             address=reachable_address(settings, self.server),
-            member_address=self.replica_address,
+            replica_address=self.replica_address,
             role=settings.role,
             made_from=stored.made_from,
         )
@@ -340,10 +340,10 @@ class ReplicaProcess:
             rules, log = replica.rules, replica.log
             request.epoch = replica.hard_state.epoch
             request.is_leading = driver.leading_epoch is not None
-            request.tail.CopyFrom(write(member_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
+            request.tail.CopyFrom(write(replica_report_pb2.LogTail, rules.claimed_tail(log, replica.hard_state)))
             request.is_electable = rules.is_electable(log, replica.hard_state) and not log.is_truncating
             request.is_leader_silent = driver.is_leader_silent and not isinstance(replica.role, Leader)
             request.committed = log.committed
-            request.voters.extend(write(member_report_pb2.MemberId, one) for one in log.configuration.voters)
-            request.learners.extend(write(member_report_pb2.MemberId, one) for one in log.configuration.learners)
+            request.voters.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.voters)
+            request.learners.extend(write(replica_report_pb2.ReplicaId, one) for one in log.configuration.learners)
         return request

@@ -36,8 +36,8 @@ from ortoo.enode.rpc.replicas.operators import NAME as MEMBERS_NAME
 from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
 from ortoo.enode.rpc.service import enode_server
 from ortoo.enode.settings import EnodeSettings
-from ortoo.v1.enode_members_pb2_grpc import add_EnodeMembersServiceServicer_to_server
-from ortoo.v1.members_pb2_grpc import add_MemberServiceServicer_to_server
+from ortoo.v1.enode_replicas_pb2_grpc import add_EnodeReplicasServiceServicer_to_server
+from ortoo.v1.replication_pb2_grpc import add_ReplicationServiceServicer_to_server
 
 PEERS_MAX = 64
 """The maximum number of connections of other replicas. They have a separate port, so that clients cannot take them."""
@@ -85,8 +85,8 @@ async def open_replica(
         replica_service = ReplicaService(settings.cluster, settings.name, membership)
 
         def add(server: Any) -> None:
-            add_MemberServiceServicer_to_server(replica_service, server)
-            bulk_calls.serve(server, {"Speak": replica_service.Speak})
+            add_ReplicationServiceServicer_to_server(replica_service, server)
+            bulk_calls.serve(server, {"Exchange": replica_service.Exchange})
 
         peers_max = min(PEERS_MAX, descriptors.connections // 4)
         tls = cluster_listener(settings, settings.member_listen_address)
@@ -133,7 +133,9 @@ async def open_replica(
             lambda: process.comparison.mismatches,
         )
         found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
-        add_operator_service: AddServicer = partial(add_EnodeMembersServiceServicer_to_server, process.operator_service)
+        add_operator_service: AddServicer = partial(
+            add_EnodeReplicasServiceServicer_to_server, process.operator_service
+        )
         services = [
             (MEMBERS_NAME, add_operator_service),
             findings_servicer(found, clock),

@@ -97,7 +97,7 @@ class EnodeFindings:
                 f"a flush takes {took_s * 1000:.0f} ms",
                 "every durable send waits for one",
                 "check which other processes use the disk (iostat -x 1); cloud volumes are often limited by their size",
-                serious=False,
+                critical=False,
             )
         if (ahead_ms := appender.stored_at_ms - self.clock.now_ms()) > CLOCK_BACK_MS:
             yield Finding(
@@ -117,7 +117,7 @@ class EnodeFindings:
                 f"{count} messages of group {group} failed at every attempt and are parked",
                 "no consumer processes them, and retention deletes them in the end",
                 f"ortoo dlq list {group} shows the reasons; ortoo dlq replay {group} sends them again",
-                serious=False,
+                critical=False,
             )
         if parked := state.halves.select(parked_only=True, limit=LISTED_MAX):
             groups = ", ".join(sorted({one.producer_group for one in parked}))
@@ -126,7 +126,7 @@ class EnodeFindings:
                 f"checks of transactions got no verdict from producers of {groups}",
                 "their messages stay invisible until an operator decides",
                 "ortoo tx list --parked, then ortoo tx commit ID, ortoo tx rollback ID or ortoo tx resume ID",
-                serious=False,
+                critical=False,
             )
         for (topic, group), (count, error) in sorted(self._failing().items()):
             said = f"; its error: {error}" if error else ""
@@ -135,7 +135,7 @@ class EnodeFindings:
                 f"group {group} has attempted {count} messages of {topic} {FAILING_ATTEMPTS_MIN} times or more{said}",
                 "after the last attempt they are parked as dead letters",
                 f"ortoo explain {group} {topic} shows each of them; look at the consumers' logs",
-                serious=False,
+                critical=False,
             )
 
     def _dead_letters(self) -> dict[str, int]:

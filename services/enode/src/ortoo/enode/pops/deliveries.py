@@ -39,9 +39,9 @@ class QueueDeliveries:
     """-1 = none."""
     begin_offset: int
     end_offset: int
-    pops: bool
+    uses_pop: bool
     leased_messages: int
-    blocked: str
+    blocked_reason: str
     more: bool
     """Whether there are more ranges, which did not fit."""
 

@@ -71,7 +71,7 @@ class PopLeasing:
         """
         group = self.lines.group(request.topic_id, request.group)
         request_key = (request.attempt_id, request.request_id)
-        if request.call_off:
+        if request.cancel:
             await self._cancel(group, request_key)
             return Popped()
         await self._store.modes.use(
@@ -84,7 +84,7 @@ class PopLeasing:
         deadline_s = self._clock.monotonic_s() + request.wait_ms / 1000
         while True:
             popped = await self._pop_now(group, request)
-            if popped.batches or popped.wants_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
+            if popped.batches or popped.needs_dead_letter_topic or self._clock.monotonic_s() >= deadline_s:
                 return popped
             await group.wait(deadline_s, request.attempt_id)
             if self.lines.is_closed:
@@ -109,7 +109,7 @@ class PopLeasing:
             at = max(intervals.floor, stored.begin_offset)
             for piece in list(intervals.unfinished(at, min(stored.end_offset, at + SCANNED_MAX))):
                 passed = min(skip, piece.end - piece.first)
-                skip, popped.passed = skip - passed, popped.passed + passed
+                skip, popped.skipped_messages = skip - passed, popped.skipped_messages + passed
                 count, first = min(remaining, piece.end - piece.first - passed), piece.first + passed
                 attempt = piece.state.attempt if piece.state else 0
                 async for batch in self._reading.peek(request.topic_id, queue_id, first, count, attempt):
@@ -187,7 +187,9 @@ class PopLeasing:
                 if request.rules.in_flight_max:
                     remaining = min(remaining, request.rules.in_flight_max - group.leased_count())
                     if remaining <= 0:
-                        popped.blocked = f"{group.leased_count()} messages are leased, which is the limit in_flight_max"
+                        popped.blocked_reason = (
+                            f"{group.leased_count()} messages are leased, which is the limit in_flight_max"
+                        )
                         break
                 line = await group.open_line(queue_id, request.rules)
                 if not line.may_have_messages(group.now_ms(), self._end_offset(request.topic_id, queue_id)):
@@ -206,12 +208,12 @@ class PopLeasing:
             if popped.batches and request.attempt_id:
                 group.attempts.record(request_key, popped.batches)
                 if group.attempts.is_cancelled(request_key):  # cancelled while this pop was reading
-                    self._background.run_contained("call off", self.pop(replace(request, call_off=True)))
+                    self._background.run_contained("call off", self.pop(replace(request, cancel=True)))
         if group.attempts.is_cancelled(request_key):
             raise _cancelled_error()
-        group.blocked = popped.blocked
+        group.blocked = popped.blocked_reason
         if popped.batches:
-            popped.blocked = ""
+            popped.blocked_reason = ""
         return popped
 
     async def _repeat_attempt(self, group: GroupLines, request: PopRequest) -> Popped:
@@ -283,7 +285,7 @@ class PopLeasing:
                     if opened is not None:
                         line.add_message_groups(opened.first_offset, opened.view.message_groups())
                 elif not taken.count and not taken.exhausted:
-                    popped.blocked = popped.blocked or taken.blocked
+                    popped.blocked_reason = popped.blocked_reason or taken.blocked
                     break
             batches = await self._reading.read(line, number, leased, bytes_left, expired)
             await self._write_lease(line, number, batches, request)
@@ -294,9 +296,9 @@ class PopLeasing:
                 line.redeliver([row[:2] for row in leased + exhausted], number, line.group.now_ms(), 0, counts=False)
                 line.group.wake_one()
         if exhausted:
-            popped.wants_dead_letter_topic |= self._park_exhausted(line, number, exhausted, request.rules)
+            popped.needs_dead_letter_topic |= self._park_exhausted(line, number, exhausted, request.rules)
         if expired:
-            popped.wants_dead_letter_topic |= await self._expire(line, number, expired, request.rules)
+            popped.needs_dead_letter_topic |= await self._expire(line, number, expired, request.rules)
         return batches, bool(expired) or self._reading.lost_messages > lost_before
 
     def _end_offset(self, topic_id: int, queue_id: int) -> int:

@@ -36,7 +36,7 @@ class LeaseSettlement:
     async def settle(self, group: GroupLines, parts: Iterable[LeasePart], verdict: LeaseVerdict) -> list[StaleMessage]:
         """Apply one verdict; returns messages that the lease no longer holds. Errors: as `PopLeasing.settle`."""
         expired: list[StaleMessage] = []
-        parts = [self._drop_expired(group, part, verdict, expired) if part.in_time else part for part in parts]
+        parts = [self._drop_expired(group, part, verdict, expired) if part.unexpired_only else part for part in parts]
         if isinstance(verdict, Finish):
             return expired + await self._finish(group, parts, verdict)
         if isinstance(verdict, Renew):

@@ -7,7 +7,7 @@ from ortoo.enode.replication.protocol.events import Contradicted
 def contradiction(found: Contradicted, epoch: int) -> DataLoss:
     """The reason why this replica ends. It happens only if more disks lost acknowledged data than a set tolerates."""
     return DataLoss(
-        f"the leader of epoch {epoch}, replica {found.leader.member.number}, lacks committed frames: its log differs "
+        f"the leader of epoch {epoch}, replica {found.leader.replica.number}, lacks committed frames: its log differs "
         f"from this one at position {found.end}. This disk has the log committed up to {found.committed}. Disks of "
         "the set were emptied or restored from an older copy. Nothing was truncated here. Stop the other replicas "
         "and compare their logs with this one: `ortoo-enode elect DIR --lose` shows where each ends. Then continue "

@@ -217,14 +217,14 @@ class Driver:
             self.log.start_serving()
             self.leading_epoch, self.is_leader_silent = epoch, False
             self.changed.set()
-            _log.emit(log_events.LEADER_ELECTED, epoch=epoch, member=self.replica.identity.member.number)
+            _log.emit(log_events.LEADER_ELECTED, epoch=epoch, member=self.replica.identity.replica.number)
 
     def _step_down(self, epoch: int) -> None:
         self._is_changing_configuration = False
         self.log.follow("this replica no longer leads")
         self.leading_epoch = None
         self.changed.set()
-        _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.replica.identity.member.number)
+        _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.replica.identity.replica.number)
 
     def _end_log(self, reason: str) -> None:
         if not self.ended.done():
@@ -249,7 +249,7 @@ class Driver:
         If this replica leads, it transfers leadership first.
         """
         voters = [one.number for one in self.replica.log.configuration.voters]
-        await self.clock.sleep(sum(one < self.replica.identity.member.number for one in voters) * REFOLD_STAGGER_S)
+        await self.clock.sleep(sum(one < self.replica.identity.replica.number for one in voters) * REFOLD_STAGGER_S)
         if (successor := self.most_complete_voter()) is not None:
             with contextlib.suppress(OrtooError, TimeoutError):
                 async with asyncio.timeout(TRANSFER_TIMEOUT_S):
@@ -280,7 +280,7 @@ class Driver:
         if length := sum(map(len, content)):
             epoch, committed, end = self.replica.hard_state.epoch, self.replica.log.committed, action.begin + length
             frames = Frames(epoch, action.to, action.stream, action.begin, end, (), committed, content)
-            self.send(action.to.member, frames)
+            self.send(action.to.replica, frames)
             self.sent_messages, self.sent_bytes = self.sent_messages + 1, self.sent_bytes + length
             self.post(FramesSent(action.to, action.stream, end))
         return length
@@ -371,7 +371,7 @@ class Driver:
             with contextlib.suppress(BadFrame):
                 if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
-        raise DataLoss(f"replica {self.replica.identity.member.number} has no whole frame at {position}")
+        raise DataLoss(f"replica {self.replica.identity.replica.number} has no whole frame at {position}")
 
     async def wait_for_step(self) -> None:
         """Wait until the protocol has taken an event."""

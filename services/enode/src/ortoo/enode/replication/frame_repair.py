@@ -44,7 +44,7 @@ class FrameRepair:
                 return found.end_position  # another caller has had it repaired meanwhile
             reasons: list[str] = []
             for voter in replica.log.configuration.voters:
-                if voter == replica.identity.member:
+                if voter == replica.identity.replica:
                     continue
                 try:
                     frame = self._check_copy(await self.ask(voter, position), position, limit)

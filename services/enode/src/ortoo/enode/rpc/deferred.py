@@ -13,7 +13,7 @@ from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.transactions.checks import DueCheck
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.v1 import enode_deferred_pb2 as pb
-from ortoo.v1 import enode_lives_pb2 as lives_pb
+from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 
 UNTAKEN_CHECKS_MAX, UNTAKEN_CHECK_BYTES_MAX = 1_000, 16 << 20
 """Limits of unread checks of one snode, in number and bytes; beyond them checks are dropped and come again."""
@@ -34,14 +34,14 @@ class DeferredHandlers(EnodeHandlers):
         listed = self.store.timers.select(request.topic_id, request.from_ms, limit_of(request))
         return pb.ListDelayedResponse(entries=[write(pb.DelayedEntry, one) for one in listed])
 
-    async def AppendIdentified(
-        self, request: lives_pb.AppendIdentifiedRequest, context: Context
-    ) -> lives_pb.AppendIdentifiedResponse:
+    async def AppendDeduplicated(
+        self, request: lives_pb.AppendDeduplicatedRequest, context: Context
+    ) -> lives_pb.AppendDeduplicatedResponse:
         """Store messages with application ids."""
         await self.topics.wait_for(request.topic_id, request.queue_id)
         batch = read_checked_batch(request)
         places = await self.deduplicated.append(request.topic_id, request.queue_id, batch, request.ids)
-        return lives_pb.AppendIdentifiedResponse(places=[write(lives_pb.IdentifiedPlace, one) for one in places])
+        return lives_pb.AppendDeduplicatedResponse(places=[write(lives_pb.DeduplicatedPlace, one) for one in places])
 
     async def StoreHalf(self, request: pb.StoreHalfRequest, context: Context) -> pb.StoreHalfResponse:
         """Begin a transaction."""

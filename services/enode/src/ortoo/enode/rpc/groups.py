@@ -5,7 +5,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.errors import Context
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.rpc.handlers import EnodeHandlers
-from ortoo.v1 import enode_lives_pb2 as lives_pb
+from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 
 OFFSETS_MAX = 10_000
@@ -75,7 +75,7 @@ class GroupHandlers(EnodeHandlers):
         check_group_name(request.group)
         mode = _mode(request.mode)
         before = await self.pops.change_mode(request.topic_id, request.group, mode, force=request.force)
-        return lives_pb.SetStoredModeResponse(before=before.value)  # type: ignore[arg-type]
+        return lives_pb.SetStoredModeResponse(previous=before.value)  # type: ignore[arg-type]
 
     async def QueryModes(self, request: lives_pb.QueryModesRequest, context: Context) -> lives_pb.QueryModesResponse:
         """List a group's delivery modes for the topics of this enode."""

@@ -23,7 +23,7 @@ class LockHandlers(EnodeHandlers):
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
         """Take or renew locks; granted locks are durable. A queue that is not here fails on its own."""
-        lock_requests = _checked_requests(request.wishes)
+        lock_requests = _checked_requests(request.requests)
         missing = await self._missing(lock_requests)
         pairs = {(one.topic_id, one.group) for one in lock_requests if (one.topic_id, one.queue_id) not in missing}
         with self.store.modes.decide(pairs, GroupMode.OFFSETS) as (decided, refused):
@@ -38,8 +38,8 @@ class LockHandlers(EnodeHandlers):
             ]
             granted = iter(await self.store.locks.take(requested, decided))
         return pb.TakeLocksResponse(
-            answers=[
-                _answer(next(granted)) if failure is None else pb.LockAnswer(failure=failure_of(failure))
+            results=[
+                _answer(next(granted)) if failure is None else pb.LockResult(failure=failure_of(failure))
                 for failure in failures
             ],
             lifetime_ms=int(LIFETIME_S * 1000),
@@ -47,7 +47,7 @@ class LockHandlers(EnodeHandlers):
 
     async def ReleaseLocks(self, request: pb.ReleaseLocksRequest, context: Context) -> pb.ReleaseLocksResponse:
         """Release locks that are held by the given sessions."""
-        keys = [(_key(wish), wish.session_id) for wish in _checked_requests(request.wishes)]
+        keys = [(_key(wish), wish.session_id) for wish in _checked_requests(request.requests)]
         released = await self.store.locks.release(keys)
         self.attached.notify_freed()
         return pb.ReleaseLocksResponse(released=released)
@@ -62,7 +62,7 @@ class LockHandlers(EnodeHandlers):
             ]
         )
 
-    async def _missing(self, lock_requests: Iterable[pb.LockWish]) -> dict[tuple[int, int], OrtooError]:
+    async def _missing(self, lock_requests: Iterable[pb.LockRequest]) -> dict[tuple[int, int], OrtooError]:
         """The errors of queues that are not here, by (topic id, queue id), after one common wait for their topics."""
         topics = self.topics
         missing = sorted(
@@ -78,23 +78,23 @@ class LockHandlers(EnodeHandlers):
         return found
 
 
-def _checked_requests(lock_requests: Iterable[pb.LockWish]) -> list[pb.LockWish]:
+def _checked_requests(lock_requests: Iterable[pb.LockRequest]) -> list[pb.LockRequest]:
     """Check the limits of requested locks. Errors: Invalid."""
     checked = list(lock_requests)
     if not 1 <= len(checked) <= LOCKS_MAX:
-        raise Invalid(f"{len(checked)} locks; give 1 to {LOCKS_MAX}", field="wishes")
+        raise Invalid(f"{len(checked)} locks; give 1 to {LOCKS_MAX}", field="requests")
     for wish in checked:
-        check_group_name(wish.group, "wishes.group")
+        check_group_name(wish.group, "requests.group")
         if not 1 <= len(wish.session_id) <= TEXT_LENGTH_MAX or len(wish.owner) > TEXT_LENGTH_MAX:
-            raise Invalid(f"give a session, and at most {TEXT_LENGTH_MAX} characters each", field="wishes.session_id")
+            raise Invalid(f"give a session, and at most {TEXT_LENGTH_MAX} characters each", field="requests.session_id")
     return checked
 
 
-def _key(lock_request: pb.LockWish) -> LockKey:
+def _key(lock_request: pb.LockRequest) -> LockKey:
     return lock_request.topic_id, lock_request.group, lock_request.queue_id
 
 
-def _answer(answer: LockGranted | LockDenied) -> pb.LockAnswer:
+def _answer(answer: LockGranted | LockDenied) -> pb.LockResult:
     if isinstance(answer, LockGranted):
-        return pb.LockAnswer(generation=answer.generation)
-    return pb.LockAnswer(owner=answer.owner, remaining_ms=max(1, int(answer.remaining_s * 1000)))
+        return pb.LockResult(generation=answer.generation)
+    return pb.LockResult(owner=answer.owner, remaining_ms=max(1, int(answer.remaining_s * 1000)))

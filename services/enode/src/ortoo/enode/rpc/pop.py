@@ -1,4 +1,4 @@
-"""PopQueues, SettlePopped, SendBackMessages and ReplayStored."""
+"""PopQueues, SettlePopped, RetryMessages and ReplayStored."""
 
 from collections.abc import Sequence
 
@@ -58,7 +58,7 @@ class PopHandlers(EnodeHandlers):
     async def SettlePopped(self, request: pb.SettlePoppedRequest, context: Context) -> pb.SettlePoppedResponse:
         """Apply a verdict to leased messages."""
         await self.topics.wait_for(request.topic_id)
-        if letters_id := request.give_back.rules.dead_letter_topic_id:
+        if letters_id := request.redeliver.rules.dead_letter_topic_id:
             await self.topics.wait_for(letters_id)
         check_group_name(request.group)
         parts = [_part(part) for part in request.parts]
@@ -76,9 +76,7 @@ class PopHandlers(EnodeHandlers):
             ]
         )
 
-    async def SendBackMessages(
-        self, request: pb.SendBackMessagesRequest, context: Context
-    ) -> pb.SendBackMessagesResponse:
+    async def RetryMessages(self, request: pb.RetryMessagesRequest, context: Context) -> pb.RetryMessagesResponse:
         """Nack messages by offset: copy them to the group's retry topic."""
         await self.topics.wait_for(request.topic_id, request.queue_id)
         await self.topics.wait_for(request.retry_topic_id)
@@ -92,7 +90,7 @@ class PopHandlers(EnodeHandlers):
             counts=not request.uncounted,
             consumer=request.client_id,
         )
-        return pb.SendBackMessagesResponse(message_ids=await self.retry_copies.retry(retry_request))
+        return pb.RetryMessagesResponse(message_ids=await self.retry_copies.retry(retry_request))
 
     async def ReplayStored(self, request: pb.ReplayStoredRequest, context: Context) -> pb.ReplayStoredResponse:
         """Replay dead letters."""
@@ -124,7 +122,9 @@ def _pop_request(request: pb.PopQueuesRequest) -> PopRequest:
 
 def _part(part: pb.LeasePart) -> LeasePart:
     ranges = tuple((one.first_offset, one.count) for one in part.ranges)
-    return LeasePart(part.queue_id, part.lease_number, ranges, is_exact=not part.lenient, in_time=part.in_time)
+    return LeasePart(
+        part.queue_id, part.lease_number, ranges, is_exact=not part.ignore_stale, unexpired_only=part.unexpired_only
+    )
 
 
 def _verdict(request: pb.SettlePoppedRequest) -> LeaseVerdict:
@@ -134,8 +134,8 @@ def _verdict(request: pb.SettlePoppedRequest) -> LeaseVerdict:
     if kind == "renew_invisible_ms":
         check_number("renew_invisible_ms", request.renew_invisible_ms, INVISIBLE_MS_MAX)
         return Renew(request.renew_invisible_ms)
-    if kind == "give_back":
-        nack = request.give_back
+    if kind == "redeliver":
+        nack = request.redeliver
         delays_ms = tuple(nack.delays_ms) or (0,)
         rules = read(PopRules, nack.rules)
         return Redeliver(delays_ms, not nack.uncounted, nack.client_id, nack.error, nack.park, rules, nack.attempt)

@@ -31,7 +31,7 @@ from ortoo.v1.enode_pb2_grpc import add_EnodeServiceServicer_to_server
 
 NAME = "ortoo.v1.EnodeService"
 QUEUE_FRONT_METHODS = tuple(
-    f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendIdentified", "StoreHalf", "SettleHalf")
+    f"/{NAME}/{method}" for method in ("CommitOffsets", "AppendDeduplicated", "StoreHalf", "SettleHalf")
 )
 """Methods that snodes call about once for each client call: served by the queue front."""
 

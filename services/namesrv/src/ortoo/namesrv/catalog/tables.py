@@ -221,6 +221,13 @@ stores = sa.Table(
 """The registered store of each enode."""
 
 
+FIELD_NAMES = {"by_use": "auto_created"}
+"""Columns whose field has another name."""
+
+
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
     """The columns of a table, each with the field of `value` of that name, or with the `given` value."""
-    return {c.name: given[c.name] if c.name in given else getattr(value, c.name) for c in table.columns}
+    return {
+        c.name: given[c.name] if c.name in given else getattr(value, FIELD_NAMES.get(c.name, c.name))
+        for c in table.columns
+    }

@@ -59,7 +59,7 @@ class CatalogTransaction:
         return StoredDirectory(
             self.stored_version(),
             tuple(_topic_of(row, placed[row.topic_id]) for row in topics),
-            tuple(Group(**row._mapping) for row in groups),
+            tuple(_group_of(row._mapping) for row in groups),
             tuple(self.deleted_topics()),
             self._connection.execute(sa.select(tables.directory.c.directory_id)).scalar_one(),
             self.handle_keys(),
@@ -78,7 +78,7 @@ class CatalogTransaction:
     def group(self, name: str) -> Group | None:
         """A group by name."""
         row = self._connection.execute(sa.select(tables.groups).where(tables.groups.c.name == name)).one_or_none()
-        return None if row is None else Group(**row._mapping)
+        return None if row is None else _group_of(row._mapping)
 
     def handle_keys(self) -> tuple[HandleKey, ...]:
         """The keys that seal handles, the newest last."""
@@ -167,7 +167,7 @@ class CatalogTransaction:
         for row in self._connection.execute(wanted):
             fields = dict(row._mapping)
             own = {one: fields.pop(one) for one in GROUP_DELETION}
-            found.append(GroupDeletion(Group(**fields), **own))
+            found.append(GroupDeletion(_group_of(fields), **own))
         return found
 
     def mark_groups_due(self, names: Collection[str]) -> None:
@@ -235,3 +235,8 @@ def _topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[obj
 def _placements_of(placed: Iterable[Any]) -> tuple[Placement, ...]:
     found = [Placement(p.enode, p.read_queue_count, p.write_queue_count) for p in placed]
     return tuple(sorted(found, key=lambda placement: placement.enode))
+
+
+def _group_of(columns: Mapping[Any, Any]) -> Group:
+    """A group from its columns."""
+    return Group(**{tables.FIELD_NAMES.get(name, name): value for name, value in columns.items()})

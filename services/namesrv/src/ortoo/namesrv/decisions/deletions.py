@@ -107,7 +107,7 @@ def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | 
         raise NotFound(
             f"no deleted group {name!r} can be restored; `ortoo group deleted` shows those that can", field="name"
         )
-    if existing is not None and not existing.by_use:
+    if existing is not None and not existing.auto_created:
         raise AlreadyExists(
             f"group {name} was declared again meanwhile, and has the offsets that it had; `ortoo group update {name}` "
             "changes its settings",

@@ -38,7 +38,7 @@ class Group:
     retry: RetryPolicy = RetryPolicy()
     in_flight_max: int = 0
     park_expired: bool = False
-    by_use: bool = False
+    auto_created: bool = False
     """Whether it was created automatically because a consumer named it."""
     lite_exclusive: bool = False
 
@@ -118,7 +118,7 @@ def put(
         request,
         version=existing.version,
         created_at_ms=existing.created_at_ms,
-        by_use=request.by_use and existing.by_use,
+        auto_created=request.auto_created and existing.auto_created,
     )
     return existing if changed == existing else dataclasses.replace(changed, version=version)
 

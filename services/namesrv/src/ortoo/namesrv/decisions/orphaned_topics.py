@@ -30,7 +30,7 @@ class OrphanedTopic:
     topic_id: int
     name: str
     placements: tuple[Placement, ...]
-    obstacle: str = ""
+    conflict: str = ""
     """Why it cannot be adopted, and the remedy; empty = it can be adopted."""
 
 
@@ -139,8 +139,8 @@ def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> lis
                 field=f"names[{number}]",
             )
         for one in mine:
-            if one.obstacle:
-                raise Conflict(f"topic {name} cannot be adopted: {one.obstacle}", field=f"names[{number}]")
+            if one.conflict:
+                raise Conflict(f"topic {name} cannot be adopted: {one.conflict}", field=f"names[{number}]")
         found += mine
     return found
 

@@ -31,10 +31,10 @@ class Enode:
     role: str = ""
     epoch: int = 0
     """The epoch of the enode that the address serves."""
-    members: tuple[EnodeReplica, ...] = ()
+    replicas: tuple[EnodeReplica, ...] = ()
     """The replicas from their reports to the name server; a registration does not set them."""
     index_nearly_full: bool = False
-    refuses_writes: str = ""
+    write_refusal: str = ""
     made_from: str = ""
     """The id of the store from which an operator made this one."""
 
@@ -135,7 +135,7 @@ class ProcessLeases:
                 )
             if self._is_live(known, now_s) and known.enode.epoch == enode.epoch:
                 left = self._check_not_left(known, enode, now_s)
-            enode = dataclasses.replace(enode, members=known.enode.members)
+            enode = dataclasses.replace(enode, replicas=known.enode.replicas)
         self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
         return None if known is not None and known.enode == enode else enode
 
@@ -190,9 +190,9 @@ class ProcessLeases:
                     self._evict_dead_enode()
                 enode = Enode(name, leader.address, leader.set_id, role=leader.role, epoch=leader.epoch)
                 known = self._enodes[name] = _EnodeLease(enode, now_s + self._lease_s)
-        if known is None or known.enode.members == route:
+        if known is None or known.enode.replicas == route:
             return None
-        known.enode = dataclasses.replace(known.enode, members=route)
+        known.enode = dataclasses.replace(known.enode, replicas=route)
         return known.enode
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
@@ -295,12 +295,12 @@ def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
     """
     if known is None or not known.replicas or report.set_id != known.store_id or not report.voters:
         return
-    if report.member in known.replicas or not set(known.replicas).isdisjoint(report.voters):
+    if report.replica in known.replicas or not set(known.replicas).isdisjoint(report.voters):
         return
     numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
     raise Conflict(
-        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.member.number} "
-        f"(disk {report.member.disk}) is none of them, and its log names none of them. It created another set with "
+        f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.replica.number} "
+        f"(disk {report.replica.disk}) is none of them, and its log names none of them. It created another set with "
         "the same id. Stop it, empty its folder, and add it as a new replica",
         field="set_id",
     )

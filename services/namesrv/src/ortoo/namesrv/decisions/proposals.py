@@ -82,23 +82,23 @@ def next_proposal(members: ReplicaSet, state: ProposalState) -> Proposal | None:
 
 def next_epoch(members: ReplicaSet, state: ProposalState) -> int:
     """An epoch above all known ones: proposed, stored, voted for, or requested."""
-    reported = [max(one.report.epoch, one.report.suggested_above) for one in members.reports.values()]
+    reported = [max(one.report.epoch, one.report.suggested_above_epoch) for one in members.reports.values()]
     return max([state.epoch, state.stored_epoch, *reported]) + 1
 
 
 def _alive_voters(members: ReplicaSet, voters: Collection[ReplicaId]) -> dict[ReplicaId, ReplicaReport]:
-    return {one.report.member: one.report for one in members.live_reports() if one.report.member in voters}
+    return {one.report.replica: one.report for one in members.live_reports() if one.report.replica in voters}
 
 
 def _voters_by_any(members: ReplicaSet, latest: Collection[ReplicaId]) -> set[ReplicaId]:
     """The voters named by the log of any `latest` voter; a configuration may have reached only some of the logs."""
-    logs = [one.report for one in members.live_reports() if one.report.member in latest and one.report.is_electable]
+    logs = [one.report for one in members.live_reports() if one.report.replica in latest and one.report.is_electable]
     return {*latest, *(voter for one in logs for voter in one.voters)}
 
 
 def _is_eligible(report: ReplicaReport, alive: Collection[ReplicaId]) -> bool:
     """Whether the replica may be proposed, and its log names a majority that is `alive`."""
-    is_able = report.is_electable and report.role != FOLLOWER_ROLES and report.member in report.voters
+    is_able = report.is_electable and report.role != FOLLOWER_ROLES and report.replica in report.voters
     return is_able and _is_majority(report, alive)
 
 
@@ -128,17 +128,17 @@ def _suggested_leader(
     """
 
     def is_open(one: ReplicaReport) -> bool:
-        above, asks_for_itself = one.suggested_above, one.suggested == one.member
-        waits = above <= members.last_leader_epoch or (above == state.epoch and one.member not in fresh)
-        return one.suggested is not None and above >= state.epoch and not (asks_for_itself and waits)
+        above, asks_for_itself = one.suggested_above_epoch, one.suggested_leader == one.replica
+        waits = above <= members.last_leader_epoch or (above == state.epoch and one.replica not in fresh)
+        return one.suggested_leader is not None and above >= state.epoch and not (asks_for_itself and waits)
 
-    asked = max(filter(is_open, alive.values()), key=lambda one: one.suggested_above, default=None)
-    if asked is None or asked.suggested is None:
+    asked = max(filter(is_open, alive.values()), key=lambda one: one.suggested_above_epoch, default=None)
+    if asked is None or asked.suggested_leader is None:
         return None
-    if any(one.epoch > asked.suggested_above for one in alive.values()):
+    if any(one.epoch > asked.suggested_above_epoch for one in alive.values()):
         return None  # a candidate has votes already; a leader notifies its successor directly
-    named = alive.get(asked.suggested)
-    return named.member if named is not None and _is_eligible(named, alive) else None
+    named = alive.get(asked.suggested_leader)
+    return named.replica if named is not None and _is_eligible(named, alive) else None
 
 
 def _replacement_leader(
@@ -171,7 +171,7 @@ def _replacement_leader(
     def is_able(one: ReplicaReport) -> bool:
         # With two replicas, neither knows whether the other one is dead: only the last leader is proposed
         # automatically.
-        is_other_of_two = len(one.voters) == 2 and proposed in one.voters and one.member != proposed
+        is_other_of_two = len(one.voters) == 2 and proposed in one.voters and one.replica != proposed
         if one.is_leading or is_other_of_two:
             return False
         return _is_eligible(one, alive) and _is_majority(one, missing)
@@ -189,10 +189,10 @@ def _replacement_leader(
     last = proposed if state.epoch > members.last_leader_epoch else None
 
     def weight(one: ReplicaReport) -> tuple[object, ...]:
-        return -turns.get(one.member, 0), one.member in first, one.tail, one.member != last, -one.member.number
+        return -turns.get(one.replica, 0), one.replica in first, one.tail, one.replica != last, -one.replica.number
 
     best = max(filter(is_able, alive.values()), key=weight, default=None)
-    return best.member if best is not None else None
+    return best.replica if best is not None else None
 
 
 def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk: str = "") -> Proposal:
@@ -203,29 +203,29 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
     chosen = [one for one in latest.voters if one.number == number and disk in ("", one.disk)]
     if not chosen:
         known = ", ".join(str(one.number) for one in latest.voters)
-        raise NotFound(f"enode {members.enode!r} has no voter {number}; give one of {known}", field="member")
+        raise NotFound(f"enode {members.enode!r} has no voter {number}; give one of {known}", field="replica")
     alive = _alive_voters(members, latest.voters)
     report = next((alive[one] for one in chosen if one in alive), None)
     if report is None:
-        raise Conflict(f"replica {number} does not report: start it first", field="member")
+        raise Conflict(f"replica {number} does not report: start it first", field="replica")
     leader = members.leader()
     silent = sum(one.is_leader_silent for one in alive.values())
     if leader is not None and silent < majority(latest.voters):
-        raise Conflict(f"replica {leader.member.number} is the leader: transfer leadership instead", field="member")
+        raise Conflict(f"replica {leader.replica.number} is the leader: transfer leadership instead", field="replica")
     if not report.is_electable:
         raise Conflict(
             f"replica {number} does not have its complete log again, so it cannot become leader: wait until it has "
             "followed a leader, or elect another one",
-            field="member",
+            field="replica",
         )
     ahead = [one for one in alive.values() if one.tail > report.tail]
     best = max((one for one in ahead if one.is_electable), key=lambda one: one.tail, default=None)
     if best is not None:
         raise Conflict(
             f"replica {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and replica "
-            f"{best.member.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter has "
-            f"may have been acknowledged; elect replica {best.member.number}",
-            field="member",
+            f"{best.replica.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter has "
+            f"may have been acknowledged; elect replica {best.replica.number}",
+            field="replica",
         )
     # A replica with a damaged disk whose log was longer once does not vote for a shorter log, and cannot become leader.
     if len(alive) - len(ahead) < majority(latest.voters):
@@ -234,6 +234,6 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
         raise Conflict(
             f"{len(alive) - len(ahead)} of {len(latest.voters)} voters can vote for replica {number}, and "
             f"{majority(latest.voters)} are needed: {advice}",
-            field="member",
+            field="replica",
         )
-    return Proposal(next_epoch(members, state), report.member)
+    return Proposal(next_epoch(members, state), report.replica)

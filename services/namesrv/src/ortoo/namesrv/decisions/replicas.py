@@ -61,17 +61,17 @@ class ReplicaReport:
     enode: str
     set_id: str
     """Empty for an empty disk that waits to be added."""
-    member: ReplicaId
+    replica: ReplicaId
     incarnation: int
     address: str
-    member_address: str
+    replica_address: str
     epoch: int = 0
     is_leading: bool = False
     tail: LogTail = LogTail(0, 0)
     is_electable: bool = False
     is_leader_silent: bool = False
-    suggested: ReplicaId | None = None
-    suggested_above: int = 0
+    suggested_leader: ReplicaId | None = None
+    suggested_above_epoch: int = 0
     voters: tuple[ReplicaId, ...] = ()
     learners: tuple[ReplicaId, ...] = ()
     committed: int = 0
@@ -93,7 +93,7 @@ class ReceivedReport:
 class ReplicaStatus:
     """A replica and its state; without a report to this name server only its id and state are known."""
 
-    member: ReplicaId
+    replica: ReplicaId
     state: ReplicaState
     reported: ReceivedReport | None = None
 
@@ -157,7 +157,7 @@ class ReplicaSet:
                 return ReplicaState.WAITING
             if member not in self.live_replicas:
                 return ReplicaState.AWAY
-            if leader is not None and member == leader.member:
+            if leader is not None and member == leader.replica:
                 return ReplicaState.LEADING
             return ReplicaState.FOLLOWING if member in voters else ReplicaState.LEARNING
 
@@ -166,7 +166,7 @@ class ReplicaSet:
     def route_entries(self) -> tuple[EnodeReplica, ...]:
         """All replicas as published in the routes."""
         return tuple(
-            EnodeReplica(*one.member, one.state, one.reported.report.address if one.reported else "")
+            EnodeReplica(*one.replica, one.state, one.reported.report.address if one.reported else "")
             for one in self.statuses()
         )
 
@@ -193,15 +193,15 @@ class ReplicaSets:
                 raise Overloaded(f"{REPLICA_SETS_MAX} enodes have replicas here, the maximum; stop some")
             known = self.sets[report.enode] = ReplicaSet(report.enode)
         self._check_set(known, report, now_s)
-        before = known.reports.get(report.member)
+        before = known.reports.get(report.replica)
         if before is None and len(known.reports) >= REPLICAS_MAX:
             raise Overloaded(f"{REPLICAS_MAX} processes report as replicas of {report.enode!r}; stop some")
         is_copy = (
-            before is not None and report.member in known.live_replicas and self._is_duplicate(before, report, now_s)
+            before is not None and report.replica in known.live_replicas and self._is_duplicate(before, report, now_s)
         )
         if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
-                f"a later start of replica {report.member.number} of enode {report.enode!r} has reported, at "
+                f"a later start of replica {report.replica.number} of enode {report.enode!r} has reported, at "
                 f"{before.report.address}; stop one of the two. If there is only one, its disk was restored from an "
                 "older copy and lacks acknowledged messages and votes. Stop it, empty its folder, and add it as a new "
                 "replica",
@@ -209,15 +209,15 @@ class ReplicaSets:
             )
         if before is not None and is_copy:
             raise Conflict(
-                f"two processes have copies of the disk of replica {report.member.number} of {report.enode!r}, "
-                f"at {before.report.member_address} and {report.member_address}. Stop one of them, and empty its disk",
-                field="member_address",
+                f"two processes have copies of the disk of replica {report.replica.number} of {report.enode!r}, "
+                f"at {before.report.replica_address} and {report.replica_address}. Stop one of them, and empty its disk",
+                field="replica_address",
                 retry_after_ms=left_ms(before.received_at_s + self.lease_s, now_s),
             )
         known.set_id = report.set_id or known.set_id
-        known.reports[report.member] = ReceivedReport(report, now_s)
+        known.reports[report.replica] = ReceivedReport(report, now_s)
         known.last = known.configuration() or known.last
-        (known.live_replicas.discard if report.is_leaving else known.live_replicas.add)(report.member)
+        (known.live_replicas.discard if report.is_leaving else known.live_replicas.add)(report.replica)
         _record_leader(known)
         return known
 
@@ -241,7 +241,7 @@ class ReplicaSets:
         same = same and report.set_id == previous.report.set_id != ""
         return (
             same
-            and previous.report.member_address != report.member_address
+            and previous.report.replica_address != report.replica_address
             and previous.received_at_s + self.lease_s > now_s
         )
 
@@ -253,7 +253,7 @@ class ReplicaSets:
         if others:
             raise Conflict(
                 f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
-                f"{others[0].report.member.number} is alive at {others[0].report.address}, and this replica is of "
+                f"{others[0].report.replica.number} is alive at {others[0].report.address}, and this replica is of "
                 f"{report.set_id}. Give this enode another name, or stop the other and retry",
                 field="set_id",
                 retry_after_ms=left_ms(max(one.received_at_s for one in others) + self.lease_s, now_s),
@@ -278,8 +278,8 @@ def _record_leader(known: ReplicaSet) -> None:
     leader = known.leader()
     if leader is None or leader.epoch < known.last_leader_epoch:
         return
-    led_by = (leader.member, leader.incarnation)
-    if known.last_leader is not None and known.last_leader[0] != leader.member:
+    led_by = (leader.replica, leader.incarnation)
+    if known.last_leader is not None and known.last_leader[0] != leader.replica:
         known.leader_changes += 1
     known.last_leader, known.last_leader_epoch = led_by, leader.epoch
 
@@ -298,16 +298,16 @@ def _check_report(report: ReplicaReport) -> None:
     check_process_name(report.enode, "enode")
     if report.set_id:
         check_text(report.set_id, "set_id", "the id that the set got when it was created")
-    for name in ("address", "member_address"):
+    for name in ("address", "replica_address"):
         check_address(getattr(report, name), name)
-    _check_ids("member", [report.member])
+    _check_ids("replica", [report.replica])
     for name in ("voters", "learners"):
         ids: tuple[ReplicaId, ...] = getattr(report, name)
         if len(ids) > REPLICAS_MAX:
             raise Invalid(f"{len(ids)} replicas; expected at most {REPLICAS_MAX}", field=name)
         _check_ids(name, ids)
-    if report.suggested is not None:
-        _check_ids("suggested", [report.suggested])
+    if report.suggested_leader is not None:
+        _check_ids("suggested_leader", [report.suggested_leader])
 
 
 def _check_ids(name: str, ids: Iterable[ReplicaId]) -> None:

@@ -188,4 +188,4 @@ def _topic_bytes(topic: Topic) -> int:
 
 
 def _group_bytes(group: Group) -> int:
-    return 100 + len(group.name) + 6 * len(group.retry.listed_ms)
+    return 100 + len(group.name) + 6 * len(group.retry.listed_delays_ms)

@@ -89,7 +89,7 @@ class NewTopic:
     permission: Permission = Permission.UNSPECIFIED
     enodes: tuple[str, ...] = ()
     message_type: MessageType = MessageType.UNSPECIFIED
-    ignore_offers: bool = False
+    ignore_orphaned: bool = False
     """Create it although enodes hold a topic of this name that is not in the directory."""
     lite_ttl_ms: int = 0
 

@@ -20,7 +20,7 @@ def adopt_topics(
     existing = {topic.name: topic for topic in known.topics}
     offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})
     chosen = (
-        [one for one in offered if not one.obstacle] if all_possible else orphaned_topics.select_named(names, offered)
+        [one for one in offered if not one.conflict] if all_possible else orphaned_topics.select_named(names, offered)
     )
     topics.check_count(len(existing) + sum(one.name not in existing for one in chosen))
     taken = []
@@ -28,5 +28,5 @@ def adopt_topics(
         before = existing.get(one.name)
         taken.append(orphaned_topics.adopted_topic(one, before, version=stored.version, now_ms=now_ms))
         stored.put_topic(taken[-1], before)
-    refused = [one for one in offered if one.obstacle] if all_possible else []
+    refused = [one for one in offered if one.conflict] if all_possible else []
     return (taken, refused), RouteChange(stored.version, topics=tuple(taken)) if taken else None

@@ -98,7 +98,7 @@ class Directory:
         Errors: as `topics.completed` and `topics.create`; Conflict if enodes offer one of this name.
         """
         request = topics.with_defaults(request)
-        offered = () if request.ignore_offers else self._orphaned_topics.find(request.name, self._routes.deleted)
+        offered = () if request.ignore_orphaned else self._orphaned_topics.find(request.name, self._routes.deleted)
         enodes = self._leases.enode_liveness()
         topic_id, now_ms = self._randomness.id64(), self._clock.now_ms()
 

@@ -123,7 +123,7 @@ class Elections:
     async def refresh(self) -> None:
         """Expire old reports, and read the proposals of other name servers."""
         for members in self._members.expire(self._clock.monotonic_s()):
-            away = [one.member.number for one in members.statuses() if one.state is ReplicaState.AWAY]
+            away = [one.replica.number for one in members.statuses() if one.state is ReplicaState.AWAY]
             _log.emit(log_events.REPLICA_REPORTS_MISSING, enode=members.enode, away=away)
             self._on_change(members)
         if self._shared and self._members.sets:

@@ -23,9 +23,9 @@ from ortoo.namesrv.directory.elections import Elections
 from ortoo.namesrv.directory.stores import StoresOfEnodes
 from ortoo.namesrv.rpc import wire
 from ortoo.v1 import group_deletion_pb2 as deletion_pb
-from ortoo.v1 import member_admin_pb2 as admin_pb
-from ortoo.v1 import member_report_pb2 as report_pb
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.v1 import replica_admin_pb2 as admin_pb
+from ortoo.v1 import replica_report_pb2 as report_pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer
 
@@ -81,7 +81,7 @@ class NameService(NameServiceServicer):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
             self.stores.check(enode.name, enode.store_id, enode.made_from)
-            self.directory.register_enode(enode, request.directory_id, unknown, request.unknown_topics_more)
+            self.directory.register_enode(enode, request.directory_id, unknown, request.unlisted_topic_count)
             await self.stores.note(enode.name, enode.store_id)
         return write(pb.RegisterEnodeResponse, self.directory, lease_ms=self.directory.lease_ms)
 
@@ -94,13 +94,13 @@ class NameService(NameServiceServicer):
 
     async def Unregister(self, request: pb.UnregisterRequest, context: Context) -> pb.UnregisterResponse:
         """End a lease at once."""
-        match request.WhichOneof("who"):
+        match request.WhichOneof("process"):
             case "enode":
                 self.directory.unregister_enode(request.enode, request.epoch)
             case "snode":
                 self.directory.unregister_snode(request.snode)
             case _:
-                raise Invalid("no process is named; give the name of an enode or of a snode", field="who")
+                raise Invalid("no process is named; give the name of an enode or of a snode", field="process")
         return pb.UnregisterResponse()
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
@@ -115,7 +115,7 @@ class NameService(NameServiceServicer):
 
     async def DeleteTopic(self, request: pb.DeleteTopicRequest, context: Context) -> pb.DeleteTopicResponse:
         """Delete a topic."""
-        at_once, version = request.at_once, request.version
+        at_once, version = request.skip_grace_period, request.version
         deletion = await self.directory.delete_topic(request.name, skip_grace_period=at_once, version=version)
         return write(pb.DeleteTopicResponse, deletion)
 
@@ -130,12 +130,14 @@ class NameService(NameServiceServicer):
         """The deleted topics that can be restored."""
         return pb.ListDeletedTopicsResponse(topics=map(wire.deleted_to, self.directory.deleted_topics()))
 
-    async def ListOfferedTopics(
-        self, request: pb.ListOfferedTopicsRequest, context: Context
-    ) -> pb.ListOfferedTopicsResponse:
+    async def ListOrphanedTopics(
+        self, request: pb.ListOrphanedTopicsRequest, context: Context
+    ) -> pb.ListOrphanedTopicsResponse:
         """The topics that enodes hold and the directory does not have."""
         offered, more = self.directory.orphaned_topics()
-        return pb.ListOfferedTopicsResponse(topics=[write(pb.OfferedTopic, one) for one in offered], more=more)
+        return pb.ListOrphanedTopicsResponse(
+            topics=[write(pb.OrphanedTopic, one) for one in offered], unlisted_count=more
+        )
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
         """Add offered topics to the directory."""
@@ -143,7 +145,7 @@ class NameService(NameServiceServicer):
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)
         return pb.AdoptTopicsResponse(
-            topics=map(wire.topic_to, taken), refused=[write(pb.OfferedTopic, one) for one in refused]
+            topics=map(wire.topic_to, taken), refused=[write(pb.OrphanedTopic, one) for one in refused]
         )
 
     async def GetTopic(self, request: pb.GetTopicRequest, context: Context) -> pb.GetTopicResponse:
@@ -163,7 +165,8 @@ class NameService(NameServiceServicer):
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, context: Context) -> pb.DeleteGroupResponse:
         """Delete a group."""
         return write(
-            pb.DeleteGroupResponse, await self.directory.delete_group(request.name, skip_grace_period=request.at_once)
+            pb.DeleteGroupResponse,
+            await self.directory.delete_group(request.name, skip_grace_period=request.skip_grace_period),
         )
 
     async def UndeleteGroup(
@@ -216,27 +219,31 @@ class NameService(NameServiceServicer):
     def _check_token(self, context: Context) -> None:
         check_admin_token(self.admin_token, headers_of(context).get(ADMIN_TOKEN, ""))
 
-    async def AcquireRight(self, request: pb.AcquireRightRequest, context: Context) -> pb.AcquireRightResponse:
+    async def AcquireNamedLease(
+        self, request: pb.AcquireNamedLeaseRequest, context: Context
+    ) -> pb.AcquireNamedLeaseResponse:
         """Grant or renew an exclusive right."""
         right = await self.catalog.run_lease_transaction(
             lambda rights: rights.acquire(request.resource, request.owner, request.lease_ms)
         )
-        return pb.AcquireRightResponse(epoch=right.epoch, lease_ms=right.remaining_ms)
+        return pb.AcquireNamedLeaseResponse(epoch=right.epoch, lease_ms=right.remaining_ms)
 
-    async def ReleaseRight(self, request: pb.ReleaseRightRequest, context: Context) -> pb.ReleaseRightResponse:
+    async def ReleaseNamedLease(
+        self, request: pb.ReleaseNamedLeaseRequest, context: Context
+    ) -> pb.ReleaseNamedLeaseResponse:
         """Release a right."""
         await self.catalog.run_lease_transaction(
             lambda rights: rights.release(request.resource, request.owner, request.epoch)
         )
-        return pb.ReleaseRightResponse()
+        return pb.ReleaseNamedLeaseResponse()
 
-    async def ReportMember(
-        self, request: report_pb.ReportMemberRequest, context: Context
-    ) -> report_pb.ReportMemberResponse:
+    async def ReportReplica(
+        self, request: report_pb.ReportReplicaRequest, context: Context
+    ) -> report_pb.ReportReplicaResponse:
         """Store a replica's report, and return the proposed leader."""
         report = read(ReplicaReport, request)
         with self._recording_refusals(
-            f"replica {report.member.number} of enode {report.enode} at {report.member_address}"
+            f"replica {report.replica.number} of enode {report.enode} at {report.replica_address}"
         ):
             self.stores.check_report(report)
             members = await self.elections.report(report)
@@ -244,19 +251,23 @@ class NameService(NameServiceServicer):
                 await self.stores.note_replicas(members)
         return wire.report_response(members, self.elections.current_proposal(members))
 
-    async def ListMembers(self, request: admin_pb.ListMembersRequest, context: Context) -> admin_pb.ListMembersResponse:
+    async def ListReplicas(
+        self, request: admin_pb.ListReplicasRequest, context: Context
+    ) -> admin_pb.ListReplicasResponse:
         """The replicas of one enode, or of all."""
         sets = [self.elections.get(request.enode)] if request.enode else self.elections.sets()
         now_s = self.clock.monotonic_s()
-        return admin_pb.ListMembersResponse(
+        return admin_pb.ListReplicasResponse(
             enodes=[wire.replica_set_to(one, self.elections.proposal(one.enode), now_s) for one in sets]
         )
 
-    async def ElectMember(self, request: admin_pb.ElectMemberRequest, context: Context) -> admin_pb.ElectMemberResponse:
+    async def ElectReplica(
+        self, request: admin_pb.ElectReplicaRequest, context: Context
+    ) -> admin_pb.ElectReplicaResponse:
         """Propose the operator's choice."""
-        chosen = request.member
+        chosen = request.replica
         proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
-        return admin_pb.ElectMemberResponse(proposal=write(report_pb.Proposal, proposal))
+        return admin_pb.ElectReplicaResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
         """Permit an enode to return with another store."""
@@ -267,9 +278,9 @@ class NameService(NameServiceServicer):
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
         """The complete directory, then every change."""
-        if request.with_handle_keys and not self.guarded:
+        if request.include_handle_keys and not self.guarded:
             self._check_token(context)
         async with contextlib.aclosing(self.directory.watches.watch()) as changes:
             async for change in changes:
-                for part in wire.change_to(change, include_handle_keys=request.with_handle_keys):
+                for part in wire.change_to(change, include_handle_keys=request.include_handle_keys):
                     yield part

@@ -10,7 +10,7 @@ from ortoo.namesrv.decisions.publish_order import PublishPlace
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet, ReplicaState, ReplicaStatus, majority
 from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic, TopicChange
-from ortoo.v1 import handle_keys_pb2, member_admin_pb2, member_report_pb2, namesrv_pb2, topic_pb2
+from ortoo.v1 import handle_keys_pb2, namesrv_pb2, replica_admin_pb2, replica_report_pb2, topic_pb2
 
 PART_BYTES = 1 << 20
 """The approximate maximum size of one message of a watch."""
@@ -94,37 +94,37 @@ def user_to(user: User) -> namesrv_pb2.User:
     return write(namesrv_pb2.User, user)
 
 
-def report_response(members: ReplicaSet, proposal: Proposal | None) -> member_report_pb2.ReportMemberResponse:
+def report_response(members: ReplicaSet, proposal: Proposal | None) -> replica_report_pb2.ReportReplicaResponse:
     """The answer to a replica's report."""
     addresses = [
-        write(member_report_pb2.MemberAddress, reported.report) for _, reported in sorted(members.reports.items())
+        write(replica_report_pb2.ReplicaAddress, reported.report) for _, reported in sorted(members.reports.items())
     ]
-    return member_report_pb2.ReportMemberResponse(proposal=_proposal_to(proposal), members=addresses)
+    return replica_report_pb2.ReportReplicaResponse(proposal=_proposal_to(proposal), replicas=addresses)
 
 
-def replica_set_to(members: ReplicaSet, proposal: Proposal | None, now_s: float) -> member_admin_pb2.EnodeMembers:
+def replica_set_to(members: ReplicaSet, proposal: Proposal | None, now_s: float) -> replica_admin_pb2.ReplicaSet:
     """The replicas of an enode, for a person."""
     latest, leader = members.configuration(), members.leader()
     end = leader.tail.position if leader else None
-    return member_admin_pb2.EnodeMembers(
+    return replica_admin_pb2.ReplicaSet(
         enode=members.enode,
         set_id=members.set_id,
-        leader=write(member_report_pb2.MemberId, leader.member) if leader else None,
+        leader=write(replica_report_pb2.ReplicaId, leader.replica) if leader else None,
         proposal=_proposal_to(proposal),
-        members=[_status_to(one, end, now_s) for one in members.statuses()],
+        replicas=[_status_to(one, end, now_s) for one in members.statuses()],
         majority=majority(latest.voters) if latest else 0,
     )
 
 
-def _status_to(status: ReplicaStatus, end: int | None, now_s: float) -> member_admin_pb2.MemberStatus:
-    member = write(member_report_pb2.MemberId, status.member)
-    state = topic_pb2.EnodeMemberState.ValueType(status.state)
+def _status_to(status: ReplicaStatus, end: int | None, now_s: float) -> replica_admin_pb2.ReplicaStatus:
+    member = write(replica_report_pb2.ReplicaId, status.replica)
+    state = topic_pb2.EnodeReplicaState.ValueType(status.state)
     if status.reported is None:
-        return member_admin_pb2.MemberStatus(member=member, state=state)
+        return replica_admin_pb2.ReplicaStatus(replica=member, state=state)
     report = status.reported.report
     is_here = status.state not in (ReplicaState.AWAY, ReplicaState.WAITING)
     return write(
-        member_admin_pb2.MemberStatus,
+        replica_admin_pb2.ReplicaStatus,
         report,
         state=state,
         reported_ms_ago=max(0, int((now_s - status.reported.received_at_s) * 1000)),
@@ -132,5 +132,5 @@ def _status_to(status: ReplicaStatus, end: int | None, now_s: float) -> member_a
     )
 
 
-def _proposal_to(proposal: Proposal | None) -> member_report_pb2.Proposal | None:
-    return write(member_report_pb2.Proposal, proposal) if proposal else None
+def _proposal_to(proposal: Proposal | None) -> replica_report_pb2.Proposal | None:
+    return write(replica_report_pb2.Proposal, proposal) if proposal else None

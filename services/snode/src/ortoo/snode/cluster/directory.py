@@ -109,7 +109,7 @@ class DirectoryCache:
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
-        found = [q for q, entry in alive if not entry.refuses_writes] or [q for q, _ in alive]
+        found = [q for q, entry in alive if not entry.write_refusal] or [q for q, _ in alive]
         if isinstance(queues, tuple):  # the cached queues of one version of a topic
             if len(self._available_cache) >= AVAILABLE_CACHE_MAX:
                 self._available_cache.clear()

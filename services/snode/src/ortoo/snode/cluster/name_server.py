@@ -59,7 +59,7 @@ class NameServerClient:
 
     async def watch(self) -> AsyncIterator[DirectoryUpdate]:
         """Yield a snapshot, then every change; ends or raises when the name server disconnects."""
-        request = namesrv_pb2.WatchRoutesRequest(with_handle_keys=True)
+        request = namesrv_pb2.WatchRoutesRequest(include_handle_keys=True)
         with rpc_errors(self.peer, is_internal=True):
             async for update in assemble_changes(self.stub.WatchRoutes(request, metadata=self.admin_metadata)):
                 yield decode_update(update)
@@ -106,7 +106,7 @@ class NameServerClient:
     async def ensure_group(self, name: str) -> Group:
         """A group; created automatically with the default settings if it does not exist."""
         request = namesrv_pb2.PutGroupRequest(
-            group=topic_pb2.Group(name=name, consume_enabled=True, by_use=True), create_only=True
+            group=topic_pb2.Group(name=name, consume_enabled=True, auto_created=True), create_only=True
         )
         try:
             return decode_group((await self.call(self.stub.PutGroup, request)).group)

@@ -180,16 +180,16 @@ class EnodeEntry:
     role: str = ""
     """SYNC_MASTER or ASYNC_MASTER."""
     index_nearly_full: bool = False
-    refuses_writes: str = ""
+    write_refusal: str = ""
     """Why it takes no messages now; empty = it takes them."""
     epoch: int = 0
     """The epoch of the leader at the address."""
-    members: tuple[EnodeReplica, ...] = ()
+    replicas: tuple[EnodeReplica, ...] = ()
 
     @property
     def leader_epoch(self) -> int:
         """Distinguishes one leader from the next; 0 for an enode with a single replica."""
-        return self.epoch if len(self.members) > 1 else 0
+        return self.epoch if len(self.replicas) > 1 else 0
 
 
 @dataclass(frozen=True, slots=True)

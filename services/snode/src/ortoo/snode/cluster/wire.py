@@ -69,7 +69,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
             EnodeReplicaState(one.state if one.state <= max(EnodeReplicaState) else 0),
             one.address,
         )
-        for one in enode.members
+        for one in enode.replicas
     )
     return read(EnodeEntry, enode, members=replicas)
 

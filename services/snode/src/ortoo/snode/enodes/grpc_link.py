@@ -53,7 +53,7 @@ from ortoo.snode.enodes.pop_wire import (
 )
 from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
-from ortoo.v1 import enode_lives_pb2 as lives_pb
+from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
@@ -88,7 +88,7 @@ class GrpcEnodeLink(ReplicaLink):
         """
         pushdown = request.pushdown and write(pb.Pushdown, request.pushdown, columns=sorted(request.pushdown.columns))
         message = write(pb.FetchBatchesRequest, request, pushdown=pushdown)
-        if request.any_member:  # this replica itself, leader or not
+        if request.any_replica:  # this replica itself, leader or not
             return await self._fetches.send_if_available(message)
         return await self._call_leader(lambda link: link._fetches.send(message, wait_s=request.wait_ms / 1000))
 
@@ -115,16 +115,18 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks, one answer each. With an incarnation they live while that is attached."""
-        message = pb.TakeLocksRequest(incarnation=incarnation, wishes=[write(pb.LockWish, one) for one in requests])
+        message = pb.TakeLocksRequest(
+            incarnation=incarnation, requests=[write(pb.LockRequest, one) for one in requests]
+        )
         response = await self._call(lambda stub: stub.TakeLocks, message)
         return [
             read(LockResult, one, error=error_of(one.failure) if one.HasField("failure") else None)
-            for one in response.answers
+            for one in response.results
         ]
 
     async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
         """Release locks; returns for each whether its session held it."""
-        message = pb.ReleaseLocksRequest(wishes=[write(pb.LockWish, one) for one in requests])
+        message = pb.ReleaseLocksRequest(requests=[write(pb.LockRequest, one) for one in requests])
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
     async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
@@ -252,7 +254,7 @@ class GrpcEnodeLink(ReplicaLink):
 
     async def retry_messages(self, request: RetryRequest) -> list[str]:
         """Copy messages to a group's retry topic; returns their ids."""
-        response = await self._call(lambda stub: stub.SendBackMessages, encode_retry(request))
+        response = await self._call(lambda stub: stub.RetryMessages, encode_retry(request))
         return list(response.message_ids)
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
@@ -264,10 +266,10 @@ class GrpcEnodeLink(ReplicaLink):
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
         """Store messages with ids of the application, each once within the window; returns their locations."""
-        request = lives_pb.AppendIdentifiedRequest(
+        request = lives_pb.AppendDeduplicatedRequest(
             topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids
         )
-        response = await self._call(lambda stub: stub.AppendIdentified, request)
+        response = await self._call(lambda stub: stub.AppendDeduplicated, request)
         return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in response.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
@@ -283,7 +285,7 @@ class GrpcEnodeLink(ReplicaLink):
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         response = await self._call(lambda stub: stub.SetStoredMode, request)
-        return DeliveryMode(response.before)
+        return DeliveryMode(response.previous)
 
     async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
         """How a group consumes topics: topic id and mode."""

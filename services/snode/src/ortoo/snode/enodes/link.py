@@ -58,7 +58,7 @@ class FetchBatchesRequest:
     """The generation of the group's lock; 0 = a read without lock."""
     pushdown: Pushdown | None = None
     """The filter and projection to apply to the batches; None = all of them, whole."""
-    any_member: bool = False
+    any_replica: bool = False
     """Whether a replica that does not lead may answer, or refuse."""
 
 
@@ -213,7 +213,7 @@ class EnodeLinks:
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
-            [one for one in entry.members if one.state is EnodeReplicaState.FOLLOWING and one.address] if entry else []
+            [one for one in entry.replicas if one.state is EnodeReplicaState.FOLLOWING and one.address] if entry else []
         )
         if not following:
             return None

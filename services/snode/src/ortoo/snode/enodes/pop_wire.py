@@ -45,7 +45,9 @@ def decode_popped(response: pb.PopQueuesResponse) -> Popped:
         )
         for one in response.batches
     ]
-    return Popped(batches, response.wants_dead_letter_topic, response.blocked, response.more, response.passed)
+    return Popped(
+        batches, response.needs_dead_letter_topic, response.blocked_reason, response.more, response.skipped_messages
+    )
 
 
 def encode_settlement(
@@ -59,8 +61,8 @@ def encode_settlement(
     elif isinstance(verdict, Renew):
         request.renew_invisible_ms = verdict.invisible_ms
     else:
-        redelivery = write(pb.GiveBack, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
-        request.give_back.CopyFrom(redelivery)
+        redelivery = write(pb.Redeliver, verdict, uncounted=not verdict.counts, client_id=verdict.consumer)
+        request.redeliver.CopyFrom(redelivery)
     return request
 
 
@@ -74,9 +76,9 @@ def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
     ]
 
 
-def encode_retry(request: RetryRequest) -> pb.SendBackMessagesRequest:
+def encode_retry(request: RetryRequest) -> pb.RetryMessagesRequest:
     """A request to nack messages by offset."""
-    return write(pb.SendBackMessagesRequest, request, uncounted=not request.counts, client_id=request.consumer)
+    return write(pb.RetryMessagesRequest, request, uncounted=not request.counts, client_id=request.consumer)
 
 
 def encode_replay(request: ReplayRequest) -> pb.ReplayStoredRequest:
@@ -93,6 +95,6 @@ def _encode_part(part: LeasePart) -> pb.LeasePart:
         queue_id=part.queue_id,
         lease_number=part.number,
         ranges=_encode_ranges(part.ranges),
-        lenient=not part.is_exact,
-        in_time=part.in_time,
+        ignore_stale=not part.is_exact,
+        unexpired_only=part.unexpired_only,
     )

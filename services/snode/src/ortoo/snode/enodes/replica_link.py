@@ -137,7 +137,7 @@ class ReplicaLink:
                     raise  # the error is about this request alone
                 self._unary_leases_until_s = self._clock.monotonic_s() + PEER_RETRY_S
         timeout_s = self._timeout_s + wait_s
-        if request.WhichOneof("asked") == "pop":
+        if request.WhichOneof("request") == "pop":
             return pop_pb.LeaseResponse(popped=await self._call_unary(self._stub.PopQueues, request.pop, timeout_s))
         return pop_pb.LeaseResponse(settled=await self._call_unary(self._stub.SettlePopped, request.settle, timeout_s))
 

@@ -83,7 +83,7 @@ def _connects(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
 
 
 def _route(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    return [_topic(request.topic, PUB if request.to_send else ANY)]
+    return [_topic(request.topic, PUB if request.for_write else ANY)]
 
 
 def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
@@ -160,7 +160,15 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
     **{f"ConsumerService/{name}": _leases for name in ("Ack", "Nack", "ChangeInvisible")},
     **{
         f"ConsumerService/{name}": _consumes
-        for name in ("Pull", "QueryMembers", "LockQueues", "UnlockQueues", "QueryOffsets", "SearchOffset", "SendBack")
+        for name in (
+            "Pull",
+            "QueryMembers",
+            "LockQueues",
+            "UnlockQueues",
+            "QueryOffsets",
+            "SearchOffset",
+            "NackMessages",
+        )
     },
     **{f"ConsumerService/{name}": _consumes for name in ("Pop", "Fetch")},
     "ConsumerService/QueryQueues": lambda request, _: [_topic(request.topic, ANY)],
@@ -183,8 +191,8 @@ REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
             *("PutUser", "DeleteUser", "ListUsers", "DescribeCluster", "ListTransactions", "ResumeTransaction"),
             *("ListClients", "DescribeClient", "CallClient", "ListConsumers", "SetDeliveryMode", "ListDeliveryModes"),
             *("DescribeFlowControl", "UpdateFlowControl", "UndeleteTopic", "ListDeletedTopics"),
-            *("ListOfferedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
-            *("ListMembers", "HandOver", "ElectMember", "AddMember", "RemoveMember", "AcceptStore"),
+            *("ListOrphanedTopics", "AdoptTopics", "UndeleteGroup", "ListDeletedGroups"),
+            *("ListReplicas", "HandOver", "ElectReplica", "AddReplica", "RemoveReplica", "AcceptStore"),
         )
     },
     **{f"ExternalScaler/{name}": _scales for name in ("IsActive", "StreamIsActive", "GetMetricSpec", "GetMetrics")},

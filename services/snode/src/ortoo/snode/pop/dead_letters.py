@@ -36,7 +36,7 @@ class ReplayProgress:
     """The progress of a replay, in messages."""
 
     replayed_messages: int = 0
-    seen_messages: int = 0
+    scanned_messages: int = 0
     skipped_messages: int = 0
 
 
@@ -115,7 +115,7 @@ class DeadLetters:
                     ReplayRequest(topic.topic_id, replay.group, ranges_of(some), target_id, replay.dry_run)
                 )
                 count = sum(one for _, one in sent)
-                progress.seen_messages += len(some)
+                progress.scanned_messages += len(some)
                 progress.replayed_messages += count
                 progress.skipped_messages += len(some) - count
                 yield progress
@@ -142,7 +142,7 @@ class DeadLetters:
             queue_ids = tuple(range(placement.read_queue_count))
             request = PopRequest(topic.topic_id, group, queue_ids, room, 0, ANSWER_BYTES_MAX, 0, skip=skip)
             popped = await self.links.to(placement.enode).peek(request)
-            skip, more = skip - popped.passed, popped.more
+            skip, more = skip - popped.skipped_messages, popped.more
             for one in popped.batches:
                 queue = Queue(topic.name, placement.enode, one.queue_id)
                 for message, offset, attempt in zip(open_batch(one.batch), one.offsets, one.attempts, strict=True):
@@ -193,7 +193,7 @@ class DeadLetters:
         """The first of these letters that were not replayed, at most the number still to send."""
         pending = await self._not_replayed(topic, replay.group, queue, offsets)
         remaining = sorted(pending)[: replay.messages_max - progress.replayed_messages]
-        progress.seen_messages += len(offsets) - len(pending)
+        progress.scanned_messages += len(offsets) - len(pending)
         progress.skipped_messages += len(offsets) - len(pending)
         return remaining
 

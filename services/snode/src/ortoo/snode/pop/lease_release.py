@@ -65,7 +65,7 @@ class LeaseReleaser:
 
     async def cancel_once(self, enode: str, request: PopRequest) -> None:
         """Cancel one pop; with an empty request id all pops of its attempt. Errors: NotFound, Unavailable."""
-        request = replace(request, messages_max=1, wait_ms=0, call_off=True)
+        request = replace(request, messages_max=1, wait_ms=0, cancel=True)
         popped = await self._links.to(enode).pop(request)
         # An enode of a version without cancellation has popped instead. The messages that it returned are released.
         await self.release(enode, request.topic_id, request.group, popped.batches)

@@ -72,7 +72,7 @@ class PopResult:
     """The answer to a consumer's pop."""
 
     batches: list[PoppedMessages]
-    blocked: str = ""
+    blocked_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +160,7 @@ class PopProcessor:
             places.setdefault((handle.enode, handle.topic_id, handle.group), []).append(index)
         failures: list[OrtooError] = []
         for (enode, topic_id, group), indices in places.items():
-            parts = [replace(_lease_part(*receipts[index]), in_time=unexpired_only) for index in indices]
+            parts = [replace(_lease_part(*receipts[index]), unexpired_only=unexpired_only) for index in indices]
             try:
                 if verdict == FINISH:
                     found = await self._finish_batchers.finish((enode, topic_id, group), parts)
@@ -290,7 +290,7 @@ class PopProcessor:
             background.run_contained("call off", self._releaser.cancel(source.enode, request))
             raise
         try:
-            if popped.wants_dead_letter_topic:
+            if popped.needs_dead_letter_topic:
                 self._runtime.background.run_contained(
                     "dead letters", self._create_dead_letter_topic(dead_letters, source.enode)
                 )
@@ -317,7 +317,7 @@ class PopProcessor:
                 )
                 for one in batches
             ],
-            popped.blocked,
+            popped.blocked_reason,
         )  # fmt: skip
 
     async def _filter(self, source: PopSource, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
@@ -404,4 +404,6 @@ def _lease_part(handle: ReceiptHandle, offsets: Sequence[int]) -> LeasePart:
 
 def _merge(results: Sequence[PopResult]) -> PopResult:
     batches = [batch for answer in results for batch in answer.batches]
-    return PopResult(batches, "" if batches else next((one.blocked for one in results if one.blocked), ""))
+    return PopResult(
+        batches, "" if batches else next((one.blocked_reason for one in results if one.blocked_reason), "")
+    )

@@ -46,7 +46,7 @@ class SearchResult:
     """The messages, newest first, and the enodes that could not be reached."""
 
     messages: Sequence[PlacedMessage]
-    enodes_away: Sequence[str]
+    unreachable_enodes: Sequence[str]
     more: bool = False
     """Whether there are more than fit into one answer."""
 

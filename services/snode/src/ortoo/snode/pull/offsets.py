@@ -75,9 +75,9 @@ class ResetTarget:
 class OffsetResetResult:
     """The result of a reset: the offsets of all queues before and after it, by enode and id."""
 
-    before: Sequence[GroupOffset]
+    previous: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
-    ahead: Sequence[GroupOffset]
+    forward_refused: Sequence[GroupOffset]
     """Queues that stayed because the reset was not forced forward, and the offsets they would have."""
 
 

@@ -163,7 +163,7 @@ class QueueReader:
         request = FetchBatchesRequest(topic_id, queue.queue_id, offset, bytes_max, wait_ms, pushdown=pushdown)
         if not wait_ms and (follower := self._links.follower(queue)) is not None:
             with contextlib.suppress(OrtooError):
-                return await follower.fetch(replace(request, any_member=True))
+                return await follower.fetch(replace(request, any_replica=True))
         try:
             return await self._links.to(queue.enode).fetch(request)
         except Exception as error:

@@ -109,7 +109,7 @@ class QueueCursor:
         if offset > self.sent_offset or offset < 0:
             raise Invalid(
                 f"offset {offset} acknowledged for queue {self.queue}; deliveries ended at {self.sent_offset}",
-                field="acknowledge.offsets.offset",
+                field="commit.offsets.offset",
             )
         if self.committed_offset is not None and offset <= self.committed_offset:
             return False

@@ -69,7 +69,7 @@ class ConsumerService(PopConsumerHandlers, PullConsumerHandlers):
             with self.long_calls.track() as memory:
                 parts = self.pull.reader.fetch(
                     queue, begin, end, follow=request.follow, message_filter=message_filter, columns=columns,
-                    coalesce=request.joined, memory=memory,
+                    coalesce=request.coalesce, memory=memory,
                 )  # fmt: skip
                 async for topic_id, part in parts:
                     has_started = True

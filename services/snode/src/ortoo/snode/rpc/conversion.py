@@ -42,7 +42,7 @@ def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterCon
         "broadcast": request.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
         "strategy": AllocationStrategy(number),
         "configured": tuple(map(decode_queue, request.configured_queues)),
-        "rooms": tuple(request.rooms),
+        "rooms": tuple(request.zones),
     }
 
 
@@ -51,9 +51,9 @@ def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Su
     return tuple(read(Subscription, one) for one in items)
 
 
-def encode_member(member: GroupMember) -> consumer_pb2.Member:
+def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
     """The message of one group member; only its own user gets the session id."""
     if not PRINCIPAL.get().owns(member.user):
         member = dataclasses.replace(member, session_id="")
     model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
-    return write(consumer_pb2.Member, member, message_model=model)
+    return write(consumer_pb2.GroupMember, member, message_model=model, zone=member.room, joined_at_ms=member.since_ms)

@@ -43,7 +43,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
         """Lease messages to a consumer, waiting for the first; or cancel pops and release their messages."""
         call = _decode_pop(request)
-        if request.call_off:
+        if request.cancel:
             if not call.attempt_id:
                 raise Invalid("is missing; give the attempt id of the pops to cancel", field="attempt_id")
             await self.pop.processor.cancel(call)
@@ -52,7 +52,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
             result = await self.pop.processor.pop(call)
         seals = self.cluster.directory.seals
         batches = [_encode_popped(one, seals, readable=request.readable) for one in result.batches]
-        return pb.PopResponse(batches=batches, blocked=result.blocked)
+        return pb.PopResponse(batches=batches, blocked_reason=result.blocked_reason)
 
     async def Ack(self, request: pb.AckRequest, context: Context) -> pb.AckResponse:
         """Ack popped messages."""

@@ -151,7 +151,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """The queues to which messages of a topic may be sent."""
-        topic = await (self.topics.producer_topics if request.to_send else self.cluster.watch).topic(request.topic)
+        topic = await (self.topics.producer_topics if request.for_write else self.cluster.watch).topic(request.topic)
         writable = self.cluster.directory.available_queues(topic.write_queues()) if topic.writable else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(

@@ -106,7 +106,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
         offset = await self.pull.processor.find_offset(decode_queue(request.queue), request.time_ms)
         return pb.SearchOffsetResponse(offset=offset)
 
-    async def SendBack(self, request: pb.SendBackRequest, context: Context) -> pb.SendBackResponse:
+    async def NackMessages(self, request: pb.NackMessagesRequest, context: Context) -> pb.NackMessagesResponse:
         """Nack messages that could not be processed."""
         check_group_name(request.group)
         if not 1 <= len(request.offsets) <= OFFSETS_MAX or min(request.offsets) < 0:
@@ -127,7 +127,7 @@ class PullConsumerHandlers(ConsumerServiceServicer):
             error=request.error[:ERROR_LENGTH_MAX],
             counts=not request.uncounted,
         )
-        return write(pb.SendBackResponse, await self.pop.nack_processor.nack(nack))
+        return write(pb.NackMessagesResponse, await self.pop.nack_processor.nack(nack))
 
     def _session(self, request: pb.LockQueuesRequest | pb.UnlockQueuesRequest) -> ClientSession | None:
         """The session of the locks. Errors: NotFound, Forbidden."""

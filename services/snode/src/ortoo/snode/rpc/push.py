@@ -103,7 +103,7 @@ class PushCall:
             user=PRINCIPAL.get().user,
             client_id=request.client_id,
             subscriptions=merge_subscriptions((), decode_subscriptions(request.subscriptions)),
-            room=request.room,
+            room=request.zone,
             language=request.language,
             client_version=request.client_version,
             **consumer_options(request),
@@ -136,8 +136,8 @@ class PushCall:
 
     async def _handle(self, session: PushSession, request: pb.PushRequest) -> bool:
         kind = request.WhichOneof("event")
-        if kind == "acknowledge":
-            for item in request.acknowledge.offsets:
+        if kind == "commit":
+            for item in request.commit.offsets:
                 session.commit(decode_queue(item.queue), item.offset, item.generation)
         elif kind == "credit":
             session.grant(request.credit.messages, request.credit.bytes)
@@ -149,9 +149,7 @@ class PushCall:
             await self.sessions.subscribe(session, decode_subscriptions(request.subscribe.subscriptions))
         elif kind == "suspend":
             self._request_memory.set_size(kind, request.suspend.ByteSize())
-            session.suspend(
-                None if request.suspend.everything else frozenset(map(decode_queue, request.suspend.queues))
-            )
+            session.suspend(None if request.suspend.all else frozenset(map(decode_queue, request.suspend.queues)))
         elif kind == "open":
             raise Invalid("the session is already open; open another one on its own stream", field="open")
         return True
@@ -176,10 +174,10 @@ def _encode_event(event: PushEvent) -> BulkMessage:
             return BulkMessage(pb.PushResponse(delivery=delivery), (batch.records,) if batch is not None else ())
         case DurableOffsets():
             offsets = [
-                pb.AcknowledgedOffset(queue=encode_queue(queue), offset=offset, generation=generation)
+                pb.CommittedOffset(queue=encode_queue(queue), offset=offset, generation=generation)
                 for queue, offset, generation in event.offsets
             ]
-            return BulkMessage(pb.PushResponse(acknowledged=pb.Acknowledged(offsets=offsets)))
+            return BulkMessage(pb.PushResponse(committed=pb.Committed(offsets=offsets)))
         case Assignment():
             queues = map(encode_queue, event.queues)
             return BulkMessage(pb.PushResponse(assignment=pb.Assignment(generation=event.generation, queues=queues)))

@@ -68,7 +68,7 @@ class ConnectCall:
     async def open(self, peer: str) -> ClientSession:
         """Read the first request, which opens the session. Errors: Invalid."""
         request = await first_request(self.requests, "hello", "Connect must be `hello`")
-        session = self.sessions.open(read(Hello, request.hello), peer)
+        session = self.sessions.open(read(Hello, request.hello, room=request.hello.zone), peer)
         session.call = asyncio.current_task()
         return session
 
@@ -99,7 +99,7 @@ class ConnectCall:
     async def _handle(self, session: ClientSession, request: pb.ConnectRequest) -> None:
         kind = request.WhichOneof("event")
         if kind == "hello":
-            self.sessions.update_hello(session, read(Hello, request.hello))
+            self.sessions.update_hello(session, read(Hello, request.hello, room=request.hello.zone))
         elif kind == "command_result":
             self.sessions.on_command_result(session, request.command_result.command_id, request.command_result)
         elif kind is not None and kind.startswith(("register", "unregister")):

@@ -34,32 +34,32 @@ def _rows(service: str, roles: Roles, *methods: str) -> dict[str, Callers]:
 
 CALLERS: Mapping[str, Callers] = {
     # The name server. Snodes pass on what operators ask them for.
-    **_rows("NameService", ENODE, "RegisterEnode", "ReportMember", "AcquireRight", "ReleaseRight"),
+    **_rows("NameService", ENODE, "RegisterEnode", "ReportReplica", "AcquireNamedLease", "ReleaseNamedLease"),
     **_rows("NameService", SNODE, "RegisterSnode", "GetUser"),
     **_rows("NameService", SNODE | OPERATOR, "CreateTopic", "UpdateTopic", "DeleteTopic", "UndeleteTopic"),
     **_rows("NameService", SNODE | OPERATOR, "GetTopic", "ListTopics", "ListDeletedTopics"),
-    **_rows("NameService", SNODE | OPERATOR, "ListOfferedTopics", "AdoptTopics"),
+    **_rows("NameService", SNODE | OPERATOR, "ListOrphanedTopics", "AdoptTopics"),
     **_rows("NameService", SNODE | OPERATOR, "PutGroup", "DeleteGroup", "UndeleteGroup"),
     **_rows("NameService", SNODE | OPERATOR, "ListGroups", "ListDeletedGroups"),
     **_rows("NameService", SNODE | OPERATOR, "PutUser", "DeleteUser", "ListUsers"),
-    **_rows("NameService", SNODE | OPERATOR, "ElectMember", "AcceptStore"),
+    **_rows("NameService", SNODE | OPERATOR, "ElectReplica", "AcceptStore"),
     # An enode's tool asks for the living replicas before a disk continues alone.
-    **_rows("NameService", ENODE | SNODE | OPERATOR, "ListMembers"),
+    **_rows("NameService", ENODE | SNODE | OPERATOR, "ListReplicas"),
     "NameService/Unregister": Callers(ENODE | SNODE, {"enode": ENODE, "snode": SNODE}),
     # Handle keys open every receipt handle, so that only snodes get them.
-    "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"with_handle_keys": SNODE}),
+    "NameService/WatchRoutes": Callers(ENODE | SNODE | OPERATOR, {"include_handle_keys": SNODE}),
     # The storage of an enode.
-    **_rows("EnodeService", SNODE, "Append", "AppendIdentified", "FetchBatches", "FindOffset", "FindMessages"),
+    **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
     **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeDeliveries", "Attach"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
-    **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "SendBackMessages", "ReplayStored"),
+    **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),
     **_rows("EnodeService", SNODE, "RecallDelayed", "ListDelayed"),
     **_rows("EnodeService", SNODE, "StoreHalf", "SettleHalf", "ListHalves", "ResumeHalf", "WatchHalves"),
     **_rows("EnodeService", SNODE, "UseDeliveryMode", "SetStoredMode", "QueryModes"),
     # Replication between the replicas of an enode, and its administration.
-    **_rows("MemberService", ENODE, "Speak", "Join", "CopyFrame"),
-    **_rows("EnodeMembersService", SNODE | OPERATOR, "DescribeMembers", "HandOver", "AddMember", "RemoveMember"),
+    **_rows("ReplicationService", ENODE, "Exchange", "Join", "CopyFrame"),
+    **_rows("EnodeReplicasService", SNODE | OPERATOR, "DescribeReplicas", "HandOver", "AddReplica", "RemoveReplica"),
     # Served by every process.
     **_rows("FindingsService", SNODE | OPERATOR, "ListFindings"),
     **_rows("SettingsService", SNODE | OPERATOR, "ListSettings", "UpdateSettings", "ListSettingChanges"),

@@ -14,14 +14,14 @@ from ortoo.v1 import (
     consumer_pb2,
     dead_letter_pb2,
     enode_pb2,
-    members_pb2,
     namesrv_pb2,
     producer_pb2,
+    replication_pb2,
     session_pb2,
 )
 
 _FILES = (
-    admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, members_pb2, namesrv_pb2, producer_pb2, service_pb2,
+    admin_pb2, consumer_pb2, dead_letter_pb2, enode_pb2, replication_pb2, namesrv_pb2, producer_pb2, service_pb2,
     session_pb2,
 )  # fmt: skip
 

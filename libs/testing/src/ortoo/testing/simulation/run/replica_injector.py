@@ -18,9 +18,9 @@ from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
 from ortoo.testing.simulation.run.injector import FaultInjector, Undo
 from ortoo.testing.simulation.run.plan import PlannedFault
 from ortoo.testing.simulation.workload.application import Application
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
-from ortoo.v1.member_report_pb2 import MemberId
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
+from ortoo.v1.replica_report_pb2 import ReplicaId
 
 CLOCK_OFF_MS = 30_000.0
 LOOK_S = 0.3
@@ -182,19 +182,19 @@ class ReplicaFaultInjector(FaultInjector):
         if leader is None or not machine.ready.is_set() or not isinstance(running, RunningReplica):
             return False
         enode, new = machine.enode, running.process.membership.stored.replica
-        stub = EnodeMembersServiceStub(channels.channel_to(leader.address))
+        stub = EnodeReplicasServiceStub(channels.channel_to(leader.address))
         with contextlib.suppress(grpc.RpcError, OrtooError):  # another one leads now, or the last step is not done
-            asked = pb.DescribeMembersRequest(enode=enode)
-            members = (await stub.DescribeMembers(asked, timeout=CALL_TIMEOUT_S)).members
-            there = {(one.member.number, one.member.disk): one.votes for one in members}
+            asked = pb.DescribeReplicasRequest(enode=enode)
+            members = (await stub.DescribeReplicas(asked, timeout=CALL_TIMEOUT_S)).replicas
+            there = {(one.replica.number, one.replica.disk): one.is_voter for one in members}
             old = [disk for number, disk in there if number == new.number and disk != new.disk]
             if (new.number, new.disk) not in there:
-                word = MemberId(number=new.number, disk=new.disk)
-                added = pb.AddMemberRequest(enode=enode, member=word, member_address=running.replica_address)
-                await stub.AddMember(added, timeout=CALL_TIMEOUT_S)
+                word = ReplicaId(number=new.number, disk=new.disk)
+                added = pb.AddReplicaRequest(enode=enode, replica=word, replica_address=running.replica_address)
+                await stub.AddReplica(added, timeout=CALL_TIMEOUT_S)
             elif there[new.number, new.disk] and old:
-                gone = MemberId(number=new.number, disk=old[0])
-                await stub.RemoveMember(pb.RemoveMemberRequest(enode=enode, member=gone), timeout=CALL_TIMEOUT_S)
+                gone = ReplicaId(number=new.number, disk=old[0])
+                await stub.RemoveReplica(pb.RemoveReplicaRequest(enode=enode, replica=gone), timeout=CALL_TIMEOUT_S)
             else:
                 return there[new.number, new.disk]
         return False

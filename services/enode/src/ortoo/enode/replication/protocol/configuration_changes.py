@@ -33,12 +33,12 @@ def on_remove_replica(replica: Replica, event: RemoveReplica, now_s: float) -> N
     answering = replica.responding_voters(after, now_s) if isinstance(replica.role, Leader) else after.voters
     if event.replica not in configuration.replicas:
         replica.add_actions(RejectRequest(f"replica {event.replica.number} with that disk is not in the set"))
-    elif event.replica == replica.identity.member:
+    elif event.replica == replica.identity.replica:
         replica.add_actions(
             RejectRequest(f"replica {event.replica.number} leads: transfer leadership to another first")
         )
     elif 1 + len(answering) < after.majority:
-        away = ", ".join(str(one.number) for one in after.voters if one not in (replica.identity.member, *answering))
+        away = ", ".join(str(one.number) for one in after.voters if one not in (replica.identity.replica, *answering))
         replica.add_actions(
             RejectRequest(f"without it too few replicas answer: start replica {away}, or add one first")
         )
@@ -81,6 +81,6 @@ def promote_learners(replica: Replica) -> None:
 def drop_removed_replicas(replica: Replica) -> None:
     """Drop the leader's streams to replicas that were removed."""
     role, everybody = replica.leader_role, replica.rules.configuration_of(replica.log).replicas
-    streams = tuple(one for one in role.streams if one.follower.member in everybody)
+    streams = tuple(one for one in role.streams if one.follower.replica in everybody)
     heard = tuple(one for one in role.responses if one.replica in everybody)
     replica.role = replace(role, streams=streams, responses=heard)

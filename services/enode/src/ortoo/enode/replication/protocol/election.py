@@ -17,7 +17,7 @@ from ortoo.enode.replication.protocol.roles import Candidate, Follower, Idle, Le
 def on_leader_proposed(replica: Replica, event: LeaderProposed | TimeoutNow, now_s: float) -> None:
     """Stand for election if this replica may. It votes for itself first, like any other voter."""
     identity, rules, log = replica.identity, replica.rules, replica.log
-    is_mine = event.leader == identity.member and rules.is_voter(rules.configuration_of(log), identity)
+    is_mine = event.leader == identity.replica and rules.is_voter(rules.configuration_of(log), identity)
     stands_already = isinstance(replica.role, Candidate | Leader) and event.epoch == replica.hard_state.epoch
     is_able = rules.is_electable(log, replica.hard_state) and rules.may_write(log)
     if not is_mine or stands_already or not is_able:
@@ -31,7 +31,7 @@ def on_request_vote(replica: Replica, request: RequestVote, now_s: float) -> Non
     hard_state = replica.hard_state
     if not replica.rules.may_vote(hard_state, request.epoch, request.candidate):
         if request.epoch < hard_state.epoch:
-            replica.add_actions(Send(request.candidate.member, StaleEpoch(hard_state.epoch)))
+            replica.add_actions(Send(request.candidate.replica, StaleEpoch(hard_state.epoch)))
     elif request.epoch == hard_state.epoch and request.candidate == hard_state.leader:
         if replica.is_hard_state_saved and not isinstance(replica.role, Candidate | Leader | Follower):
             replica.role = Voter()
@@ -54,14 +54,14 @@ def on_candidate_saved(replica: Replica, now_s: float) -> None:
 def _request_votes(replica: Replica) -> None:
     request = RequestVote(replica.hard_state.epoch, replica.identity)
     voters = replica.rules.configuration_of(replica.log).voters
-    replica.add_actions(*(Send(one, request) for one in voters if one != replica.identity.member))
+    replica.add_actions(*(Send(one, request) for one in voters if one != replica.identity.replica))
 
 
 def send_vote(replica: Replica) -> None:
     """Send the vote, which is on disk."""
     hard_state, rules, log = replica.hard_state, replica.rules, replica.log
     tail, is_electable = rules.claimed_tail(log, hard_state), rules.is_electable(log, hard_state)
-    replica.add_actions(Send(hard_state.leader.member, Vote(hard_state.epoch, replica.identity, tail, is_electable)))
+    replica.add_actions(Send(hard_state.leader.replica, Vote(hard_state.epoch, replica.identity, tail, is_electable)))
 
 
 def on_vote(replica: Replica, vote: Vote, now_s: float) -> None:
@@ -79,9 +79,9 @@ def on_vote(replica: Replica, vote: Vote, now_s: float) -> None:
     if vote.voter != replica.identity and rules.is_log_ahead(vote.tail, log.tail):
         if vote.is_electable:
             replica.change_role(Idle())
-            replica.add_actions(RequestElection(vote.voter.member, vote.epoch))
+            replica.add_actions(RequestElection(vote.voter.replica, vote.epoch))
         return
-    kept = tuple(one for one in role.votes if one.voter.member != vote.voter.member)
+    kept = tuple(one for one in role.votes if one.voter.replica != vote.voter.replica)
     votes = (*kept, vote)
     if rules.is_majority(configuration, len(votes)):
         replica.role = Leader(since_s=now_s, previous_rounds=replica.round_count)
@@ -96,7 +96,7 @@ def on_stale_epoch(replica: Replica, message: StaleEpoch) -> None:
         return
     if isinstance(replica.role, Candidate):
         replica.change_role(Idle())
-    replica.add_actions(RequestElection(replica.identity.member, message.epoch))
+    replica.add_actions(RequestElection(replica.identity.replica, message.epoch))
 
 
 def on_lease_released(replica: Replica, message: LeaseReleased) -> None:
@@ -108,9 +108,9 @@ def on_lease_released(replica: Replica, message: LeaseReleased) -> None:
 def on_leaderless_tick(replica: Replica, now_s: float) -> None:
     """A sole voter stands for election; any other replica reports that it hears no leader."""
     limits = replica.limits
-    is_alone = replica.rules.configuration_of(replica.log).voters == (replica.identity.member,)
+    is_alone = replica.rules.configuration_of(replica.log).voters == (replica.identity.replica,)
     if is_alone and not isinstance(replica.role, Follower | Candidate):
-        on_leader_proposed(replica, LeaderProposed(replica.hard_state.epoch + 1, replica.identity.member), now_s)
+        on_leader_proposed(replica, LeaderProposed(replica.hard_state.epoch + 1, replica.identity.replica), now_s)
     elif now_s - replica.leader_heard_s >= limits.leader_timeout_s:
         if isinstance(replica.role, Candidate) and replica.is_hard_state_saved:
             _request_votes(replica)

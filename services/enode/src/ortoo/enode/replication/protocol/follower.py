@@ -32,7 +32,7 @@ def on_heartbeat(replica: Replica, heartbeat: Heartbeat, now_s: float) -> None:
     """Follow the leader of the current or a higher epoch, and grant it the lease that the answer confirms."""
     hard_state, role = replica.hard_state, replica.role
     if not replica.rules.accepts_epoch(hard_state, heartbeat.epoch):
-        replica.add_actions(Send(heartbeat.leader.member, StaleEpoch(hard_state.epoch)))
+        replica.add_actions(Send(heartbeat.leader.replica, StaleEpoch(hard_state.epoch)))
         return
     if heartbeat.epoch > hard_state.epoch:
         follower = Follower(heartbeat.leader, 0, last_progress_s=now_s)
@@ -57,7 +57,7 @@ def _answer_heartbeat(replica: Replica, heartbeat: Heartbeat) -> None:
     stream, flushed = (role.stream, replica.log.flushed) if role.is_matched else (0, 0)
     replica.add_actions(
         Send(
-            heartbeat.leader.member,
+            heartbeat.leader.replica,
             HeartbeatResponse(heartbeat.epoch, replica.identity, heartbeat.round, stream, flushed),
         )
     )
@@ -75,7 +75,7 @@ def _request_match(replica: Replica) -> None:
     role = replica.follower_role
     replica.add_actions(
         Send(
-            role.leader.member,
+            role.leader.replica,
             LogMatchRequest(replica.hard_state.epoch, replica.identity, role.stream, role.requested_epoch),
         )
     )
@@ -141,7 +141,7 @@ def _set_matched(replica: Replica) -> None:
     role, log = replica.follower_role, replica.log
     replica.role = replace(role, is_matched=True, is_truncating=False)
     matched = LogMatched(replica.hard_state.epoch, replica.identity, role.stream, log.appended, log.flushed)
-    replica.add_actions(Send(role.leader.member, matched))
+    replica.add_actions(Send(role.leader.replica, matched))
 
 
 def on_frames(replica: Replica, frames: Frames, now_s: float) -> None:
@@ -163,7 +163,7 @@ def on_follower_flushed(replica: Replica) -> None:
     role = replica.role
     if isinstance(role, Follower) and role.is_matched and replica.is_hard_state_saved:
         ack = AppendAck(replica.hard_state.epoch, replica.identity, role.stream, replica.log.flushed)
-        replica.add_actions(Send(role.leader.member, ack))
+        replica.add_actions(Send(role.leader.replica, ack))
 
 
 def _learn_commit(replica: Replica, leader_commit: int) -> None:

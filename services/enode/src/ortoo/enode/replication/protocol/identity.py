@@ -15,7 +15,7 @@ class ReplicaId(NamedTuple):
 class Incarnation(NamedTuple):
     """One start of a replica, which does not know the messages and in-memory state of earlier starts."""
 
-    member: ReplicaId
+    replica: ReplicaId
     incarnation: int
     """Grows with every start."""
 

@@ -54,14 +54,14 @@ def on_log_match_request(replica: Replica, request: LogMatchRequest) -> None:
     """Answer where the logs diverge, and use this stream for the follower from now on."""
     role, log = replica.role, replica.log
     if request.epoch < replica.hard_state.epoch:
-        replica.add_actions(Send(request.follower.member, StaleEpoch(replica.hard_state.epoch)))
+        replica.add_actions(Send(request.follower.replica, StaleEpoch(replica.hard_state.epoch)))
     if (
         not isinstance(role, Leader)
         or request.epoch != replica.hard_state.epoch
-        or request.follower.member not in replica.peers
+        or request.follower.replica not in replica.peers
     ):
         return
-    known = role.stream_to(request.follower.member)
+    known = role.stream_to(request.follower.replica)
     if known and (known.follower.incarnation, known.number) > (request.follower.incarnation, request.stream):
         return
     if not known or (known.follower, known.number) != (request.follower, request.stream):
@@ -71,7 +71,7 @@ def on_log_match_request(replica: Replica, request: LogMatchRequest) -> None:
     response = LogMatchResponse(
         request.epoch, request.follower, request.stream, largest, log.begin if end is None else end, log.base
     )
-    replica.add_actions(Send(request.follower.member, response))
+    replica.add_actions(Send(request.follower.replica, response))
 
 
 def on_log_matched(replica: Replica, message: LogMatched) -> None:
@@ -82,7 +82,7 @@ def on_log_matched(replica: Replica, message: LogMatched) -> None:
         return
     _put_stream(replica, replace(stream, is_matched=True, sent=position, flushed=min(position, message.flushed)))
     if rounds := replica.leader_role.rounds:  # the follower ignores a heartbeat before its vote is on disk
-        to = message.follower.member
+        to = message.follower.replica
         replica.add_actions(Send(to, _heartbeat_for(replica, to, rounds[-1][0])))
     _send_frames(replica)
     advance_commit(replica)
@@ -114,7 +114,7 @@ def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: 
         or response.round <= role.previous_rounds
     ):
         return
-    replica_id = response.follower.member
+    replica_id = response.follower.replica
     last_response = LastResponse(replica_id, max(response.round, role.last_response_of(replica_id).round), now_s)
     kept = tuple(one for one in role.responses if one.replica != replica_id)
     replica.role = replace(role, responses=(*kept, last_response))
@@ -127,12 +127,12 @@ def _current_stream(replica: Replica, epoch: int, follower: Incarnation, number:
     role = replica.role
     if not isinstance(role, Leader) or epoch != replica.hard_state.epoch:
         return None
-    return role.stream_to(follower.member) if replica.rules.is_current_stream(role, follower, number) else None
+    return role.stream_to(follower.replica) if replica.rules.is_current_stream(role, follower, number) else None
 
 
 def _put_stream(replica: Replica, stream: FollowerStream) -> None:
     """Replace the state of a follower's stream."""
-    kept = (one for one in replica.leader_role.streams if one.follower.member != stream.follower.member)
+    kept = (one for one in replica.leader_role.streams if one.follower.replica != stream.follower.replica)
     replica.role = replace(replica.leader_role, streams=(*kept, stream))
 
 
@@ -171,7 +171,7 @@ def advance_commit(replica: Replica) -> None:
     Before that it must not answer reads: they would be refused, and the caller's retry would take longer than this.
     """
     rules = replica.rules
-    position = rules.commit_position(replica.log, replica.leader_role, replica.identity.member)
+    position = rules.commit_position(replica.log, replica.leader_role, replica.identity.replica)
     if position > replica.log.committed and rules.may_commit(replica.leader_role, position):
         commit(replica, position)
         drop_removed_replicas(replica)
@@ -222,7 +222,7 @@ def on_transfer_leadership(replica: Replica, event: TransferLeadership, now_s: f
     role, successor = replica.role, event.successor
     if not isinstance(role, Leader) or successor not in replica.rules.configuration_of(replica.log).voters:
         return
-    if successor == replica.identity.member:
+    if successor == replica.identity.replica:
         return
     if successor in replica.responding_voters(replica.log.configuration, now_s):
         replica.role = replace(role, successor=successor, transfer_deadline_s=now_s + replica.limits.leader_timeout_s)

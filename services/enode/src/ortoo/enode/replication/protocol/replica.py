@@ -74,7 +74,7 @@ class Replica:
         found. A sole voter grants no leases.
         """
         limits = limits or ReplicationLimits()
-        is_alone = log.configuration.voters == (identity.member,)
+        is_alone = log.configuration.voters == (identity.replica,)
         lease_until_s = now_s if is_alone else now_s + limits.lease_s
         return cls(
             identity,
@@ -102,19 +102,19 @@ class Replica:
     @property
     def peers(self) -> tuple[ReplicaId, ...]:
         """All other replicas that get the log."""
-        return tuple(one for one in self.rules.configuration_of(self.log).replicas if one != self.identity.member)
+        return tuple(one for one in self.rules.configuration_of(self.log).replicas if one != self.identity.replica)
 
     def responding_voters(self, configuration: Configuration, now_s: float) -> tuple[ReplicaId, ...]:
         """The other voters of `configuration` that answered this leader within `leader_timeout_s`."""
         role = self.leader_role
-        others = [one for one in configuration.voters if one != self.identity.member]
+        others = [one for one in configuration.voters if one != self.identity.replica]
         return tuple(one for one in others if now_s - role.last_response_of(one).at_s < self.limits.leader_timeout_s)
 
     @property
     def has_heartbeat_quorum(self) -> bool:
         """Whether a majority, including this leader, has answered one of its rounds."""
         configuration = self.rules.configuration_of(self.log)
-        others = [one for one in configuration.voters if one != self.identity.member]
+        others = [one for one in configuration.voters if one != self.identity.replica]
         return 1 + sum(self.leader_role.last_response_of(one).round > 0 for one in others) >= configuration.majority
 
     def may_append(self) -> bool:
@@ -127,11 +127,12 @@ class Replica:
         if not isinstance(role, Leader) or not self.rules.may_serve(role, self.log.committed):
             return False
         configuration = self.rules.configuration_of(self.log)
-        if configuration.voters == (self.identity.member,):
+        if configuration.voters == (self.identity.replica,):
             return True
         current = role.rounds[-1][0] if role.rounds else 0
         rounds = [
-            current if one == self.identity.member else role.last_response_of(one).round for one in configuration.voters
+            current if one == self.identity.replica else role.last_response_of(one).round
+            for one in configuration.voters
         ]
         lease_s = self.limits.lease_s - self.limits.clock_drift_s
         return now_s < self.rules.read_lease_until(role, rounds, configuration.majority, lease_s)

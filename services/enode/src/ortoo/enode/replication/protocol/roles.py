@@ -85,7 +85,7 @@ class Leader:
 
     def stream_to(self, replica: ReplicaId) -> FollowerStream | None:
         """The stream to a replica; None without one."""
-        return next((one for one in self.streams if one.follower.member == replica), None)
+        return next((one for one in self.streams if one.follower.replica == replica), None)
 
     def last_response_of(self, replica: ReplicaId) -> LastResponse:
         """The last answer of a replica; without one, round 0 at the start of this leader's term."""

@@ -31,7 +31,7 @@ class Rules:
 
     def is_voter(self, configuration: Configuration, voter: Incarnation) -> bool:
         """Only disks of the configuration vote: an emptied disk has lost its votes (VR revisited)."""
-        return voter.member in configuration.voters
+        return voter.replica in configuration.voters
 
     def is_majority(self, configuration: Configuration, count: int) -> bool:
         """A quorum is more than half of the voters: any two quorums intersect (Gifford 1979)."""
@@ -70,7 +70,7 @@ class Rules:
 
     def is_current_stream(self, leader: Leader, follower: Incarnation, stream: int) -> bool:
         """An answer counts only for the current stream of the current process, not of an earlier start or disk."""
-        known = leader.stream_to(follower.member)
+        known = leader.stream_to(follower.replica)
         return known is not None and (known.follower, known.number) == (follower, stream)
 
     def may_commit(self, leader: Leader, position: int) -> bool:

@@ -14,16 +14,16 @@ from ortoo.common.process.clock import Clock
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.rpc.replicas.peers import is_in_set
 from ortoo.enode.settings import EnodeSettings
-from ortoo.v1 import member_admin_pb2 as pb
+from ortoo.v1 import replica_admin_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 TIMEOUT_S = 3.0
 OVERRIDE = "give --others-are-gone if that is certain"
 _LIVING = (
-    topic_pb2.ENODE_MEMBER_STATE_LEADING,
-    topic_pb2.ENODE_MEMBER_STATE_FOLLOWING,
-    topic_pb2.ENODE_MEMBER_STATE_LEARNING,
+    topic_pb2.ENODE_REPLICA_STATE_LEADING,
+    topic_pb2.ENODE_REPLICA_STATE_FOLLOWING,
+    topic_pb2.ENODE_REPLICA_STATE_LEARNING,
 )
 
 
@@ -46,7 +46,10 @@ async def check_no_living_set(
             if not isinstance(answer, OrtooError):
                 check_response(answer, address, set_id, replica)
         others = {
-            one.member_address for answer in answers for one in answer.members if read(ReplicaId, one.member) != replica
+            one.replica_address
+            for answer in answers
+            for one in answer.replicas
+            if read(ReplicaId, one.replica) != replica
         }
         for address in sorted({*settings.member_address_list, *others} - {""}):
             if await is_in_set(address, set_id, replica, channels):
@@ -65,24 +68,26 @@ async def check_no_living_set(
         )
 
 
-async def _list_replicas(address: str, enode: str, channels: Channels) -> pb.EnodeMembers | OrtooError:
+async def _list_replicas(address: str, enode: str, channels: Channels) -> pb.ReplicaSet | OrtooError:
     """The replicas of an enode as a name server lists them, or its error."""
     try:
         with rpc_errors(f"name server {address}"):
-            request = pb.ListMembersRequest(enode=enode)
-            found: Any = await NameServiceStub(channels.channel_to(address)).ListMembers(request, timeout=TIMEOUT_S)
+            request = pb.ListReplicasRequest(enode=enode)
+            found: Any = await NameServiceStub(channels.channel_to(address)).ListReplicas(request, timeout=TIMEOUT_S)
     except NotFound:
-        return pb.EnodeMembers(enode=enode)
+        return pb.ReplicaSet(enode=enode)
     except OrtooError as error:
         return error
-    sets: Sequence[pb.EnodeMembers] = found.enodes
-    return sets[0] if sets else pb.EnodeMembers(enode=enode)
+    sets: Sequence[pb.ReplicaSet] = found.enodes
+    return sets[0] if sets else pb.ReplicaSet(enode=enode)
 
 
-def check_response(response: pb.EnodeMembers, address: str, set_id: str, replica: ReplicaId) -> None:
+def check_response(response: pb.ReplicaSet, address: str, set_id: str, replica: ReplicaId) -> None:
     """Check a name server's answer. Errors: Conflict (another replica of the enode reports to it)."""
     living = [
-        one.member.number for one in response.members if one.state in _LIVING and read(ReplicaId, one.member) != replica
+        one.replica.number
+        for one in response.replicas
+        if one.state in _LIVING and read(ReplicaId, one.replica) != replica
     ]
     if living:
         raise Conflict(

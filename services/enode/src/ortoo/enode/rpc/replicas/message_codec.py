@@ -11,16 +11,16 @@ from ortoo.enode.log.frame import BadFrame
 from ortoo.enode.replication.protocol import messages
 from ortoo.enode.replication.protocol.identity import Incarnation
 from ortoo.enode.replication.protocol.messages import Frames, Message
-from ortoo.v1 import members_pb2 as pb
+from ortoo.v1 import replication_pb2 as pb
 
 _WORDS: dict[str, Any] = {
     field.name: getattr(messages, field.message_type.name)
-    for field in pb.MemberMessage.DESCRIPTOR.oneofs_by_name["word"].fields
+    for field in pb.ReplicaMessage.DESCRIPTOR.oneofs_by_name["content"].fields
     if field.message_type
 }
 """Field name to the class of the message, which has the name of its protobuf message."""
 _NAMES: dict[type, tuple[str, Any]] = {
-    kind: (name, getattr(pb.MemberMessage, kind.__name__)) for name, kind in _WORDS.items()
+    kind: (name, getattr(pb.ReplicaMessage, kind.__name__)) for name, kind in _WORDS.items()
 }
 
 
@@ -28,10 +28,10 @@ def encode_message(message: Message) -> BulkMessage:
     """Encode a message."""
     if isinstance(message, Frames):
         head = {name: getattr(message, name) for name in ("epoch", "stream", "begin", "end", "committed")}
-        frames = pb.MemberMessage.Frames(**head, follower=write(pb.MemberProcess, message.follower))
-        return BulkMessage(pb.MemberMessage(frames=frames), message.content)
+        frames = pb.ReplicaMessage.Frames(**head, follower=write(pb.ReplicaIncarnation, message.follower))
+        return BulkMessage(pb.ReplicaMessage(frames=frames), message.content)
     name, kind = _NAMES[type(message)]
-    return BulkMessage(pb.MemberMessage(**{name: write(kind, message)}))
+    return BulkMessage(pb.ReplicaMessage(**{name: write(kind, message)}))
 
 
 def needs_response(message: Message) -> bool:
@@ -39,16 +39,16 @@ def needs_response(message: Message) -> bool:
     return not isinstance(message, Frames | messages.AppendAck)
 
 
-def decode_message(message: pb.MemberMessage, content: memoryview) -> Message | None:
+def decode_message(message: pb.ReplicaMessage, content: memoryview) -> Message | None:
     """Decode a message and its log frames; None for one of a newer version. Errors: Invalid (incomplete frames)."""
-    name = message.WhichOneof("word")
+    name = message.WhichOneof("content")
     if name == "frames":
         return _decode_frames(message.frames, content)
     decoded: Message | None = read(_CLASSES[name], getattr(message, name)) if name else None
     return decoded
 
 
-def _decode_frames(message: pb.MemberMessage.Frames, content: memoryview) -> Frames:
+def _decode_frames(message: pb.ReplicaMessage.Frames, content: memoryview) -> Frames:
     try:
         frames = tuple(frames_in(content, message.begin))
     except BadFrame as error:

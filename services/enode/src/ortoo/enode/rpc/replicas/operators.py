@@ -1,4 +1,4 @@
-"""EnodeMembersService: operators' requests about the replica set of an enode, sent to any of its replicas."""
+"""EnodeReplicasService: operators' requests about the replica set of an enode, sent to any of its replicas."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,17 +11,17 @@ from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.protocol.events import AddLearner, RemoveReplica
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.roles import Follower, Leader
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1 import member_report_pb2
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceServicer
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1 import replica_report_pb2
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceServicer
 
-NAME = "ortoo.v1.EnodeMembersService"
+NAME = "ortoo.v1.EnodeReplicasService"
 CONFIGURATION_CHANGE_TIMEOUT_S = 5.0
 """The timeout for committing a change of the replica set; then the operator has to check the outcome."""
 
 
 @dataclass(eq=False)
-class EnodeReplicasService(EnodeMembersServiceServicer):
+class EnodeReplicasService(EnodeReplicasServiceServicer):
     """The replica set of one enode, as this replica knows it."""
 
     enode: str
@@ -33,29 +33,31 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
     admit: Callable[[ReplicaId, str], Awaitable[None]]
     """Makes the disk at an address join this replica set."""
 
-    async def DescribeMembers(self, request: pb.DescribeMembersRequest, context: Context) -> pb.DescribeMembersResponse:
+    async def DescribeReplicas(
+        self, request: pb.DescribeReplicasRequest, context: Context
+    ) -> pb.DescribeReplicasResponse:
         """Describe the replica set as this replica knows it."""
         driver = self._running_driver(request.enode)
         replica, role = driver.replica, driver.replica.role
-        response = pb.DescribeMembersResponse(
+        response = pb.DescribeReplicasResponse(
             enode=self.enode,
             set_id=self.set_id(),
-            member=write(member_report_pb2.MemberId, replica.identity.member),
+            replica=write(replica_report_pb2.ReplicaId, replica.identity.replica),
             epoch=replica.hard_state.epoch,
             is_leading=driver.leading_epoch is not None,
-            members=self._describe_replicas(driver),
+            replicas=self._describe_replicas(driver),
             committed=replica.log.committed,
-            tail=write(member_report_pb2.LogTail, replica.log.tail),
+            tail=write(replica_report_pb2.LogTail, replica.log.tail),
         )
-        leader = role.leader.member if isinstance(role, Follower) else replica.identity.member
+        leader = role.leader.replica if isinstance(role, Follower) else replica.identity.replica
         if isinstance(role, Follower | Leader):
-            response.leader.CopyFrom(write(member_report_pb2.MemberId, leader))
+            response.leader.CopyFrom(write(replica_report_pb2.ReplicaId, leader))
         return response
 
     async def HandOver(self, request: pb.HandOverRequest, context: Context) -> pb.HandOverResponse:
         """Transfer leadership to another voter."""
         driver = self._leading_driver(request.enode)
-        others = [one for one in driver.replica.log.configuration.voters if one != driver.replica.identity.member]
+        others = [one for one in driver.replica.log.configuration.voters if one != driver.replica.identity.replica]
         successor = (
             read(ReplicaId, request.successor) if request.HasField("successor") else driver.most_complete_voter()
         )
@@ -69,31 +71,31 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
         await driver.transfer_leadership(successor)
         if not await driver.wait_for_transfer(epoch):
             raise Conflict(f"replica {successor.number} did not catch up in time; this replica stays leader")
-        return pb.HandOverResponse(epoch=epoch, successor=write(member_report_pb2.MemberId, successor))
+        return pb.HandOverResponse(epoch=epoch, successor=write(replica_report_pb2.ReplicaId, successor))
 
-    async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
+    async def AddReplica(self, request: pb.AddReplicaRequest, context: Context) -> pb.AddReplicaResponse:
         """Add a disk as a learner, which gets a copy of the log."""
         driver = self._leading_driver(request.enode)
-        replica_id = read(ReplicaId, request.member)
+        replica_id = read(ReplicaId, request.replica)
         if replica_id not in driver.replica.log.configuration.replicas:
-            if request.member_address:
-                await self.admit(replica_id, request.member_address)
+            if request.replica_address:
+                await self.admit(replica_id, request.replica_address)
             driver.request(AddLearner(replica_id))
             await self._wait_committed(
                 driver, lambda: replica_id in driver.replica.log.configurations[0].configuration.replicas
             )
-        return pb.AddMemberResponse(members=self._describe_replicas(driver))
+        return pb.AddReplicaResponse(replicas=self._describe_replicas(driver))
 
-    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
+    async def RemoveReplica(self, request: pb.RemoveReplicaRequest, context: Context) -> pb.RemoveReplicaResponse:
         """Remove a replica from the replica set."""
         driver = self._leading_driver(request.enode)
-        replica_id = read(ReplicaId, request.member)
+        replica_id = read(ReplicaId, request.replica)
         if replica_id in driver.replica.log.configuration.replicas:
             driver.request(RemoveReplica(replica_id))
             await self._wait_committed(
                 driver, lambda: replica_id not in driver.replica.log.configurations[0].configuration.replicas
             )
-        return pb.RemoveMemberResponse(members=self._describe_replicas(driver))
+        return pb.RemoveReplicaResponse(replicas=self._describe_replicas(driver))
 
     async def _wait_committed(self, driver: Driver, is_applied: Callable[[], bool]) -> None:
         """Wait until the change is committed, which shows in the oldest placed configuration."""
@@ -108,15 +110,15 @@ class EnodeReplicasService(EnodeMembersServiceServicer):
                 f"not committed within {CONFIGURATION_CHANGE_TIMEOUT_S} s: check whether it is by now"
             ) from None
 
-    def _describe_replicas(self, driver: Driver) -> list[pb.DescribedMember]:
+    def _describe_replicas(self, driver: Driver) -> list[pb.ReplicaProgress]:
         replica, role, configuration = driver.replica, driver.replica.role, driver.replica.log.configuration
         now_s, found = driver.clock.monotonic_s(), []
         for one in sorted(configuration.replicas):
-            described = pb.DescribedMember(
-                member=write(member_report_pb2.MemberId, one), votes=one in configuration.voters
+            described = pb.ReplicaProgress(
+                replica=write(replica_report_pb2.ReplicaId, one), is_voter=one in configuration.voters
             )
             if isinstance(role, Leader):
-                is_me = one == replica.identity.member
+                is_me = one == replica.identity.replica
                 described.flushed = (
                     replica.log.flushed if is_me else replica.rules.acknowledged_position(role.stream_to(one))
                 )  # fmt: skip

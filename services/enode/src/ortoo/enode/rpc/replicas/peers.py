@@ -22,9 +22,9 @@ from ortoo.enode import log_events
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Frames, Message
 from ortoo.enode.rpc.replicas.message_codec import encode_message, needs_response
-from ortoo.v1 import member_report_pb2, members_pb2
-from ortoo.v1 import members_pb2 as pb
-from ortoo.v1.members_pb2_grpc import MemberServiceStub
+from ortoo.v1 import replica_report_pb2, replication_pb2
+from ortoo.v1 import replication_pb2 as pb
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
 
 RECONNECT_DELAY_S = 0.1
 """The delay before a broken stream is opened again."""
@@ -116,10 +116,10 @@ class _PeerStream:
         peers = self._peers
         call = bulk_calls.speak(peers.channels.channel_to(address))
         try:
-            first = pb.MemberMessage(
+            first = pb.ReplicaMessage(
                 set_id=peers.set_id,
-                speaker=write(member_report_pb2.MemberId, peers.identity),
-                to=write(member_report_pb2.MemberId, self._to),
+                sender=write(replica_report_pb2.ReplicaId, peers.identity),
+                recipient=write(replica_report_pb2.ReplicaId, self._to),
             )
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await call.write(BulkMessage(first))
@@ -172,26 +172,28 @@ def _size(message: Message) -> int:
     return message.end - message.begin if isinstance(message, Frames) else 0
 
 
-async def ask_to_join(address: str, request: members_pb2.JoinRequest, channels: Channels) -> ReplicaId:
+async def ask_to_join(address: str, request: replication_pb2.JoinRequest, channels: Channels) -> ReplicaId:
     """Ask the replica at an address to join a set. Errors: Conflict (it is of another set), Unavailable."""
     with rpc_errors(f"replica {address}"):
-        response = await MemberServiceStub(channels.channel_to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
-    return read(ReplicaId, response.member)
+        response = await ReplicationServiceStub(channels.channel_to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
+    return read(ReplicaId, response.replica)
 
 
-async def fetch_frame_copy(address: str, request: members_pb2.CopyFrameRequest, channels: Channels) -> bytes:
+async def fetch_frame_copy(address: str, request: replication_pb2.CopyFrameRequest, channels: Channels) -> bytes:
     """Read a replica's frame at a position. Errors: DataLoss (it has none), Conflict, Unavailable."""
     if not address:
         raise Unavailable("its address is unknown")
     with rpc_errors(f"replica {address}"):
-        response = await MemberServiceStub(channels.channel_to(address)).CopyFrame(request, timeout=CONNECT_TIMEOUT_S)
+        response = await ReplicationServiceStub(channels.channel_to(address)).CopyFrame(
+            request, timeout=CONNECT_TIMEOUT_S
+        )
     return response.content
 
 
 async def is_in_set(address: str, set_id: str, replica: ReplicaId, channels: Channels) -> bool:
     """Whether a process of a set answers at an address, as `replica` or another; also if its answer names no set."""
-    of = write(member_report_pb2.MemberId, replica)
-    request = members_pb2.CopyFrameRequest(set_id=set_id, of=of, position=NO_POSITION)
+    of = write(replica_report_pb2.ReplicaId, replica)
+    request = replication_pb2.CopyFrameRequest(set_id=set_id, source=of, position=NO_POSITION)
     try:
         await fetch_frame_copy(address, request, channels)
     except Unavailable as error:

@@ -16,7 +16,7 @@ from ortoo.enode import log_events
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.protocol.events import LeaderProposed
 from ortoo.enode.replication.protocol.identity import ReplicaId
-from ortoo.v1 import member_report_pb2 as pb
+from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 
 REPORT_INTERVAL_S = 0.5
@@ -31,7 +31,7 @@ class ReplicaReports:
 
     name_servers: NameServers
     channels: Channels
-    report: Callable[[], pb.ReportMemberRequest]
+    report: Callable[[], pb.ReportReplicaRequest]
     """Builds the report, without the election that the replica requests."""
     background: Background
     clock: Clock
@@ -39,7 +39,7 @@ class ReplicaReports:
     """The driver; None while the log is being opened, when nothing is reported."""
     is_waiting: bool = False
     """Whether this is an empty disk, which reports only that it can be added."""
-    addresses: dict[ReplicaId, pb.MemberAddress] = field(default_factory=dict)
+    addresses: dict[ReplicaId, pb.ReplicaAddress] = field(default_factory=dict)
     """The addresses of replicas, from name servers."""
     _due: dict[str, asyncio.Event] = field(default_factory=dict)
     _stubs: dict[str, NameServiceStub] = field(default_factory=dict)
@@ -85,18 +85,18 @@ class ReplicaReports:
         request.is_leaving = is_leaving
         election_request = driver.current_election_request() if driver is not None else None
         if election_request is not None:
-            request.suggested.CopyFrom(write(pb.MemberId, election_request.leader))
-            request.suggested_above = election_request.above
+            request.suggested_leader.CopyFrom(write(pb.ReplicaId, election_request.leader))
+            request.suggested_above_epoch = election_request.above
         try:
             with rpc_errors(f"name server {address}"):
                 stub = self._stubs.get(address)
                 if stub is None:  # it makes all methods of its service, which takes as long as a report
                     stub = self._stubs[address] = NameServiceStub(self.channels.channel_to(address))
-                response = await stub.ReportMember(request, timeout=REPORT_TIMEOUT_S)
+                response = await stub.ReportReplica(request, timeout=REPORT_TIMEOUT_S)
         except OrtooError:
             return False
-        for one in response.members:
-            self.addresses[read(ReplicaId, one.member)] = one
+        for one in response.replicas:
+            self.addresses[read(ReplicaId, one.replica)] = one
         if driver is not None and driver is self.driver:
             if response.HasField("proposal"):
                 driver.post(LeaderProposed(response.proposal.epoch, read(ReplicaId, response.proposal.leader)))

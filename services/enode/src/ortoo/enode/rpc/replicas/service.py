@@ -1,4 +1,4 @@
-"""MemberService: messages from the other replicas."""
+"""ReplicationService: messages from the other replicas."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.rpc.replicas.message_codec import decode_message, needs_response
-from ortoo.v1 import member_report_pb2
-from ortoo.v1 import members_pb2 as pb
-from ortoo.v1.members_pb2_grpc import MemberServiceServicer
+from ortoo.v1 import replica_report_pb2
+from ortoo.v1 import replication_pb2 as pb
+from ortoo.v1.replication_pb2_grpc import ReplicationServiceServicer
 
-NAME = "ortoo.v1.MemberService"
+NAME = "ortoo.v1.ReplicationService"
 
 
 @dataclass(eq=False)
-class ReplicaService(MemberServiceServicer):
+class ReplicaService(ReplicationServiceServicer):
     """Receives the other replicas' messages for this process."""
 
     cluster: str
@@ -28,16 +28,16 @@ class ReplicaService(MemberServiceServicer):
     driver: Driver | None = None
     """Receives the messages; None while the log is being opened."""
 
-    async def Speak(  # type: ignore[override]  # see bulk_calls
+    async def Exchange(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[BulkMessage], context: Context
-    ) -> AsyncIterator[pb.SpeakResponse]:
+    ) -> AsyncIterator[pb.ExchangeResponse]:
         """Receive messages one after another."""
         opening = await anext(aiter(request_iterator), None)
         if opening is None:
             return
-        first: pb.MemberMessage = opening.message
-        self._check(first.set_id, read(ReplicaId, first.to), "to")
-        yield pb.SpeakResponse()
+        first: pb.ReplicaMessage = opening.message
+        self._check(first.set_id, read(ReplicaId, first.recipient), "to")
+        yield pb.ExchangeResponse()
         async for message, (content,) in request_iterator:
             word = decode_message(message, content)
             if word is not None and self.driver is not None:
@@ -45,13 +45,13 @@ class ReplicaService(MemberServiceServicer):
             needs_answer = word is None or needs_response(word)
             del message, content, word
             if needs_answer:
-                yield pb.SpeakResponse()
+                yield pb.ExchangeResponse()
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
         """Return the frame of this disk at a position."""
-        self._check(request.set_id, read(ReplicaId, request.of), "of")
+        self._check(request.set_id, read(ReplicaId, request.source), "source")
         if self.driver is None:
-            raise Unavailable("this replica is opening its log", field="of")
+            raise Unavailable("this replica is opening its log", field="source")
         return pb.CopyFrameResponse(content=await self.driver.frame_copy(request.position))
 
     def _check(self, set_id: str, replica: ReplicaId, field: str) -> None:
@@ -76,5 +76,5 @@ class ReplicaService(MemberServiceServicer):
             )
         if not request.set_id:
             raise Invalid("expected the id of a replica set", field="set_id")
-        replica = await self.membership.join(request.set_id, request.created_at_ms, dry_run=request.asks_only)
-        return pb.JoinResponse(member=write(member_report_pb2.MemberId, replica))
+        replica = await self.membership.join(request.set_id, request.created_at_ms, dry_run=request.dry_run)
+        return pb.JoinResponse(replica=write(replica_report_pb2.ReplicaId, replica))

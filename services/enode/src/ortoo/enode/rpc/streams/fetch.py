@@ -136,7 +136,7 @@ class CommittedStream(ReadStream):
         self._not_leading_error = not_leading_error
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[BulkMessage, int]:
-        if not request.any_member or request.wait_ms or request.group:
+        if not request.any_replica or request.wait_ms or request.group:
             raise self._not_leading_error()
         return await self._read_now(request, PushdownRead.from_request(request))
 

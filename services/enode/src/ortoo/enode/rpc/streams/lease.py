@@ -55,12 +55,12 @@ class LeaseStream:
                 self._memory.release_fixed(REQUEST_BYTES)
 
     async def _process(self, request: pb.LeaseRequest) -> pb.LeaseResponse:
-        kind = request.WhichOneof("asked")
+        kind = request.WhichOneof("request")
         if kind == "pop":
             return pb.LeaseResponse(popped=await self._pop(request.pop))
         if kind == "settle":
             return pb.LeaseResponse(settled=await self._settle(request.settle))
-        raise Invalid("missing request; give pop or settle", field="asked")
+        raise Invalid("missing request; give pop or settle", field="request")
 
     def _put(self, answer: pb.LeaseResponse) -> None:
         cost_bytes = answer.ByteSize()

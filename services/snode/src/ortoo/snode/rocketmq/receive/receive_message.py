@@ -200,7 +200,7 @@ class ReceiveMessageActivity:
                 found.append(ReceiveMessageResponse(message=write_message(message, place, namespace)))
                 if request.auto_renew:
                     self.leases.add(AutoRenewedLease(caller.client_id, handle, now_s))
-        text = f"no message: {result.blocked}" if result.blocked else "no new message"
+        text = f"no message: {result.blocked_reason}" if result.blocked_reason else "no new message"
         status = ok_status() if found else status_of(GrpcProxyError(Code.MESSAGE_NOT_FOUND, text))
         end = ReceiveMessageResponse(delivery_timestamp=timestamp(self.clock.now_ms()))
         return [ReceiveMessageResponse(status=status), *found, end], unreadable

@@ -43,7 +43,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
             messages = self.pull.reader.tail(
                 request.topic,
                 memory,
-                from_beginning=request.from_first,
+                from_beginning=request.from_beginning,
                 follow=request.follow,
                 message_filter=message_filter,
             )

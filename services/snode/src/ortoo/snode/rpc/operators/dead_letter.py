@@ -33,16 +33,16 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     ) -> AsyncIterator[pb.DeadLetter]:
         """The dead letters of a group."""
         check_group_name(request.group)
-        message_filter = compile_filter("", request.where)
+        message_filter = compile_filter("", request.condition)
         await self.check_group_exists(request.group)
         sent_count = 0
         with self.long_calls.track():
             async for dead_letter in self.dead_letters.list_dead_letters(
-                request.group, message_filter, include_replayed=request.with_replayed
+                request.group, message_filter, include_replayed=request.include_replayed
             ):
                 yield _encode_dead_letter(dead_letter)
                 sent_count += 1
-                if sent_count == request.letters_max:
+                if sent_count == request.dead_letters_max:
                     return
 
     async def ReplayDeadLetters(
@@ -50,7 +50,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     ) -> AsyncIterator[pb.ReplayProgress]:
         """Replay dead letters, each once."""
         check_group_name(request.group)
-        replay = read(ReplayOptions, request, message_filter=compile_filter("", request.where))
+        replay = read(ReplayOptions, request, message_filter=compile_filter("", request.condition))
         progress = ReplayProgress()
         with self.long_calls.track():
             async for progress in self.dead_letters.replay(replay):
@@ -71,7 +71,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
 def _encode_progress(progress: ReplayProgress, *, done: bool) -> pb.ReplayProgress:
     return pb.ReplayProgress(
         replayed_messages=progress.replayed_messages,
-        seen_messages=progress.seen_messages,
+        scanned_messages=progress.scanned_messages,
         skipped_messages=progress.skipped_messages,
         done=done,
     )

@@ -64,7 +64,7 @@ class DeliveryService(DeliveryServiceServicer):
         described, away = await self._describe_all(queues or topic.read_queues(), enode_request)
         rows, more = self._fitting(described)
         await self._mark_parked(request.group, rows)
-        return pb.ListDeliveriesResponse(deliveries=rows, enodes_away=sorted(away), more=more)
+        return pb.ListDeliveriesResponse(deliveries=rows, unreachable_enodes=sorted(away), more=more)
 
     async def ExplainConsumption(
         self, request: pb.ExplainConsumptionRequest, context: Context
@@ -105,7 +105,7 @@ class DeliveryService(DeliveryServiceServicer):
             delivery=rows[0] if message is not None and rows else None,
             now_ms=self.clock.now_ms(),
         )
-        found = [pb.Reason(name=one.name, seen=one.observed, cure=one.remedy) for one in find_reasons(state)]
+        found = [pb.Reason(name=one.name, observed=one.observed, remedy=one.remedy) for one in find_reasons(state)]
         return pb.ExplainConsumptionResponse(reasons=found, delivery=state.delivery)
 
     async def _find_message(self, topic: str, message_id: str) -> PlacedMessage:
@@ -163,7 +163,7 @@ class DeliveryService(DeliveryServiceServicer):
     def _rows(self, queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> Iterator[pb.MessageDelivery]:
         place, now_ms = encode_queue(queue), self.clock.now_ms()
         for one in found.ranges:
-            state = _state(one.phase, one.until_ms > now_ms, found.pops)
+            state = _state(one.phase, one.until_ms > now_ms, found.uses_pop)
             until_ms = one.until_ms if state in (_LEASED, _DELAYED) else 0
             for offset in range(one.first_offset, one.first_offset + one.count):
                 yield pb.MessageDelivery(
@@ -226,10 +226,10 @@ def _queue_state(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) 
     return GroupQueueState(
         queue,
         behind=max(0, found.end_offset - max(found.committed_offset, found.begin_offset)),
-        pops=found.pops,
+        pops=found.uses_pop,
         leased=count(LEASED),
         delayed=count(RETURNED),
-        blocked=found.blocked,
+        blocked=found.blocked_reason,
         error=tried[-1].error if tried else "",
         attempt=max((one.attempt for one in found.ranges), default=0),
     )

@@ -54,7 +54,7 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     """Undelete a topic; it can be used when this returns."""
     ListDeletedTopics = forward("ListDeletedTopics")
     """The deleted topics that can be undeleted."""
-    ListOfferedTopics = forward("ListOfferedTopics")
+    ListOrphanedTopics = forward("ListOrphanedTopics")
     """Topics that enodes store and the directory lacks."""
     AdoptTopics = forward(
         "AdoptTopics", lambda it, _, answer: it.topics.propagation.wait_for_all(map(decode_topic, answer.topics))

@@ -47,7 +47,7 @@ class ClusterFindings(FindingsServiceServicer):
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """The current findings of this process or of all processes."""
         own = LocalFindings(self.own, self.runtime.clock).answer()
-        if request.own_only:
+        if request.local_only:
             return own
         timeout_s = (request.timeout_ms or TIMEOUT_MS) / 1000
         probed = await asyncio.gather(*(self._probe(one, timeout_s) for one in self._others()))
@@ -68,7 +68,7 @@ class ClusterFindings(FindingsServiceServicer):
                 yield ProbedProcess("snode", snode.name, snode.cluster_address or snode.address)
 
     async def _probe(self, process: ProbedProcess, timeout_s: float) -> ProbedProcess:
-        request = pb.ListFindingsRequest(own_only=True)
+        request = pb.ListFindingsRequest(local_only=True)
         channel = self.runtime.channels.channel_to(process.address)
         begun_ms = self.runtime.clock.now_ms()
         try:
@@ -129,5 +129,5 @@ def _differing_versions(answers: Sequence[pb.ListFindingsResponse]) -> Iterator[
             f"processes run different versions ({who})",
             "features of the newer version do not work everywhere",
             "finish the upgrade: name servers first, then enodes, then snodes",
-            serious=False,
+            critical=False,
         )

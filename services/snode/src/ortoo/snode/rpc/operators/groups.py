@@ -117,7 +117,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         """Change how a group consumes a topic."""
         mode = _decode_mode(request.mode)
         previous = await self.topics.delivery_modes.set_mode(request.group, request.topic, mode, force=request.force)
-        return pb.SetDeliveryModeResponse(before=previous.value)  # type: ignore[arg-type]
+        return pb.SetDeliveryModeResponse(previous=previous.value)  # type: ignore[arg-type]
 
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
@@ -226,7 +226,7 @@ def _decode_mode(number: int) -> DeliveryMode:
 
 def _encode_client(entry: ClientEntry) -> pb.ClientInfo:
     groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
-    return write(pb.ClientInfo, entry.member, **groups)
+    return write(pb.ClientInfo, entry.member, zone=entry.member.room, connected_at_ms=entry.member.since_ms, **groups)
 
 
 def _decode_target(request: pb.ResetOffsetsRequest) -> ResetTarget:

@@ -9,20 +9,20 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rpc.operators.directory import DirectoryAdminHandlers, forward
-from ortoo.v1 import enode_members_pb2 as pb
-from ortoo.v1 import member_admin_pb2, member_report_pb2, topic_pb2
-from ortoo.v1.enode_members_pb2_grpc import EnodeMembersServiceStub
+from ortoo.v1 import enode_replicas_pb2 as pb
+from ortoo.v1 import replica_admin_pb2, replica_report_pb2, topic_pb2
+from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 
 CHANGE_TIMEOUT_S = 10.0
 """Timeout of a transfer of leadership, or of a change of replicas."""
 LIST_TIMEOUT_S = 3.0
 WAITING, LEARNING, AWAY = (
-    topic_pb2.ENODE_MEMBER_STATE_WAITING,
-    topic_pb2.ENODE_MEMBER_STATE_LEARNING,
-    topic_pb2.ENODE_MEMBER_STATE_AWAY,
+    topic_pb2.ENODE_REPLICA_STATE_WAITING,
+    topic_pb2.ENODE_REPLICA_STATE_LEARNING,
+    topic_pb2.ENODE_REPLICA_STATE_AWAY,
 )
 A = TypeVar("A")
-Method = Callable[[EnodeMembersServiceStub], Callable[..., Awaitable[A]]]
+Method = Callable[[EnodeReplicasServiceStub], Callable[..., Awaitable[A]]]
 
 
 @dataclass(kw_only=True, eq=False)
@@ -31,9 +31,9 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
 
     runtime: Runtime
 
-    ListMembers = forward("ListMembers")
+    ListReplicas = forward("ListReplicas")
     """The replicas: leader, state, lag."""
-    ElectMember = forward("ElectMember")
+    ElectReplica = forward("ElectReplica")
     """Propose a replica when the enode has no leader."""
     AcceptStore = forward("AcceptStore")
     """Accept another store of an enode, so that the enode can register with it."""
@@ -45,45 +45,45 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
             successor = _find_replica(replicas, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"replica {successor.member.number} of {request.enode} is {_state_name(successor)}; choose one "
+                    f"replica {successor.replica.number} of {request.enode} is {_state_name(successor)}; choose one "
                     "that "
                     "follows",
                     field="successor",
                 )
-            request.successor.CopyFrom(successor.member)
+            request.successor.CopyFrom(successor.replica)
         return await self._call_leader(replicas, lambda stub: stub.HandOver, request)
 
-    async def AddMember(self, request: pb.AddMemberRequest, context: Context) -> pb.AddMemberResponse:
+    async def AddReplica(self, request: pb.AddReplicaRequest, context: Context) -> pb.AddReplicaResponse:
         """Add a waiting disk as a replica."""
         replicas = await self._replicas(request.enode)
-        added = _find_replica(replicas, request.member, "member", (WAITING,))
+        added = _find_replica(replicas, request.replica, "member", (WAITING,))
         if added.state == AWAY:
             raise Conflict(
-                f"replica {added.member.number} of {request.enode} exists already and is away; start it. If its disk "
-                f"{added.member.disk} is lost, start it with an empty folder, which can be added when it waits",
-                field="member",
+                f"replica {added.replica.number} of {request.enode} exists already and is away; start it. If its disk "
+                f"{added.replica.disk} is lost, start it with an empty folder, which can be added when it waits",
+                field="replica",
             )
-        request.member.CopyFrom(added.member)
-        request.member_address = request.member_address or added.member_address
-        return await self._call_leader(replicas, lambda stub: stub.AddMember, request)
+        request.replica.CopyFrom(added.replica)
+        request.replica_address = request.replica_address or added.replica_address
+        return await self._call_leader(replicas, lambda stub: stub.AddReplica, request)
 
-    async def RemoveMember(self, request: pb.RemoveMemberRequest, context: Context) -> pb.RemoveMemberResponse:
+    async def RemoveReplica(self, request: pb.RemoveReplicaRequest, context: Context) -> pb.RemoveReplicaResponse:
         """Remove a replica."""
         replicas = await self._replicas(request.enode)
-        request.member.CopyFrom(_find_replica(replicas, request.member, "member").member)
-        return await self._call_leader(replicas, lambda stub: stub.RemoveMember, request)
+        request.replica.CopyFrom(_find_replica(replicas, request.replica, "member").replica)
+        return await self._call_leader(replicas, lambda stub: stub.RemoveReplica, request)
 
-    async def _replicas(self, enode: str) -> member_admin_pb2.EnodeMembers:
+    async def _replicas(self, enode: str) -> replica_admin_pb2.ReplicaSet:
         if not enode:
             raise Invalid("is missing; `ortoo enode members` lists the enodes", field="enode")
         with rpc_errors(self.cluster.name_server.peer):
-            request = member_admin_pb2.ListMembersRequest(enode=enode)
-            answer = await self.cluster.name_server.stub.ListMembers(request, timeout=LIST_TIMEOUT_S)
+            request = replica_admin_pb2.ListReplicasRequest(enode=enode)
+            answer = await self.cluster.name_server.stub.ListReplicas(request, timeout=LIST_TIMEOUT_S)
         return answer.enodes[0]
 
-    async def _call_leader(self, replicas: member_admin_pb2.EnodeMembers, method: Method[A], request: Any) -> A:
+    async def _call_leader(self, replicas: replica_admin_pb2.ReplicaSet, method: Method[A], request: Any) -> A:
         """The leader's answer, or its successor's if the leader has moved meanwhile. Errors: as they answer."""
-        address = next((one.address for one in replicas.members if one.member == replicas.leader), "")
+        address = next((one.address for one in replicas.replicas if one.replica == replicas.leader), "")
         if not address:
             raise Unavailable(
                 f"enode {replicas.enode} has no leader now; check `ortoo enode members {replicas.enode}`, then retry",
@@ -98,16 +98,16 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
 
     async def _call(self, address: str, method: Method[A], request: Any) -> A:
         with rpc_errors(f"enode at {address}"):
-            stub = EnodeMembersServiceStub(self.runtime.channels.channel_to(address))
+            stub = EnodeReplicasServiceStub(self.runtime.channels.channel_to(address))
             return await method(stub)(request, timeout=CHANGE_TIMEOUT_S)
 
 
 def _find_replica(
-    replicas: member_admin_pb2.EnodeMembers,
-    chosen: member_report_pb2.MemberId,
+    replicas: replica_admin_pb2.ReplicaSet,
+    chosen: replica_report_pb2.ReplicaId,
     field: str,
     preferred: Sequence[int] = (),
-) -> member_admin_pb2.MemberStatus:
+) -> replica_admin_pb2.ReplicaStatus:
     """The replica with this number, and disk if one is given; of several, those in a `preferred` state.
 
     Errors: Invalid, NotFound, Conflict if two disks have the number.
@@ -115,18 +115,20 @@ def _find_replica(
     if not chosen.number:
         raise Invalid("is missing; give the number of the replica", field=f"{field}.number")
     found = [
-        one for one in replicas.members if one.member.number == chosen.number and chosen.disk in ("", one.member.disk)
+        one
+        for one in replicas.replicas
+        if one.replica.number == chosen.number and chosen.disk in ("", one.replica.disk)
     ]
     found = [one for one in found if one.state in preferred] or found
     if not found:
-        numbers = ", ".join(sorted({str(one.member.number) for one in replicas.members}, key=int)) or "none"
+        numbers = ", ".join(sorted({str(one.replica.number) for one in replicas.replicas}, key=int)) or "none"
         raise NotFound(
             f"enode {replicas.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
             f"neither reporting nor in its log; it has {numbers}",
             field=field,
         )
     if len(found) > 1:
-        disks = ", ".join(f"{one.member.disk} ({_state_name(one)})" for one in found)
+        disks = ", ".join(f"{one.replica.disk} ({_state_name(one)})" for one in found)
         raise Conflict(
             f"two disks of enode {replicas.enode} have number {chosen.number}: {disks}; name the disk as well",
             field=f"{field}.disk",
@@ -134,6 +136,6 @@ def _find_replica(
     return found[0]
 
 
-def _state_name(status: member_admin_pb2.MemberStatus) -> str:
-    name = topic_pb2.EnodeMemberState.Name(status.state)
-    return name.removeprefix("ENODE_MEMBER_STATE_").lower()
+def _state_name(status: replica_admin_pb2.ReplicaStatus) -> str:
+    name = topic_pb2.EnodeReplicaState.Name(status.state)
+    return name.removeprefix("ENODE_REPLICA_STATE_").lower()

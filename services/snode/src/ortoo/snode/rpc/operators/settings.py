@@ -14,7 +14,7 @@ from ortoo.common.telemetry.settings_service import LocalSettings
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.principal import PRINCIPAL
-from ortoo.v1 import member_admin_pb2, topic_pb2
+from ortoo.v1 import replica_admin_pb2, topic_pb2
 from ortoo.v1 import settings_pb2 as pb
 from ortoo.v1.settings_pb2_grpc import SettingsServiceServicer, SettingsServiceStub
 
@@ -55,14 +55,14 @@ class ClusterSettings(SettingsServiceServicer):
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
         """Change all chosen processes, if all of them would accept it."""
-        request.by = PRINCIPAL.get().user or request.by or context.peer()
-        if request.own_only:
+        request.changed_by = PRINCIPAL.get().user or request.changed_by or context.peer()
+        if request.local_only:
             return await LocalSettings("snode", self.own).UpdateSettings(request, context)
-        is_check = request.check_only
-        request.check_only = True
+        is_check = request.dry_run
+        request.dry_run = True
         rows = await self._query_all(request, context, "UpdateSettings", all_or_error=True)
         if not is_check:
-            request.check_only = False
+            request.dry_run = False
             rows = await self._query_all(request, context, "UpdateSettings")
         return pb.UpdateSettingsResponse(processes=rows)
 
@@ -100,7 +100,7 @@ class ClusterSettings(SettingsServiceServicer):
 
     async def _with_name(self, process: TargetProcess, context: Context) -> TargetProcess:
         """A name server with its name, if it answers; only the process itself knows it."""
-        request = pb.ListSettingChangesRequest(own_only=True)
+        request = pb.ListSettingChangesRequest(local_only=True)
         return replace(
             process, name=(await self._query_one(process, request, context, "ListSettingChanges", False)).name
         )
@@ -143,12 +143,12 @@ class ClusterSettings(SettingsServiceServicer):
 
     async def _enodes(self) -> list[TargetProcess]:
         with rpc_errors(self.cluster.name_server.peer, is_internal=True):
-            request = member_admin_pb2.ListMembersRequest()
-            known = await self.cluster.name_server.stub.ListMembers(request, timeout=TIMEOUT_S)
+            request = replica_admin_pb2.ListReplicasRequest()
+            known = await self.cluster.name_server.stub.ListReplicas(request, timeout=TIMEOUT_S)
         found = [
-            TargetProcess("enode", one.enode, replica.address, replica.state != topic_pb2.ENODE_MEMBER_STATE_AWAY)
+            TargetProcess("enode", one.enode, replica.address, replica.state != topic_pb2.ENODE_REPLICA_STATE_AWAY)
             for one in known.enodes
-            for replica in one.members
+            for replica in one.replicas
             if replica.address
         ]
         with_replicas = {one.name for one in found}

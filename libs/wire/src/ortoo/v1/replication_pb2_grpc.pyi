@@ -5,40 +5,40 @@ The protocol between the replicas of an enode: elections, commits and the log it
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from ortoo.v1 import members_pb2 as _members_pb2
+from ortoo.v1 import replication_pb2 as _replication_pb2
 import abc as _abc_1
 
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class MemberServiceStub:
+class ReplicationServiceStub:
     """Served by each replica for the others, at its `member_address`."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    Speak: _aio.StreamStreamMultiCallable[_members_pb2.MemberMessage, _members_pb2.SpeakResponse]
+    Exchange: _aio.StreamStreamMultiCallable[_replication_pb2.ReplicaMessage, _replication_pb2.ExchangeResponse]
     """The messages of one replica for another, in order, as long as both run. The first message identifies the sender;
     the response follows when it is accepted. Every later message except Frames and Ack gets a response too, so that
     a broken stream is noticed. The sender repeats a message that was lost with the stream if it still matters.
     """
-    Join: _aio.UnaryUnaryMultiCallable[_members_pb2.JoinRequest, _members_pb2.JoinResponse]
+    Join: _aio.UnaryUnaryMultiCallable[_replication_pb2.JoinRequest, _replication_pb2.JoinResponse]
     """Assigns a replica with an empty folder to a replica set, and returns the id of the replica. The assignment is
     stored before the response. A replica of another set refuses.
     """
-    CopyFrame: _aio.UnaryUnaryMultiCallable[_members_pb2.CopyFrameRequest, _members_pb2.CopyFrameResponse]
+    CopyFrame: _aio.UnaryUnaryMultiCallable[_replication_pb2.CopyFrameRequest, _replication_pb2.CopyFrameResponse]
     """Returns one frame of the log from this replica, for a replica whose copy is damaged. DATA_LOSS: this replica
     lacks an intact copy too.
     """
 
-class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
+class ReplicationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by each replica for the others, at its `member_address`."""
 
     @_abc_1.abstractmethod
-    def Speak(
+    def Exchange(
         self,
-        request_iterator: _abc.AsyncIterator[_members_pb2.MemberMessage],
-        context: _aio.ServicerContext[_abc.AsyncIterator[_members_pb2.MemberMessage], _abc.AsyncIterator[_members_pb2.SpeakResponse]],
-    ) -> _abc.AsyncIterator[_members_pb2.SpeakResponse]:
+        request_iterator: _abc.AsyncIterator[_replication_pb2.ReplicaMessage],
+        context: _aio.ServicerContext[_abc.AsyncIterator[_replication_pb2.ReplicaMessage], _abc.AsyncIterator[_replication_pb2.ExchangeResponse]],
+    ) -> _abc.AsyncIterator[_replication_pb2.ExchangeResponse]:
         """The messages of one replica for another, in order, as long as both run. The first message identifies the sender;
         the response follows when it is accepted. Every later message except Frames and Ack gets a response too, so that
         a broken stream is noticed. The sender repeats a message that was lost with the stream if it still matters.
@@ -47,9 +47,9 @@ class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def Join(
         self,
-        request: _members_pb2.JoinRequest,
-        context: _aio.ServicerContext[_members_pb2.JoinRequest, _abc.Awaitable[_members_pb2.JoinResponse]],
-    ) -> _abc.Awaitable[_members_pb2.JoinResponse]:
+        request: _replication_pb2.JoinRequest,
+        context: _aio.ServicerContext[_replication_pb2.JoinRequest, _abc.Awaitable[_replication_pb2.JoinResponse]],
+    ) -> _abc.Awaitable[_replication_pb2.JoinResponse]:
         """Assigns a replica with an empty folder to a replica set, and returns the id of the replica. The assignment is
         stored before the response. A replica of another set refuses.
         """
@@ -57,11 +57,11 @@ class MemberServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def CopyFrame(
         self,
-        request: _members_pb2.CopyFrameRequest,
-        context: _aio.ServicerContext[_members_pb2.CopyFrameRequest, _abc.Awaitable[_members_pb2.CopyFrameResponse]],
-    ) -> _abc.Awaitable[_members_pb2.CopyFrameResponse]:
+        request: _replication_pb2.CopyFrameRequest,
+        context: _aio.ServicerContext[_replication_pb2.CopyFrameRequest, _abc.Awaitable[_replication_pb2.CopyFrameResponse]],
+    ) -> _abc.Awaitable[_replication_pb2.CopyFrameResponse]:
         """Returns one frame of the log from this replica, for a replica whose copy is damaged. DATA_LOSS: this replica
         lacks an intact copy too.
         """
 
-def add_MemberServiceServicer_to_server(servicer: MemberServiceServicer, server: _aio.Server) -> None: ...
+def add_ReplicationServiceServicer_to_server(servicer: ReplicationServiceServicer, server: _aio.Server) -> None: ...

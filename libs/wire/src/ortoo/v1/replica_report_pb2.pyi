@@ -19,7 +19,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class MemberId(_message.Message):
+class ReplicaId(_message.Message):
     """The id of a replica: a number, and the disk that it had when it was added. With an empty disk it is a new replica."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -42,7 +42,7 @@ class MemberId(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___MemberId: _TypeAlias = MemberId  # noqa: Y015
+Global___ReplicaId: _TypeAlias = ReplicaId  # noqa: Y015
 
 @_typing.final
 class LogTail(_message.Message):
@@ -71,24 +71,24 @@ class LogTail(_message.Message):
 Global___LogTail: _TypeAlias = LogTail  # noqa: Y015
 
 @_typing.final
-class ReportMemberRequest(_message.Message):
+class ReportReplicaRequest(_message.Message):
     """The report of a replica to every name server, at least once a second, and at once when something changes."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
-    MEMBER_ADDRESS_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESS_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     IS_LEADING_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
     IS_ELECTABLE_FIELD_NUMBER: _builtins.int
     IS_LEADER_SILENT_FIELD_NUMBER: _builtins.int
-    SUGGESTED_FIELD_NUMBER: _builtins.int
-    SUGGESTED_ABOVE_FIELD_NUMBER: _builtins.int
+    SUGGESTED_LEADER_FIELD_NUMBER: _builtins.int
+    SUGGESTED_ABOVE_EPOCH_FIELD_NUMBER: _builtins.int
     VOTERS_FIELD_NUMBER: _builtins.int
     LEARNERS_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
@@ -103,7 +103,7 @@ class ReportMemberRequest(_message.Message):
     """Increases with every start of the process."""
     address: _builtins.str
     """host:port where clients of the enode reach this replica when it is the leader."""
-    member_address: _builtins.str
+    replica_address: _builtins.str
     """host:port where the other replicas reach it."""
     epoch: _builtins.int
     """The highest epoch for which it has voted."""
@@ -113,7 +113,7 @@ class ReportMemberRequest(_message.Message):
     """Whether it can become leader."""
     is_leader_silent: _builtins.bool
     """True from a missed heartbeat until the replica receives one or becomes leader."""
-    suggested_above: _builtins.int
+    suggested_above_epoch: _builtins.int
     """The epoch of the proposal must be larger than this one."""
     committed: _builtins.int
     """Everything below this position is committed, as far as it knows."""
@@ -126,7 +126,7 @@ class ReportMemberRequest(_message.Message):
     made_from: _builtins.str
     """The id of the store or replica set from which an operator made this set; empty = none."""
     @_builtins.property
-    def member(self) -> Global___MemberId:
+    def replica(self) -> Global___ReplicaId:
         """The replica that reports."""
 
     @_builtins.property
@@ -134,15 +134,15 @@ class ReportMemberRequest(_message.Message):
         """The end of its log."""
 
     @_builtins.property
-    def suggested(self) -> Global___MemberId:
+    def suggested_leader(self) -> Global___ReplicaId:
         """The replica that it requests as the next leader; absent = no request."""
 
     @_builtins.property
-    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberId]:
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaId]:
         """The voters according to its log."""
 
     @_builtins.property
-    def learners(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberId]:
+    def learners(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaId]:
         """The learners according to its log."""
 
     def __init__(
@@ -150,61 +150,61 @@ class ReportMemberRequest(_message.Message):
         *,
         enode: _builtins.str = ...,
         set_id: _builtins.str = ...,
-        member: Global___MemberId | None = ...,
+        replica: Global___ReplicaId | None = ...,
         incarnation: _builtins.int = ...,
         address: _builtins.str = ...,
-        member_address: _builtins.str = ...,
+        replica_address: _builtins.str = ...,
         epoch: _builtins.int = ...,
         is_leading: _builtins.bool = ...,
         tail: Global___LogTail | None = ...,
         is_electable: _builtins.bool = ...,
         is_leader_silent: _builtins.bool = ...,
-        suggested: Global___MemberId | None = ...,
-        suggested_above: _builtins.int = ...,
-        voters: _abc.Iterable[Global___MemberId] | None = ...,
-        learners: _abc.Iterable[Global___MemberId] | None = ...,
+        suggested_leader: Global___ReplicaId | None = ...,
+        suggested_above_epoch: _builtins.int = ...,
+        voters: _abc.Iterable[Global___ReplicaId] | None = ...,
+        learners: _abc.Iterable[Global___ReplicaId] | None = ...,
         committed: _builtins.int = ...,
         role: _builtins.str = ...,
         is_leaving: _builtins.bool = ...,
         made_from: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member", "suggested", b"suggested", "tail", b"tail"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica", "suggested_leader", b"suggested_leader", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "is_leaving", b"is_leaving", "learners", b"learners", "made_from", b"made_from", "member", b"member", "member_address", b"member_address", "role", b"role", "set_id", b"set_id", "suggested", b"suggested", "suggested_above", b"suggested_above", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "committed", b"committed", "enode", b"enode", "epoch", b"epoch", "incarnation", b"incarnation", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "is_leading", b"is_leading", "is_leaving", b"is_leaving", "learners", b"learners", "made_from", b"made_from", "replica", b"replica", "replica_address", b"replica_address", "role", b"role", "set_id", b"set_id", "suggested_above_epoch", b"suggested_above_epoch", "suggested_leader", b"suggested_leader", "tail", b"tail", "voters", b"voters"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReportMemberRequest: _TypeAlias = ReportMemberRequest  # noqa: Y015
+Global___ReportReplicaRequest: _TypeAlias = ReportReplicaRequest  # noqa: Y015
 
 @_typing.final
-class ReportMemberResponse(_message.Message):
+class ReportReplicaResponse(_message.Message):
     """The answer of the name server."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PROPOSAL_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def proposal(self) -> Global___Proposal:
         """The proposal in the directory, repeated in each answer; absent = none yet."""
 
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberAddress]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaAddress]:
         """The addresses of the reporting replicas of the set."""
 
     def __init__(
         self,
         *,
         proposal: Global___Proposal | None = ...,
-        members: _abc.Iterable[Global___MemberAddress] | None = ...,
+        replicas: _abc.Iterable[Global___ReplicaAddress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members", "proposal", b"proposal"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal", "replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ReportMemberResponse: _TypeAlias = ReportMemberResponse  # noqa: Y015
+Global___ReportReplicaResponse: _TypeAlias = ReportReplicaResponse  # noqa: Y015
 
 @_typing.final
 class Proposal(_message.Message):
@@ -217,14 +217,14 @@ class Proposal(_message.Message):
     epoch: _builtins.int
     """Increases with each proposal."""
     @_builtins.property
-    def leader(self) -> Global___MemberId:
+    def leader(self) -> Global___ReplicaId:
         """The proposed replica."""
 
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
-        leader: Global___MemberId | None = ...,
+        leader: Global___ReplicaId | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -235,33 +235,33 @@ class Proposal(_message.Message):
 Global___Proposal: _TypeAlias = Proposal  # noqa: Y015
 
 @_typing.final
-class MemberAddress(_message.Message):
+class ReplicaAddress(_message.Message):
     """The addresses of a replica."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBER_FIELD_NUMBER: _builtins.int
-    MEMBER_ADDRESS_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESS_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
-    member_address: _builtins.str
+    replica_address: _builtins.str
     """host:port for the other replicas."""
     address: _builtins.str
     """host:port for clients."""
     @_builtins.property
-    def member(self) -> Global___MemberId:
+    def replica(self) -> Global___ReplicaId:
         """Its number and disk."""
 
     def __init__(
         self,
         *,
-        member: Global___MemberId | None = ...,
-        member_address: _builtins.str = ...,
+        replica: Global___ReplicaId | None = ...,
+        replica_address: _builtins.str = ...,
         address: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "member", b"member", "member_address", b"member_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "replica", b"replica", "replica_address", b"replica_address"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___MemberAddress: _TypeAlias = MemberAddress  # noqa: Y015
+Global___ReplicaAddress: _TypeAlias = ReplicaAddress  # noqa: Y015

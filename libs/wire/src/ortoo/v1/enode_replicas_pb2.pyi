@@ -7,7 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from ortoo.v1 import member_report_pb2 as _member_report_pb2
+from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,7 +20,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class DescribeMembersRequest(_message.Message):
+class DescribeReplicasRequest(_message.Message):
     """The enode to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -39,21 +39,21 @@ class DescribeMembersRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DescribeMembersRequest: _TypeAlias = DescribeMembersRequest  # noqa: Y015
+Global___DescribeReplicasRequest: _TypeAlias = DescribeReplicasRequest  # noqa: Y015
 
 @_typing.final
-class DescribeMembersResponse(_message.Message):
+class DescribeReplicasResponse(_message.Message):
     """An enode as one of its replicas knows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     IS_LEADING_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     COMMITTED_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
@@ -67,19 +67,19 @@ class DescribeMembersResponse(_message.Message):
     committed: _builtins.int
     """Everything below this position is committed, as far as this replica knows."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """The replica that answers."""
 
     @_builtins.property
-    def leader(self) -> _member_report_pb2.MemberId:
+    def leader(self) -> _replica_report_pb2.ReplicaId:
         """The leader that it follows, or itself when it is the leader; absent = it knows no leader."""
 
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribedMember]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaProgress]:
         """All replicas that its log names, by number."""
 
     @_builtins.property
-    def tail(self) -> _member_report_pb2.LogTail:
+    def tail(self) -> _replica_report_pb2.LogTail:
         """The end of its log."""
 
     def __init__(
@@ -87,34 +87,34 @@ class DescribeMembersResponse(_message.Message):
         *,
         enode: _builtins.str = ...,
         set_id: _builtins.str = ...,
-        member: _member_report_pb2.MemberId | None = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
         epoch: _builtins.int = ...,
-        leader: _member_report_pb2.MemberId | None = ...,
+        leader: _replica_report_pb2.ReplicaId | None = ...,
         is_leading: _builtins.bool = ...,
-        members: _abc.Iterable[Global___DescribedMember] | None = ...,
+        replicas: _abc.Iterable[Global___ReplicaProgress] | None = ...,
         committed: _builtins.int = ...,
-        tail: _member_report_pb2.LogTail | None = ...,
+        tail: _replica_report_pb2.LogTail | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "member", b"member", "tail", b"tail"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "replica", b"replica", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "enode", b"enode", "epoch", b"epoch", "is_leading", b"is_leading", "leader", b"leader", "member", b"member", "members", b"members", "set_id", b"set_id", "tail", b"tail"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["committed", b"committed", "enode", b"enode", "epoch", b"epoch", "is_leading", b"is_leading", "leader", b"leader", "replica", b"replica", "replicas", b"replicas", "set_id", b"set_id", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___DescribeMembersResponse: _TypeAlias = DescribeMembersResponse  # noqa: Y015
+Global___DescribeReplicasResponse: _TypeAlias = DescribeReplicasResponse  # noqa: Y015
 
 @_typing.final
-class DescribedMember(_message.Message):
+class ReplicaProgress(_message.Message):
     """A replica, as another one knows it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBER_FIELD_NUMBER: _builtins.int
-    VOTES_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    IS_VOTER_FIELD_NUMBER: _builtins.int
     FLUSHED_FIELD_NUMBER: _builtins.int
     LAG_BYTES_FIELD_NUMBER: _builtins.int
     HEARD_MS_AGO_FIELD_NUMBER: _builtins.int
-    votes: _builtins.bool
+    is_voter: _builtins.bool
     """True = voter, false = learner."""
     flushed: _builtins.int
     """The position of the log up to which it has acknowledged. Only the leader knows it; 0 = nothing yet, or not known."""
@@ -123,27 +123,27 @@ class DescribedMember(_message.Message):
     heard_ms_ago: _builtins.int
     """The age of its last message, milliseconds; absent = none since this replica became leader, or not known."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """Its number and disk."""
 
     def __init__(
         self,
         *,
-        member: _member_report_pb2.MemberId | None = ...,
-        votes: _builtins.bool = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
+        is_voter: _builtins.bool = ...,
         flushed: _builtins.int = ...,
         lag_bytes: _builtins.int = ...,
         heard_ms_ago: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_heard_ms_ago", b"_heard_ms_ago", "heard_ms_ago", b"heard_ms_ago", "member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_heard_ms_ago", b"_heard_ms_ago", "heard_ms_ago", b"heard_ms_ago", "replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_heard_ms_ago", b"_heard_ms_ago", "flushed", b"flushed", "heard_ms_ago", b"heard_ms_ago", "lag_bytes", b"lag_bytes", "member", b"member", "votes", b"votes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_heard_ms_ago", b"_heard_ms_ago", "flushed", b"flushed", "heard_ms_ago", b"heard_ms_ago", "is_voter", b"is_voter", "lag_bytes", b"lag_bytes", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__heard_ms_ago: _TypeAlias = _typing.Literal["heard_ms_ago"]  # noqa: Y015
     _WhichOneofArgType__heard_ms_ago: _TypeAlias = _typing.Literal["_heard_ms_ago", b"_heard_ms_ago"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType__heard_ms_ago) -> _WhichOneofReturnType__heard_ms_ago | None: ...
 
-Global___DescribedMember: _TypeAlias = DescribedMember  # noqa: Y015
+Global___ReplicaProgress: _TypeAlias = ReplicaProgress  # noqa: Y015
 
 @_typing.final
 class HandOverRequest(_message.Message):
@@ -156,14 +156,14 @@ class HandOverRequest(_message.Message):
     enode: _builtins.str
     """The enode's name."""
     @_builtins.property
-    def successor(self) -> _member_report_pb2.MemberId:
+    def successor(self) -> _replica_report_pb2.ReplicaId:
         """The voter that becomes the next leader; absent = the one with the longest log."""
 
     def __init__(
         self,
         *,
         enode: _builtins.str = ...,
-        successor: _member_report_pb2.MemberId | None = ...,
+        successor: _replica_report_pb2.ReplicaId | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["successor", b"successor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -184,14 +184,14 @@ class HandOverResponse(_message.Message):
     epoch: _builtins.int
     """The epoch that has ended."""
     @_builtins.property
-    def successor(self) -> _member_report_pb2.MemberId:
+    def successor(self) -> _replica_report_pb2.ReplicaId:
         """The proposed successor."""
 
     def __init__(
         self,
         *,
         epoch: _builtins.int = ...,
-        successor: _member_report_pb2.MemberId | None = ...,
+        successor: _replica_report_pb2.ReplicaId | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["successor", b"successor"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -202,109 +202,109 @@ class HandOverResponse(_message.Message):
 Global___HandOverResponse: _TypeAlias = HandOverResponse  # noqa: Y015
 
 @_typing.final
-class AddMemberRequest(_message.Message):
+class AddReplicaRequest(_message.Message):
     """The replica to add."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
-    MEMBER_FIELD_NUMBER: _builtins.int
-    MEMBER_ADDRESS_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESS_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
-    member_address: _builtins.str
+    replica_address: _builtins.str
     """host:port where other replicas reach it."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """Its number and disk, as it reports them to the name servers."""
 
     def __init__(
         self,
         *,
         enode: _builtins.str = ...,
-        member: _member_report_pb2.MemberId | None = ...,
-        member_address: _builtins.str = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
+        replica_address: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "member", b"member", "member_address", b"member_address"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "replica", b"replica", "replica_address", b"replica_address"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AddMemberRequest: _TypeAlias = AddMemberRequest  # noqa: Y015
+Global___AddReplicaRequest: _TypeAlias = AddReplicaRequest  # noqa: Y015
 
 @_typing.final
-class AddMemberResponse(_message.Message):
+class AddReplicaResponse(_message.Message):
     """The replica is added as a learner."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribedMember]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaProgress]:
         """All replicas after the change, by number."""
 
     def __init__(
         self,
         *,
-        members: _abc.Iterable[Global___DescribedMember] | None = ...,
+        replicas: _abc.Iterable[Global___ReplicaProgress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AddMemberResponse: _TypeAlias = AddMemberResponse  # noqa: Y015
+Global___AddReplicaResponse: _TypeAlias = AddReplicaResponse  # noqa: Y015
 
 @_typing.final
-class RemoveMemberRequest(_message.Message):
+class RemoveReplicaRequest(_message.Message):
     """The replica to remove."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """Its number and disk."""
 
     def __init__(
         self,
         *,
         enode: _builtins.str = ...,
-        member: _member_report_pb2.MemberId | None = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "member", b"member"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RemoveMemberRequest: _TypeAlias = RemoveMemberRequest  # noqa: Y015
+Global___RemoveReplicaRequest: _TypeAlias = RemoveReplicaRequest  # noqa: Y015
 
 @_typing.final
-class RemoveMemberResponse(_message.Message):
+class RemoveReplicaResponse(_message.Message):
     """The replica is removed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___DescribedMember]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaProgress]:
         """All replicas after the change, by number."""
 
     def __init__(
         self,
         *,
-        members: _abc.Iterable[Global___DescribedMember] | None = ...,
+        replicas: _abc.Iterable[Global___ReplicaProgress] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["members", b"members"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replicas", b"replicas"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RemoveMemberResponse: _TypeAlias = RemoveMemberResponse  # noqa: Y015
+Global___RemoveReplicaResponse: _TypeAlias = RemoveReplicaResponse  # noqa: Y015

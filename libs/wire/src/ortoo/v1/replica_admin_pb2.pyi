@@ -7,7 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from ortoo.v1 import member_report_pb2 as _member_report_pb2
+from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
 import sys
@@ -21,7 +21,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class ListMembersRequest(_message.Message):
+class ListReplicasRequest(_message.Message):
     """The enode to list."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -40,23 +40,23 @@ class ListMembersRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListMembersRequest: _TypeAlias = ListMembersRequest  # noqa: Y015
+Global___ListReplicasRequest: _TypeAlias = ListReplicasRequest  # noqa: Y015
 
 @_typing.final
-class ListMembersResponse(_message.Message):
+class ListReplicasResponse(_message.Message):
     """The replicas of enodes, as reported to the name server that answers."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def enodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___EnodeMembers]:
+    def enodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaSet]:
         """Ordered by name."""
 
     def __init__(
         self,
         *,
-        enodes: _abc.Iterable[Global___EnodeMembers] | None = ...,
+        enodes: _abc.Iterable[Global___ReplicaSet] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -64,10 +64,10 @@ class ListMembersResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ListMembersResponse: _TypeAlias = ListMembersResponse  # noqa: Y015
+Global___ListReplicasResponse: _TypeAlias = ListReplicasResponse  # noqa: Y015
 
 @_typing.final
-class EnodeMembers(_message.Message):
+class ReplicaSet(_message.Message):
     """The replicas of one enode."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -76,7 +76,7 @@ class EnodeMembers(_message.Message):
     SET_ID_FIELD_NUMBER: _builtins.int
     LEADER_FIELD_NUMBER: _builtins.int
     PROPOSAL_FIELD_NUMBER: _builtins.int
-    MEMBERS_FIELD_NUMBER: _builtins.int
+    REPLICAS_FIELD_NUMBER: _builtins.int
     MAJORITY_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
@@ -85,15 +85,15 @@ class EnodeMembers(_message.Message):
     majority: _builtins.int
     """The number of replicas that must agree on a leader, and must have acknowledged data."""
     @_builtins.property
-    def leader(self) -> _member_report_pb2.MemberId:
+    def leader(self) -> _replica_report_pb2.ReplicaId:
         """The leader; absent = this name server knows no leader."""
 
     @_builtins.property
-    def proposal(self) -> _member_report_pb2.Proposal:
+    def proposal(self) -> _replica_report_pb2.Proposal:
         """The last proposal of the name servers; absent = none yet."""
 
     @_builtins.property
-    def members(self) -> _containers.RepeatedCompositeFieldContainer[Global___MemberStatus]:
+    def replicas(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaStatus]:
         """Ordered by number."""
 
     def __init__(
@@ -101,29 +101,29 @@ class EnodeMembers(_message.Message):
         *,
         enode: _builtins.str = ...,
         set_id: _builtins.str = ...,
-        leader: _member_report_pb2.MemberId | None = ...,
-        proposal: _member_report_pb2.Proposal | None = ...,
-        members: _abc.Iterable[Global___MemberStatus] | None = ...,
+        leader: _replica_report_pb2.ReplicaId | None = ...,
+        proposal: _replica_report_pb2.Proposal | None = ...,
+        replicas: _abc.Iterable[Global___ReplicaStatus] | None = ...,
         majority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader", "proposal", b"proposal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "leader", b"leader", "majority", b"majority", "members", b"members", "proposal", b"proposal", "set_id", b"set_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "leader", b"leader", "majority", b"majority", "proposal", b"proposal", "replicas", b"replicas", "set_id", b"set_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___EnodeMembers: _TypeAlias = EnodeMembers  # noqa: Y015
+Global___ReplicaSet: _TypeAlias = ReplicaSet  # noqa: Y015
 
 @_typing.final
-class MemberStatus(_message.Message):
+class ReplicaStatus(_message.Message):
     """One replica."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     ADDRESS_FIELD_NUMBER: _builtins.int
-    MEMBER_ADDRESS_FIELD_NUMBER: _builtins.int
+    REPLICA_ADDRESS_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     TAIL_FIELD_NUMBER: _builtins.int
@@ -132,13 +132,13 @@ class MemberStatus(_message.Message):
     IS_LEADER_SILENT_FIELD_NUMBER: _builtins.int
     REPORTED_MS_AGO_FIELD_NUMBER: _builtins.int
     LAG_BYTES_FIELD_NUMBER: _builtins.int
-    state: _topic_pb2.EnodeMemberState.ValueType
+    state: _topic_pb2.EnodeReplicaState.ValueType
     """Its state."""
     address: _builtins.str
     """host:port where clients of the enode reach it when it is the leader. This field and the following ones are from
     its last report.
     """
-    member_address: _builtins.str
+    replica_address: _builtins.str
     """host:port where the other replicas reach it."""
     role: _builtins.str
     """RocketMQ's role."""
@@ -155,32 +155,32 @@ class MemberStatus(_message.Message):
     lag_bytes: _builtins.int
     """Its lag behind the leader's log, bytes; absent = not known."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """Its number and disk."""
 
     @_builtins.property
-    def tail(self) -> _member_report_pb2.LogTail:
+    def tail(self) -> _replica_report_pb2.LogTail:
         """The end of its log."""
 
     def __init__(
         self,
         *,
-        member: _member_report_pb2.MemberId | None = ...,
-        state: _topic_pb2.EnodeMemberState.ValueType = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
+        state: _topic_pb2.EnodeReplicaState.ValueType = ...,
         address: _builtins.str = ...,
-        member_address: _builtins.str = ...,
+        replica_address: _builtins.str = ...,
         role: _builtins.str = ...,
         epoch: _builtins.int = ...,
-        tail: _member_report_pb2.LogTail | None = ...,
+        tail: _replica_report_pb2.LogTail | None = ...,
         committed: _builtins.int = ...,
         is_electable: _builtins.bool = ...,
         is_leader_silent: _builtins.bool = ...,
         reported_ms_ago: _builtins.int | None = ...,
         lag_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_bytes", b"_lag_bytes", "_reported_ms_ago", b"_reported_ms_ago", "lag_bytes", b"lag_bytes", "member", b"member", "reported_ms_ago", b"reported_ms_ago", "tail", b"tail"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lag_bytes", b"_lag_bytes", "_reported_ms_ago", b"_reported_ms_ago", "lag_bytes", b"lag_bytes", "replica", b"replica", "reported_ms_ago", b"reported_ms_ago", "tail", b"tail"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_bytes", b"_lag_bytes", "_reported_ms_ago", b"_reported_ms_ago", "address", b"address", "committed", b"committed", "epoch", b"epoch", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "lag_bytes", b"lag_bytes", "member", b"member", "member_address", b"member_address", "reported_ms_ago", b"reported_ms_ago", "role", b"role", "state", b"state", "tail", b"tail"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lag_bytes", b"_lag_bytes", "_reported_ms_ago", b"_reported_ms_ago", "address", b"address", "committed", b"committed", "epoch", b"epoch", "is_electable", b"is_electable", "is_leader_silent", b"is_leader_silent", "lag_bytes", b"lag_bytes", "replica", b"replica", "replica_address", b"replica_address", "reported_ms_ago", b"reported_ms_ago", "role", b"role", "state", b"state", "tail", b"tail"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__lag_bytes: _TypeAlias = _typing.Literal["lag_bytes"]  # noqa: Y015
     _WhichOneofArgType__lag_bytes: _TypeAlias = _typing.Literal["_lag_bytes", b"_lag_bytes"]  # noqa: Y015
@@ -191,7 +191,7 @@ class MemberStatus(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__reported_ms_ago) -> _WhichOneofReturnType__reported_ms_ago | None: ...
 
-Global___MemberStatus: _TypeAlias = MemberStatus  # noqa: Y015
+Global___ReplicaStatus: _TypeAlias = ReplicaStatus  # noqa: Y015
 
 @_typing.final
 class AcceptStoreRequest(_message.Message):
@@ -242,48 +242,48 @@ class AcceptStoreResponse(_message.Message):
 Global___AcceptStoreResponse: _TypeAlias = AcceptStoreResponse  # noqa: Y015
 
 @_typing.final
-class ElectMemberRequest(_message.Message):
+class ElectReplicaRequest(_message.Message):
     """An operator's choice of a leader, when no replica leads."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     ENODE_FIELD_NUMBER: _builtins.int
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     enode: _builtins.str
     """The enode's name."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """The replica's number. The disk is needed only if two disks have the same number."""
 
     def __init__(
         self,
         *,
         enode: _builtins.str = ...,
-        member: _member_report_pb2.MemberId | None = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "member", b"member"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["enode", b"enode", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ElectMemberRequest: _TypeAlias = ElectMemberRequest  # noqa: Y015
+Global___ElectReplicaRequest: _TypeAlias = ElectReplicaRequest  # noqa: Y015
 
 @_typing.final
-class ElectMemberResponse(_message.Message):
+class ElectReplicaResponse(_message.Message):
     """The replica is proposed. It becomes leader when a majority of the replicas votes for it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PROPOSAL_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def proposal(self) -> _member_report_pb2.Proposal:
+    def proposal(self) -> _replica_report_pb2.Proposal:
         """The proposal."""
 
     def __init__(
         self,
         *,
-        proposal: _member_report_pb2.Proposal | None = ...,
+        proposal: _replica_report_pb2.Proposal | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["proposal", b"proposal"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -291,4 +291,4 @@ class ElectMemberResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___ElectMemberResponse: _TypeAlias = ElectMemberResponse  # noqa: Y015
+Global___ElectReplicaResponse: _TypeAlias = ElectReplicaResponse  # noqa: Y015

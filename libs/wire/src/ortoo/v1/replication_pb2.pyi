@@ -7,7 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from ortoo.v1 import member_report_pb2 as _member_report_pb2
+from ortoo.v1 import replica_report_pb2 as _replica_report_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -20,7 +20,7 @@ else:
 DESCRIPTOR: _descriptor.FileDescriptor
 
 @_typing.final
-class SpeakResponse(_message.Message):
+class ExchangeResponse(_message.Message):
     """The first message was accepted, or a later message has arrived."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -34,7 +34,7 @@ class SpeakResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___SpeakResponse: _TypeAlias = SpeakResponse  # noqa: Y015
+Global___ExchangeResponse: _TypeAlias = ExchangeResponse  # noqa: Y015
 
 @_typing.final
 class JoinRequest(_message.Message):
@@ -46,7 +46,7 @@ class JoinRequest(_message.Message):
     ENODE_FIELD_NUMBER: _builtins.int
     SET_ID_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
-    ASKS_ONLY_FIELD_NUMBER: _builtins.int
+    DRY_RUN_FIELD_NUMBER: _builtins.int
     cluster: _builtins.str
     """The name of the cluster; must be the replica's."""
     enode: _builtins.str
@@ -55,7 +55,7 @@ class JoinRequest(_message.Message):
     """The id of the replica set."""
     created_at_ms: _builtins.int
     """When the set was made, milliseconds since 1970-01-01 UTC."""
-    asks_only: _builtins.bool
+    dry_run: _builtins.bool
     """Dry run: only report whether the replica would join."""
     def __init__(
         self,
@@ -64,11 +64,11 @@ class JoinRequest(_message.Message):
         enode: _builtins.str = ...,
         set_id: _builtins.str = ...,
         created_at_ms: _builtins.int = ...,
-        asks_only: _builtins.bool = ...,
+        dry_run: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asks_only", b"asks_only", "cluster", b"cluster", "created_at_ms", b"created_at_ms", "enode", b"enode", "set_id", b"set_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster", b"cluster", "created_at_ms", b"created_at_ms", "dry_run", b"dry_run", "enode", b"enode", "set_id", b"set_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -80,19 +80,19 @@ class JoinResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """The replica."""
 
     def __init__(
         self,
         *,
-        member: _member_report_pb2.MemberId | None = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -105,26 +105,26 @@ class CopyFrameRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     SET_ID_FIELD_NUMBER: _builtins.int
-    OF_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     set_id: _builtins.str
     """The id of the set to which both replicas belong."""
     position: _builtins.int
     """The position of the frame in the log."""
     @_builtins.property
-    def of(self) -> _member_report_pb2.MemberId:
+    def source(self) -> _replica_report_pb2.ReplicaId:
         """The replica whose copy is requested. A replica with another disk refuses."""
 
     def __init__(
         self,
         *,
         set_id: _builtins.str = ...,
-        of: _member_report_pb2.MemberId | None = ...,
+        source: _replica_report_pb2.ReplicaId | None = ...,
         position: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["of", b"of"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["source", b"source"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["of", b"of", "position", b"position", "set_id", b"set_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "set_id", b"set_id", "source", b"source"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -153,35 +153,35 @@ class CopyFrameResponse(_message.Message):
 Global___CopyFrameResponse: _TypeAlias = CopyFrameResponse  # noqa: Y015
 
 @_typing.final
-class MemberProcess(_message.Message):
+class ReplicaIncarnation(_message.Message):
     """One process of a replica, from its start to its end."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    MEMBER_FIELD_NUMBER: _builtins.int
+    REPLICA_FIELD_NUMBER: _builtins.int
     INCARNATION_FIELD_NUMBER: _builtins.int
     incarnation: _builtins.int
     """Increases with every start."""
     @_builtins.property
-    def member(self) -> _member_report_pb2.MemberId:
+    def replica(self) -> _replica_report_pb2.ReplicaId:
         """The replica."""
 
     def __init__(
         self,
         *,
-        member: _member_report_pb2.MemberId | None = ...,
+        replica: _replica_report_pb2.ReplicaId | None = ...,
         incarnation: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["member", b"member"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["replica", b"replica"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "member", b"member"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "replica", b"replica"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___MemberProcess: _TypeAlias = MemberProcess  # noqa: Y015
+Global___ReplicaIncarnation: _TypeAlias = ReplicaIncarnation  # noqa: Y015
 
 @_typing.final
-class MemberConfiguration(_message.Message):
+class ReplicaConfiguration(_message.Message):
     """The replicas of an enode."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -189,18 +189,18 @@ class MemberConfiguration(_message.Message):
     VOTERS_FIELD_NUMBER: _builtins.int
     LEARNERS_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def voters(self) -> _containers.RepeatedCompositeFieldContainer[_member_report_pb2.MemberId]:
+    def voters(self) -> _containers.RepeatedCompositeFieldContainer[_replica_report_pb2.ReplicaId]:
         """Replicas that count for the majority."""
 
     @_builtins.property
-    def learners(self) -> _containers.RepeatedCompositeFieldContainer[_member_report_pb2.MemberId]:
+    def learners(self) -> _containers.RepeatedCompositeFieldContainer[_replica_report_pb2.ReplicaId]:
         """Replicas that receive the log and do not count for the majority."""
 
     def __init__(
         self,
         *,
-        voters: _abc.Iterable[_member_report_pb2.MemberId] | None = ...,
-        learners: _abc.Iterable[_member_report_pb2.MemberId] | None = ...,
+        voters: _abc.Iterable[_replica_report_pb2.ReplicaId] | None = ...,
+        learners: _abc.Iterable[_replica_report_pb2.ReplicaId] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -208,7 +208,7 @@ class MemberConfiguration(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___MemberConfiguration: _TypeAlias = MemberConfiguration  # noqa: Y015
+Global___ReplicaConfiguration: _TypeAlias = ReplicaConfiguration  # noqa: Y015
 
 @_typing.final
 class LogBase(_message.Message):
@@ -224,7 +224,7 @@ class LogBase(_message.Message):
     epoch: _builtins.int
     """The epoch of the first frame."""
     @_builtins.property
-    def configuration(self) -> Global___MemberConfiguration:
+    def configuration(self) -> Global___ReplicaConfiguration:
         """The replicas at the beginning of the log."""
 
     def __init__(
@@ -232,7 +232,7 @@ class LogBase(_message.Message):
         *,
         position: _builtins.int = ...,
         epoch: _builtins.int = ...,
-        configuration: Global___MemberConfiguration | None = ...,
+        configuration: Global___ReplicaConfiguration | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["configuration", b"configuration"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -243,13 +243,13 @@ class LogBase(_message.Message):
 Global___LogBase: _TypeAlias = LogBase  # noqa: Y015
 
 @_typing.final
-class MemberMessage(_message.Message):
+class ReplicaMessage(_message.Message):
     """A message of one replica for another."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     @_typing.final
-    class PromiseAsk(_message.Message):
+    class RequestVote(_message.Message):
         """Requests a vote: the voter must not obey a lower epoch afterwards."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -259,14 +259,14 @@ class MemberMessage(_message.Message):
         epoch: _builtins.int
         """The candidate's epoch."""
         @_builtins.property
-        def candidate(self) -> Global___MemberProcess:
+        def candidate(self) -> Global___ReplicaIncarnation:
             """The candidate."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            candidate: Global___MemberProcess | None = ...,
+            candidate: Global___ReplicaIncarnation | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["candidate", b"candidate"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -275,7 +275,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Promise(_message.Message):
+    class Vote(_message.Message):
         """A vote for a candidate."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -289,19 +289,19 @@ class MemberMessage(_message.Message):
         is_electable: _builtins.bool
         """Whether the voter could become leader itself."""
         @_builtins.property
-        def voter(self) -> Global___MemberProcess:
+        def voter(self) -> Global___ReplicaIncarnation:
             """The voter."""
 
         @_builtins.property
-        def tail(self) -> _member_report_pb2.LogTail:
+        def tail(self) -> _replica_report_pb2.LogTail:
             """The largest end that the voter's log has ever had."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            voter: Global___MemberProcess | None = ...,
-            tail: _member_report_pb2.LogTail | None = ...,
+            voter: Global___ReplicaIncarnation | None = ...,
+            tail: _replica_report_pb2.LogTail | None = ...,
             is_electable: _builtins.bool = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["tail", b"tail", "voter", b"voter"]  # noqa: Y015
@@ -311,7 +311,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Newer(_message.Message):
+    class StaleEpoch(_message.Message):
         """Tells the receiver that its epoch has ended."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -356,14 +356,14 @@ class MemberMessage(_message.Message):
         stream: _builtins.int
         """The stream on which the follower's log matches; 0 = none."""
         @_builtins.property
-        def leader(self) -> Global___MemberProcess:
+        def leader(self) -> Global___ReplicaIncarnation:
             """The leader."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            leader: Global___MemberProcess | None = ...,
+            leader: Global___ReplicaIncarnation | None = ...,
             round: _builtins.int = ...,
             committed: _builtins.int = ...,
             appended: _builtins.int = ...,
@@ -377,7 +377,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class HeartbeatAnswer(_message.Message):
+    class HeartbeatResponse(_message.Message):
         """The answer to a heartbeat."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -396,14 +396,14 @@ class MemberMessage(_message.Message):
         flushed: _builtins.int
         """Everything below this position is on the follower's disk."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The follower that answers."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             round: _builtins.int = ...,
             stream: _builtins.int = ...,
             flushed: _builtins.int = ...,
@@ -415,7 +415,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class MatchAsk(_message.Message):
+    class LogMatchRequest(_message.Message):
         """Requests the leader's largest epoch that is not above `last_epoch`."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -431,14 +431,14 @@ class MemberMessage(_message.Message):
         last_epoch: _builtins.int
         """The upper bound of the requested epoch."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The follower that asks."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             stream: _builtins.int = ...,
             last_epoch: _builtins.int = ...,
         ) -> None: ...
@@ -449,7 +449,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class MatchAnswer(_message.Message):
+    class LogMatchResponse(_message.Message):
         """Returns the largest epoch that is not above the requested bound."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -469,7 +469,7 @@ class MemberMessage(_message.Message):
         end: _builtins.int
         """The end of its frames in the leader's log."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The follower that asked."""
 
         @_builtins.property
@@ -480,7 +480,7 @@ class MemberMessage(_message.Message):
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             stream: _builtins.int = ...,
             largest: _builtins.int = ...,
             end: _builtins.int = ...,
@@ -493,7 +493,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Matched(_message.Message):
+    class LogMatched(_message.Message):
         """Both logs match up to `position`."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -512,14 +512,14 @@ class MemberMessage(_message.Message):
         flushed: _builtins.int
         """Everything below this position is on the follower's disk."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The follower that reports it."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             stream: _builtins.int = ...,
             position: _builtins.int = ...,
             flushed: _builtins.int = ...,
@@ -556,14 +556,14 @@ class MemberMessage(_message.Message):
         content: _builtins.bytes
         """The bytes of the frames, as in the log."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The receiver."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             stream: _builtins.int = ...,
             begin: _builtins.int = ...,
             end: _builtins.int = ...,
@@ -577,7 +577,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Ack(_message.Message):
+    class AppendAck(_message.Message):
         """Everything below `flushed` is permanently on the follower's disk."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -593,14 +593,14 @@ class MemberMessage(_message.Message):
         flushed: _builtins.int
         """The position."""
         @_builtins.property
-        def follower(self) -> Global___MemberProcess:
+        def follower(self) -> Global___ReplicaIncarnation:
             """The follower."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            follower: Global___MemberProcess | None = ...,
+            follower: Global___ReplicaIncarnation | None = ...,
             stream: _builtins.int = ...,
             flushed: _builtins.int = ...,
         ) -> None: ...
@@ -611,7 +611,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class Released(_message.Message):
+    class LeaseReleased(_message.Message):
         """The leader no longer serves reads."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -621,14 +621,14 @@ class MemberMessage(_message.Message):
         epoch: _builtins.int
         """The leader's epoch."""
         @_builtins.property
-        def leader(self) -> Global___MemberProcess:
+        def leader(self) -> Global___ReplicaIncarnation:
             """The former leader."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            leader: Global___MemberProcess | None = ...,
+            leader: Global___ReplicaIncarnation | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -637,7 +637,7 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     @_typing.final
-    class HandedOver(_message.Message):
+    class TimeoutNow(_message.Message):
         """The successor may request votes at once. The name servers are notified separately."""
 
         DESCRIPTOR: _descriptor.Descriptor
@@ -647,14 +647,14 @@ class MemberMessage(_message.Message):
         epoch: _builtins.int
         """The epoch that the successor leads."""
         @_builtins.property
-        def leader(self) -> _member_report_pb2.MemberId:
+        def leader(self) -> _replica_report_pb2.ReplicaId:
             """The successor."""
 
         def __init__(
             self,
             *,
             epoch: _builtins.int = ...,
-            leader: _member_report_pb2.MemberId | None = ...,
+            leader: _replica_report_pb2.ReplicaId | None = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _typing.Literal["leader", b"leader"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -663,103 +663,103 @@ class MemberMessage(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     SET_ID_FIELD_NUMBER: _builtins.int
-    SPEAKER_FIELD_NUMBER: _builtins.int
-    TO_FIELD_NUMBER: _builtins.int
-    PROMISE_ASK_FIELD_NUMBER: _builtins.int
-    PROMISE_FIELD_NUMBER: _builtins.int
-    NEWER_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    RECIPIENT_FIELD_NUMBER: _builtins.int
+    REQUEST_VOTE_FIELD_NUMBER: _builtins.int
+    VOTE_FIELD_NUMBER: _builtins.int
+    STALE_EPOCH_FIELD_NUMBER: _builtins.int
     HEARTBEAT_FIELD_NUMBER: _builtins.int
-    HEARTBEAT_ANSWER_FIELD_NUMBER: _builtins.int
-    MATCH_ASK_FIELD_NUMBER: _builtins.int
-    MATCH_ANSWER_FIELD_NUMBER: _builtins.int
-    MATCHED_FIELD_NUMBER: _builtins.int
+    HEARTBEAT_RESPONSE_FIELD_NUMBER: _builtins.int
+    LOG_MATCH_REQUEST_FIELD_NUMBER: _builtins.int
+    LOG_MATCH_RESPONSE_FIELD_NUMBER: _builtins.int
+    LOG_MATCHED_FIELD_NUMBER: _builtins.int
     FRAMES_FIELD_NUMBER: _builtins.int
-    ACK_FIELD_NUMBER: _builtins.int
-    RELEASED_FIELD_NUMBER: _builtins.int
-    HANDED_OVER_FIELD_NUMBER: _builtins.int
+    APPEND_ACK_FIELD_NUMBER: _builtins.int
+    LEASE_RELEASED_FIELD_NUMBER: _builtins.int
+    TIMEOUT_NOW_FIELD_NUMBER: _builtins.int
     set_id: _builtins.str
     """In the first message of a stream: the id of the set to which both belong."""
     @_builtins.property
-    def speaker(self) -> _member_report_pb2.MemberId:
+    def sender(self) -> _replica_report_pb2.ReplicaId:
         """In the first message of a stream: the sender."""
 
     @_builtins.property
-    def to(self) -> _member_report_pb2.MemberId:
+    def recipient(self) -> _replica_report_pb2.ReplicaId:
         """In the first message of a stream: the receiver. A replica with another disk refuses."""
 
     @_builtins.property
-    def promise_ask(self) -> Global___MemberMessage.PromiseAsk:
+    def request_vote(self) -> Global___ReplicaMessage.RequestVote:
         """Requests a vote."""
 
     @_builtins.property
-    def promise(self) -> Global___MemberMessage.Promise:
+    def vote(self) -> Global___ReplicaMessage.Vote:
         """Votes."""
 
     @_builtins.property
-    def newer(self) -> Global___MemberMessage.Newer:
+    def stale_epoch(self) -> Global___ReplicaMessage.StaleEpoch:
         """Reports a higher epoch."""
 
     @_builtins.property
-    def heartbeat(self) -> Global___MemberMessage.Heartbeat:
+    def heartbeat(self) -> Global___ReplicaMessage.Heartbeat:
         """Names the leader."""
 
     @_builtins.property
-    def heartbeat_answer(self) -> Global___MemberMessage.HeartbeatAnswer:
+    def heartbeat_response(self) -> Global___ReplicaMessage.HeartbeatResponse:
         """Answers a heartbeat."""
 
     @_builtins.property
-    def match_ask(self) -> Global___MemberMessage.MatchAsk:
+    def log_match_request(self) -> Global___ReplicaMessage.LogMatchRequest:
         """Requests the position at which two logs diverge."""
 
     @_builtins.property
-    def match_answer(self) -> Global___MemberMessage.MatchAnswer:
+    def log_match_response(self) -> Global___ReplicaMessage.LogMatchResponse:
         """Returns that position."""
 
     @_builtins.property
-    def matched(self) -> Global___MemberMessage.Matched:
+    def log_matched(self) -> Global___ReplicaMessage.LogMatched:
         """Reports that both logs match."""
 
     @_builtins.property
-    def frames(self) -> Global___MemberMessage.Frames:
+    def frames(self) -> Global___ReplicaMessage.Frames:
         """Frames of the log."""
 
     @_builtins.property
-    def ack(self) -> Global___MemberMessage.Ack:
+    def append_ack(self) -> Global___ReplicaMessage.AppendAck:
         """Acknowledges frames that are on disk."""
 
     @_builtins.property
-    def released(self) -> Global___MemberMessage.Released:
+    def lease_released(self) -> Global___ReplicaMessage.LeaseReleased:
         """Reports that a leader no longer serves reads."""
 
     @_builtins.property
-    def handed_over(self) -> Global___MemberMessage.HandedOver:
+    def timeout_now(self) -> Global___ReplicaMessage.TimeoutNow:
         """Reports that a leader has transferred its leadership."""
 
     def __init__(
         self,
         *,
         set_id: _builtins.str = ...,
-        speaker: _member_report_pb2.MemberId | None = ...,
-        to: _member_report_pb2.MemberId | None = ...,
-        promise_ask: Global___MemberMessage.PromiseAsk | None = ...,
-        promise: Global___MemberMessage.Promise | None = ...,
-        newer: Global___MemberMessage.Newer | None = ...,
-        heartbeat: Global___MemberMessage.Heartbeat | None = ...,
-        heartbeat_answer: Global___MemberMessage.HeartbeatAnswer | None = ...,
-        match_ask: Global___MemberMessage.MatchAsk | None = ...,
-        match_answer: Global___MemberMessage.MatchAnswer | None = ...,
-        matched: Global___MemberMessage.Matched | None = ...,
-        frames: Global___MemberMessage.Frames | None = ...,
-        ack: Global___MemberMessage.Ack | None = ...,
-        released: Global___MemberMessage.Released | None = ...,
-        handed_over: Global___MemberMessage.HandedOver | None = ...,
+        sender: _replica_report_pb2.ReplicaId | None = ...,
+        recipient: _replica_report_pb2.ReplicaId | None = ...,
+        request_vote: Global___ReplicaMessage.RequestVote | None = ...,
+        vote: Global___ReplicaMessage.Vote | None = ...,
+        stale_epoch: Global___ReplicaMessage.StaleEpoch | None = ...,
+        heartbeat: Global___ReplicaMessage.Heartbeat | None = ...,
+        heartbeat_response: Global___ReplicaMessage.HeartbeatResponse | None = ...,
+        log_match_request: Global___ReplicaMessage.LogMatchRequest | None = ...,
+        log_match_response: Global___ReplicaMessage.LogMatchResponse | None = ...,
+        log_matched: Global___ReplicaMessage.LogMatched | None = ...,
+        frames: Global___ReplicaMessage.Frames | None = ...,
+        append_ack: Global___ReplicaMessage.AppendAck | None = ...,
+        lease_released: Global___ReplicaMessage.LeaseReleased | None = ...,
+        timeout_now: Global___ReplicaMessage.TimeoutNow | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "handed_over", b"handed_over", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["append_ack", b"append_ack", "content", b"content", "frames", b"frames", "heartbeat", b"heartbeat", "heartbeat_response", b"heartbeat_response", "lease_released", b"lease_released", "log_match_request", b"log_match_request", "log_match_response", b"log_match_response", "log_matched", b"log_matched", "recipient", b"recipient", "request_vote", b"request_vote", "sender", b"sender", "stale_epoch", b"stale_epoch", "timeout_now", b"timeout_now", "vote", b"vote"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ack", b"ack", "frames", b"frames", "handed_over", b"handed_over", "heartbeat", b"heartbeat", "heartbeat_answer", b"heartbeat_answer", "match_answer", b"match_answer", "match_ask", b"match_ask", "matched", b"matched", "newer", b"newer", "promise", b"promise", "promise_ask", b"promise_ask", "released", b"released", "set_id", b"set_id", "speaker", b"speaker", "to", b"to", "word", b"word"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["append_ack", b"append_ack", "content", b"content", "frames", b"frames", "heartbeat", b"heartbeat", "heartbeat_response", b"heartbeat_response", "lease_released", b"lease_released", "log_match_request", b"log_match_request", "log_match_response", b"log_match_response", "log_matched", b"log_matched", "recipient", b"recipient", "request_vote", b"request_vote", "sender", b"sender", "set_id", b"set_id", "stale_epoch", b"stale_epoch", "timeout_now", b"timeout_now", "vote", b"vote"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_word: _TypeAlias = _typing.Literal["promise_ask", "promise", "newer", "heartbeat", "heartbeat_answer", "match_ask", "match_answer", "matched", "frames", "ack", "released", "handed_over"]  # noqa: Y015
-    _WhichOneofArgType_word: _TypeAlias = _typing.Literal["word", b"word"]  # noqa: Y015
-    def WhichOneof(self, oneof_group: _WhichOneofArgType_word) -> _WhichOneofReturnType_word | None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["request_vote", "vote", "stale_epoch", "heartbeat", "heartbeat_response", "log_match_request", "log_match_response", "log_matched", "frames", "append_ack", "lease_released", "timeout_now"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
-Global___MemberMessage: _TypeAlias = MemberMessage  # noqa: Y015
+Global___ReplicaMessage: _TypeAlias = ReplicaMessage  # noqa: Y015

@@ -5,14 +5,14 @@ Operators' requests about the replicas of an enode: transfer leadership, add a r
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from ortoo.v1 import enode_members_pb2 as _enode_members_pb2
+from ortoo.v1 import enode_replicas_pb2 as _enode_replicas_pb2
 import abc as _abc_1
 
 
 GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
-class EnodeMembersServiceStub:
+class EnodeReplicasServiceStub:
     """Served by every replica at the client address of the enode, whether or not it is the leader.
 
     A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
@@ -20,27 +20,27 @@ class EnodeMembersServiceStub:
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
-    DescribeMembers: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.DescribeMembersRequest, _enode_members_pb2.DescribeMembersResponse]
+    DescribeReplicas: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.DescribeReplicasRequest, _enode_replicas_pb2.DescribeReplicasResponse]
     """The replica set as this replica knows it. Any replica answers, each for itself.
 
-    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeMembersService/DescribeMembers
+    grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeReplicasService/DescribeReplicas
     """
-    HandOver: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.HandOverRequest, _enode_members_pb2.HandOverResponse]
+    HandOver: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.HandOverRequest, _enode_replicas_pb2.HandOverResponse]
     """Transfers leadership to another voter. Returns when this replica has stepped down. Fails with
     FAILURE_KIND_CONFLICT when the successor did not catch up in time; this replica then stays the leader. Sends that
     were not appended fail with `Failure.moved`.
     """
-    AddMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.AddMemberRequest, _enode_members_pb2.AddMemberResponse]
+    AddReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.AddReplicaRequest, _enode_replicas_pb2.AddReplicaResponse]
     """Adds a replica. It starts as a learner and becomes a voter automatically as soon as it has all committed frames.
     Returns when the configuration frame is committed. Adding the same replica again succeeds.
     """
-    RemoveMember: _aio.UnaryUnaryMultiCallable[_enode_members_pb2.RemoveMemberRequest, _enode_members_pb2.RemoveMemberResponse]
+    RemoveReplica: _aio.UnaryUnaryMultiCallable[_enode_replicas_pb2.RemoveReplicaRequest, _enode_replicas_pb2.RemoveReplicaResponse]
     """Removes a replica: it receives no further frames and does not count for the majority. Returns when the
     configuration frame is committed. Removing an unknown replica succeeds. The leader cannot be removed: transfer
     leadership first.
     """
 
-class EnodeMembersServiceServicer(metaclass=_abc_1.ABCMeta):
+class EnodeReplicasServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by every replica at the client address of the enode, whether or not it is the leader.
 
     A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
@@ -48,46 +48,46 @@ class EnodeMembersServiceServicer(metaclass=_abc_1.ABCMeta):
     """
 
     @_abc_1.abstractmethod
-    def DescribeMembers(
+    def DescribeReplicas(
         self,
-        request: _enode_members_pb2.DescribeMembersRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.DescribeMembersRequest, _abc.Awaitable[_enode_members_pb2.DescribeMembersResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.DescribeMembersResponse]:
+        request: _enode_replicas_pb2.DescribeReplicasRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.DescribeReplicasRequest, _abc.Awaitable[_enode_replicas_pb2.DescribeReplicasResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.DescribeReplicasResponse]:
         """The replica set as this replica knows it. Any replica answers, each for itself.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeMembersService/DescribeMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeReplicasService/DescribeReplicas
         """
 
     @_abc_1.abstractmethod
     def HandOver(
         self,
-        request: _enode_members_pb2.HandOverRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.HandOverRequest, _abc.Awaitable[_enode_members_pb2.HandOverResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.HandOverResponse]:
+        request: _enode_replicas_pb2.HandOverRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.HandOverRequest, _abc.Awaitable[_enode_replicas_pb2.HandOverResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.HandOverResponse]:
         """Transfers leadership to another voter. Returns when this replica has stepped down. Fails with
         FAILURE_KIND_CONFLICT when the successor did not catch up in time; this replica then stays the leader. Sends that
         were not appended fail with `Failure.moved`.
         """
 
     @_abc_1.abstractmethod
-    def AddMember(
+    def AddReplica(
         self,
-        request: _enode_members_pb2.AddMemberRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.AddMemberRequest, _abc.Awaitable[_enode_members_pb2.AddMemberResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.AddMemberResponse]:
+        request: _enode_replicas_pb2.AddReplicaRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.AddReplicaRequest, _abc.Awaitable[_enode_replicas_pb2.AddReplicaResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.AddReplicaResponse]:
         """Adds a replica. It starts as a learner and becomes a voter automatically as soon as it has all committed frames.
         Returns when the configuration frame is committed. Adding the same replica again succeeds.
         """
 
     @_abc_1.abstractmethod
-    def RemoveMember(
+    def RemoveReplica(
         self,
-        request: _enode_members_pb2.RemoveMemberRequest,
-        context: _aio.ServicerContext[_enode_members_pb2.RemoveMemberRequest, _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]],
-    ) -> _abc.Awaitable[_enode_members_pb2.RemoveMemberResponse]:
+        request: _enode_replicas_pb2.RemoveReplicaRequest,
+        context: _aio.ServicerContext[_enode_replicas_pb2.RemoveReplicaRequest, _abc.Awaitable[_enode_replicas_pb2.RemoveReplicaResponse]],
+    ) -> _abc.Awaitable[_enode_replicas_pb2.RemoveReplicaResponse]:
         """Removes a replica: it receives no further frames and does not count for the majority. Returns when the
         configuration frame is committed. Removing an unknown replica succeeds. The leader cannot be removed: transfer
         leadership first.
         """
 
-def add_EnodeMembersServiceServicer_to_server(servicer: EnodeMembersServiceServicer, server: _aio.Server) -> None: ...
+def add_EnodeReplicasServiceServicer_to_server(servicer: EnodeReplicasServiceServicer, server: _aio.Server) -> None: ...

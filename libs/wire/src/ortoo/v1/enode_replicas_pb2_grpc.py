@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from ortoo.v1 import enode_members_pb2 as ortoo_dot_v1_dot_enode__members__pb2
+from ortoo.v1 import enode_replicas_pb2 as ortoo_dot_v1_dot_enode__replicas__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in ortoo/v1/enode_members_pb2_grpc.py depends on'
+        + ' but the generated code in ortoo/v1/enode_replicas_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class EnodeMembersServiceStub:
+class EnodeReplicasServiceStub:
     """Served by every replica at the client address of the enode, whether or not it is the leader.
 
     A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
@@ -38,39 +38,39 @@ class EnodeMembersServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.DescribeMembers = channel.unary_unary(
-                '/ortoo.v1.EnodeMembersService/DescribeMembers',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersResponse.FromString,
+        self.DescribeReplicas = channel.unary_unary(
+                '/ortoo.v1.EnodeReplicasService/DescribeReplicas',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasResponse.FromString,
                 _registered_method=True)
         self.HandOver = channel.unary_unary(
-                '/ortoo.v1.EnodeMembersService/HandOver',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+                '/ortoo.v1.EnodeReplicasService/HandOver',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.FromString,
                 _registered_method=True)
-        self.AddMember = channel.unary_unary(
-                '/ortoo.v1.EnodeMembersService/AddMember',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+        self.AddReplica = channel.unary_unary(
+                '/ortoo.v1.EnodeReplicasService/AddReplica',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.FromString,
                 _registered_method=True)
-        self.RemoveMember = channel.unary_unary(
-                '/ortoo.v1.EnodeMembersService/RemoveMember',
-                request_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
+        self.RemoveReplica = channel.unary_unary(
+                '/ortoo.v1.EnodeReplicasService/RemoveReplica',
+                request_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.FromString,
                 _registered_method=True)
 
 
-class EnodeMembersServiceServicer:
+class EnodeReplicasServiceServicer:
     """Served by every replica at the client address of the enode, whether or not it is the leader.
 
     A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
     it is known.
     """
 
-    def DescribeMembers(self, request, context):
+    def DescribeReplicas(self, request, context):
         """The replica set as this replica knows it. Any replica answers, each for itself.
 
-        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeMembersService/DescribeMembers
+        grpcurl -plaintext -d '{"enode":"enode-0"}' HOST:PORT ortoo.v1.EnodeReplicasService/DescribeReplicas
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -85,7 +85,7 @@ class EnodeMembersServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def AddMember(self, request, context):
+    def AddReplica(self, request, context):
         """Adds a replica. It starts as a learner and becomes a voter automatically as soon as it has all committed frames.
         Returns when the configuration frame is committed. Adding the same replica again succeeds.
         """
@@ -93,7 +93,7 @@ class EnodeMembersServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def RemoveMember(self, request, context):
+    def RemoveReplica(self, request, context):
         """Removes a replica: it receives no further frames and does not count for the majority. Returns when the
         configuration frame is committed. Removing an unknown replica succeeds. The leader cannot be removed: transfer
         leadership first.
@@ -103,37 +103,37 @@ class EnodeMembersServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_EnodeMembersServiceServicer_to_server(servicer, server):
+def add_EnodeReplicasServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'DescribeMembers': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeMembers,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersResponse.SerializeToString,
+            'DescribeReplicas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeReplicas,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasResponse.SerializeToString,
             ),
             'HandOver': grpc.unary_unary_rpc_method_handler(
                     servicer.HandOver,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.SerializeToString,
             ),
-            'AddMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.AddMember,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.SerializeToString,
+            'AddReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddReplica,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.SerializeToString,
             ),
-            'RemoveMember': grpc.unary_unary_rpc_method_handler(
-                    servicer.RemoveMember,
-                    request_deserializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.SerializeToString,
+            'RemoveReplica': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveReplica,
+                    request_deserializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'ortoo.v1.EnodeMembersService', rpc_method_handlers)
+            'ortoo.v1.EnodeReplicasService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('ortoo.v1.EnodeMembersService', rpc_method_handlers)
+    server.add_registered_method_handlers('ortoo.v1.EnodeReplicasService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class EnodeMembersService:
+class EnodeReplicasService:
     """Served by every replica at the client address of the enode, whether or not it is the leader.
 
     A replica that is not the leader changes nothing. It fails with `Failure.moved`, which has the leader's address if
@@ -141,7 +141,7 @@ class EnodeMembersService:
     """
 
     @staticmethod
-    def DescribeMembers(request,
+    def DescribeReplicas(request,
             target,
             options=(),
             channel_credentials=None,
@@ -154,9 +154,9 @@ class EnodeMembersService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeMembersService/DescribeMembers',
-            ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.DescribeMembersResponse.FromString,
+            '/ortoo.v1.EnodeReplicasService/DescribeReplicas',
+            ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.DescribeReplicasResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -181,9 +181,9 @@ class EnodeMembersService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeMembersService/HandOver',
-            ortoo_dot_v1_dot_enode__members__pb2.HandOverRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.HandOverResponse.FromString,
+            '/ortoo.v1.EnodeReplicasService/HandOver',
+            ortoo_dot_v1_dot_enode__replicas__pb2.HandOverRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.HandOverResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -195,7 +195,7 @@ class EnodeMembersService:
             _registered_method=True)
 
     @staticmethod
-    def AddMember(request,
+    def AddReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -208,9 +208,9 @@ class EnodeMembersService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeMembersService/AddMember',
-            ortoo_dot_v1_dot_enode__members__pb2.AddMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.AddMemberResponse.FromString,
+            '/ortoo.v1.EnodeReplicasService/AddReplica',
+            ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.AddReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -222,7 +222,7 @@ class EnodeMembersService:
             _registered_method=True)
 
     @staticmethod
-    def RemoveMember(request,
+    def RemoveReplica(request,
             target,
             options=(),
             channel_credentials=None,
@@ -235,9 +235,9 @@ class EnodeMembersService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeMembersService/RemoveMember',
-            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__members__pb2.RemoveMemberResponse.FromString,
+            '/ortoo.v1.EnodeReplicasService/RemoveReplica',
+            ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__replicas__pb2.RemoveReplicaResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -109,17 +109,17 @@ class SetStoredModeResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    BEFORE_FIELD_NUMBER: _builtins.int
-    before: _topic_pb2.DeliveryMode.ValueType
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    previous: _topic_pb2.DeliveryMode.ValueType
     """The mode before the change."""
     def __init__(
         self,
         *,
-        before: _topic_pb2.DeliveryMode.ValueType = ...,
+        previous: _topic_pb2.DeliveryMode.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["before", b"before"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["previous", b"previous"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -198,7 +198,7 @@ class StoredMode(_message.Message):
 Global___StoredMode: _TypeAlias = StoredMode  # noqa: Y015
 
 @_typing.final
-class AppendIdentifiedRequest(_message.Message):
+class AppendDeduplicatedRequest(_message.Message):
     """Messages, each with an id that the application chose."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -233,23 +233,23 @@ class AppendIdentifiedRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AppendIdentifiedRequest: _TypeAlias = AppendIdentifiedRequest  # noqa: Y015
+Global___AppendDeduplicatedRequest: _TypeAlias = AppendDeduplicatedRequest  # noqa: Y015
 
 @_typing.final
-class AppendIdentifiedResponse(_message.Message):
+class AppendDeduplicatedResponse(_message.Message):
     """The messages are stored, by this call or an earlier one."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     PLACES_FIELD_NUMBER: _builtins.int
     @_builtins.property
-    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___IdentifiedPlace]:
+    def places(self) -> _containers.RepeatedCompositeFieldContainer[Global___DeduplicatedPlace]:
         """The position of each message, in order."""
 
     def __init__(
         self,
         *,
-        places: _abc.Iterable[Global___IdentifiedPlace] | None = ...,
+        places: _abc.Iterable[Global___DeduplicatedPlace] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -257,10 +257,10 @@ class AppendIdentifiedResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___AppendIdentifiedResponse: _TypeAlias = AppendIdentifiedResponse  # noqa: Y015
+Global___AppendDeduplicatedResponse: _TypeAlias = AppendDeduplicatedResponse  # noqa: Y015
 
 @_typing.final
-class IdentifiedPlace(_message.Message):
+class DeduplicatedPlace(_message.Message):
     """The position of the message with an id."""
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -291,4 +291,4 @@ class IdentifiedPlace(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___IdentifiedPlace: _TypeAlias = IdentifiedPlace  # noqa: Y015
+Global___DeduplicatedPlace: _TypeAlias = DeduplicatedPlace  # noqa: Y015

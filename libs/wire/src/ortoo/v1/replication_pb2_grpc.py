@@ -3,7 +3,7 @@
 import grpc
 import warnings
 
-from ortoo.v1 import members_pb2 as ortoo_dot_v1_dot_members__pb2
+from ortoo.v1 import replication_pb2 as ortoo_dot_v1_dot_replication__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -18,14 +18,14 @@ except ImportError:
 if _version_not_supported:
     raise RuntimeError(
         f'The grpc package installed is at version {GRPC_VERSION},'
-        + ' but the generated code in ortoo/v1/members_pb2_grpc.py depends on'
+        + ' but the generated code in ortoo/v1/replication_pb2_grpc.py depends on'
         + f' grpcio>={GRPC_GENERATED_VERSION}.'
         + f' Please upgrade your grpc module to grpcio>={GRPC_GENERATED_VERSION}'
         + f' or downgrade your generated code using grpcio-tools<={GRPC_VERSION}.'
     )
 
 
-class MemberServiceStub:
+class ReplicationServiceStub:
     """Served by each replica for the others, at its `member_address`.
     """
 
@@ -35,28 +35,28 @@ class MemberServiceStub:
         Args:
             channel: A grpc.Channel.
         """
-        self.Speak = channel.stream_stream(
-                '/ortoo.v1.MemberService/Speak',
-                request_serializer=ortoo_dot_v1_dot_members__pb2.MemberMessage.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_members__pb2.SpeakResponse.FromString,
+        self.Exchange = channel.stream_stream(
+                '/ortoo.v1.ReplicationService/Exchange',
+                request_serializer=ortoo_dot_v1_dot_replication__pb2.ReplicaMessage.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replication__pb2.ExchangeResponse.FromString,
                 _registered_method=True)
         self.Join = channel.unary_unary(
-                '/ortoo.v1.MemberService/Join',
-                request_serializer=ortoo_dot_v1_dot_members__pb2.JoinRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_members__pb2.JoinResponse.FromString,
+                '/ortoo.v1.ReplicationService/Join',
+                request_serializer=ortoo_dot_v1_dot_replication__pb2.JoinRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replication__pb2.JoinResponse.FromString,
                 _registered_method=True)
         self.CopyFrame = channel.unary_unary(
-                '/ortoo.v1.MemberService/CopyFrame',
-                request_serializer=ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.FromString,
+                '/ortoo.v1.ReplicationService/CopyFrame',
+                request_serializer=ortoo_dot_v1_dot_replication__pb2.CopyFrameRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_replication__pb2.CopyFrameResponse.FromString,
                 _registered_method=True)
 
 
-class MemberServiceServicer:
+class ReplicationServiceServicer:
     """Served by each replica for the others, at its `member_address`.
     """
 
-    def Speak(self, request_iterator, context):
+    def Exchange(self, request_iterator, context):
         """The messages of one replica for another, in order, as long as both run. The first message identifies the sender;
         the response follows when it is accepted. Every later message except Frames and Ack gets a response too, so that
         a broken stream is noticed. The sender repeats a message that was lost with the stream if it still matters.
@@ -82,37 +82,37 @@ class MemberServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
 
-def add_MemberServiceServicer_to_server(servicer, server):
+def add_ReplicationServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
-            'Speak': grpc.stream_stream_rpc_method_handler(
-                    servicer.Speak,
-                    request_deserializer=ortoo_dot_v1_dot_members__pb2.MemberMessage.FromString,
-                    response_serializer=ortoo_dot_v1_dot_members__pb2.SpeakResponse.SerializeToString,
+            'Exchange': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exchange,
+                    request_deserializer=ortoo_dot_v1_dot_replication__pb2.ReplicaMessage.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replication__pb2.ExchangeResponse.SerializeToString,
             ),
             'Join': grpc.unary_unary_rpc_method_handler(
                     servicer.Join,
-                    request_deserializer=ortoo_dot_v1_dot_members__pb2.JoinRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_members__pb2.JoinResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_replication__pb2.JoinRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replication__pb2.JoinResponse.SerializeToString,
             ),
             'CopyFrame': grpc.unary_unary_rpc_method_handler(
                     servicer.CopyFrame,
-                    request_deserializer=ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_replication__pb2.CopyFrameRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_replication__pb2.CopyFrameResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
-            'ortoo.v1.MemberService', rpc_method_handlers)
+            'ortoo.v1.ReplicationService', rpc_method_handlers)
     server.add_generic_rpc_handlers((generic_handler,))
-    server.add_registered_method_handlers('ortoo.v1.MemberService', rpc_method_handlers)
+    server.add_registered_method_handlers('ortoo.v1.ReplicationService', rpc_method_handlers)
 
 
  # This class is part of an EXPERIMENTAL API.
-class MemberService:
+class ReplicationService:
     """Served by each replica for the others, at its `member_address`.
     """
 
     @staticmethod
-    def Speak(request_iterator,
+    def Exchange(request_iterator,
             target,
             options=(),
             channel_credentials=None,
@@ -125,9 +125,9 @@ class MemberService:
         return grpc.experimental.stream_stream(
             request_iterator,
             target,
-            '/ortoo.v1.MemberService/Speak',
-            ortoo_dot_v1_dot_members__pb2.MemberMessage.SerializeToString,
-            ortoo_dot_v1_dot_members__pb2.SpeakResponse.FromString,
+            '/ortoo.v1.ReplicationService/Exchange',
+            ortoo_dot_v1_dot_replication__pb2.ReplicaMessage.SerializeToString,
+            ortoo_dot_v1_dot_replication__pb2.ExchangeResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -152,9 +152,9 @@ class MemberService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.MemberService/Join',
-            ortoo_dot_v1_dot_members__pb2.JoinRequest.SerializeToString,
-            ortoo_dot_v1_dot_members__pb2.JoinResponse.FromString,
+            '/ortoo.v1.ReplicationService/Join',
+            ortoo_dot_v1_dot_replication__pb2.JoinRequest.SerializeToString,
+            ortoo_dot_v1_dot_replication__pb2.JoinResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -179,9 +179,9 @@ class MemberService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.MemberService/CopyFrame',
-            ortoo_dot_v1_dot_members__pb2.CopyFrameRequest.SerializeToString,
-            ortoo_dot_v1_dot_members__pb2.CopyFrameResponse.FromString,
+            '/ortoo.v1.ReplicationService/CopyFrame',
+            ortoo_dot_v1_dot_replication__pb2.CopyFrameRequest.SerializeToString,
+            ortoo_dot_v1_dot_replication__pb2.CopyFrameResponse.FromString,
             options,
             channel_credentials,
             insecure,
