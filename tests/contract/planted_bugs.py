@@ -158,7 +158,7 @@ def checkpoint_folded_too_late(patch: pytest.MonkeyPatch) -> None:
     ) -> CheckpointSlice:
         return CheckpointSlice(checkpoint_id, number, total, as_of, as_of, changes)
 
-    patch.setattr(checkpoints, "Slice", late)
+    patch.setattr(checkpoints, "CheckpointSlice", late)
 
 
 def beginning_not_recorded(patch: pytest.MonkeyPatch) -> None:

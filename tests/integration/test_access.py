@@ -50,7 +50,7 @@ async def test_who_does_not_sign_may_nothing(tmp_path: Path) -> None:
 
 async def test_users_go_on_while_no_name_server_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users that the snode knows can send and receive, also when their secret is due for a refresh; a new one waits."""
-    monkeypatch.setattr(access, "KNOWN_S", 0.0)
+    monkeypatch.setattr(access, "SECRET_TTL_S", 0.0)
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         stub = ConsumerServiceStub(cluster.channels.channel_to(cluster.address))
         request = consumer_pb2.QueryQueuesRequest(topic="t")

@@ -134,7 +134,7 @@ async def test_the_blocking_client_does_the_same(cluster: InProcessCluster) -> N
                     if len(consumed) == 3:
                         break
             fetched = [body for batch in mq.fetch(receipt.queue) for body in batch.bodies()]
-            tailed = [it.message.body for it in mq.admin.tail("t", from_first=True, follow=False)]
+            tailed = [it.message.body for it in mq.admin.tail("t", from_beginning=True, follow=False)]
             return consumed, mq.admin.describe_lag("g", "t").lag_messages, fetched, tailed
 
     async with asyncio.timeout(30):

@@ -52,7 +52,7 @@ def test_whatever_breaks_everything_is_stored_once_and_receipts_are_true(
                     # Group 0 stands for messages without one.
                     message = Message(body, message_group=f"group {group}" if group else None)
                     sendings.append((body, producer.enqueue_nowait(message)))
-                await sendings[-1][1].settled()
+                await sendings[-1][1].wait_batch()
             with contextlib.suppress(Forbidden, Unavailable):
                 await producer.flush()
             for body, sending in sendings:

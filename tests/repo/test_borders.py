@@ -76,7 +76,7 @@ PLANTED = {
         "from ortoo.v1 import topic_pb2",
         "stops at the door",
     ),
-    "a decision imports asyncio": ("namesrv/decisions/leases.py", "import asyncio", "pure modules"),
+    "a decision imports asyncio": ("namesrv/decisions/process_leases.py", "import asyncio", "pure modules"),
     "the batch's encoding imports the wire": ("common/records/batch.py", "import ortoo.v1", "what travels"),
     "the client imports numpy": ("client/__init__.py", "import numpy", "no numpy"),
 }

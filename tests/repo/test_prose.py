@@ -81,7 +81,6 @@ EXCEPTIONS: dict[str, dict[str, str]] = {
         "; set name instead": "an error text that the product has",
     },
     "tests/integration/test_message_lives.py": {"by offsets now; before": "the output of a command"},
-    "docs/packages.md": {"reigns": "the name of a package"},
     "tests/unit/bench/test_peers.py": {"NOT MEASURED": "the form of a skip", "NO matplotlib": "the form of a skip"},
     "tests/repo/test_client_api.py": {"async def send(": "code"},
     "tests/simulation/test_runs.py": {"import gc, sys": "code"},

@@ -43,7 +43,7 @@ def a_missing_file_is_evidence() -> None:
     def check_files(disk: Any, folder: Any, kept: StoredHardState) -> StoreIdentity | None:
         identity = read_identity(disk, folder)
         if identity is not None:
-            kept = replace(kept, member=ReplicaId(kept.replica.number, identity.disk), set_id=identity.store_id)
+            kept = replace(kept, replica=ReplicaId(kept.replica.number, identity.disk), set_id=identity.store_id)
         checked: StoreIdentity | None = real(disk, folder, kept)
         return checked
 

@@ -114,7 +114,7 @@ class DiskOfFrames:
         entries = self.read(at, end)
         if entries and not empty.history.starts and entries[0].what != "epoch":
             empty = replace(empty, history=empty.history.with_epoch(entries[0].epoch, at))
-        return replace(empty.appended_with(end, marks_of(entries, at)), cuts=0, is_cutting=False)
+        return replace(empty.appended_with(end, marks_of(entries, at)), truncations=0, is_truncating=False)
 
     def read(self, begin: int, end: int) -> tuple[Entry, ...]:
         """Existing frames. Errors: AssertionError when one is missing."""

@@ -294,9 +294,9 @@ class ForgetsTheMark(World):
     def start(self, number: int) -> None:
         super().start(number)
         machine, member = self.machines[number], self.up(number)
-        reign = replace(member.hard_state, owed=Tail(0, 0))
+        reign = replace(member.hard_state, unsynced_tail=Tail(0, 0))
         machine.disk = replace(machine.disk, reign=reign, flushed=min(machine.disk.flushed, member.log.tail))
-        machine.member = replace(member, reign=reign)
+        machine.member = replace(member, hard_state=reign)
 
 
 SWITCHES: Mapping[str, Switch] = {

@@ -141,7 +141,7 @@ class World:
         view = machine.disk.outline(end)
         reign = machine.disk.reign
         if view.tail < machine.disk.flushed:
-            reign = replace(reign, owed=max(reign.unsynced_tail, machine.disk.flushed))
+            reign = replace(reign, unsynced_tail=max(reign.unsynced_tail, machine.disk.flushed))
             machine.disk = replace(machine.disk, reign=reign)
         me = Incarnation(machine.id, machine.incarnation)
         machine.member = Replica.initial(me, view, reign, self.now_s, rules=self.rules, limits=self.limits)

@@ -89,7 +89,7 @@ class SimulatedCall:
     """One stream to the store."""
 
     def __init__(self, store: SimulatedStore, answered: Any) -> None:
-        self.has_heard = False
+        self.has_responded = False
         self._store = store
         self._answered = answered
         self._unsent: deque[ProducerBatch] = deque()
@@ -107,7 +107,7 @@ class SimulatedCall:
         def answer(batch: ProducerBatch, error: OrtooError | None) -> None:
             """Send an answer; due answers of the queue precede a refusal."""
             for one in owed:
-                self.has_heard = True
+                self.has_responded = True
                 self._answered(one, None)
             owed.clear()
             self._answered(batch, error)
@@ -133,7 +133,7 @@ class SimulatedCall:
                 if fault is Fault.SILENT and self._unsent:
                     continue
                 for one in owed:
-                    self.has_heard = True
+                    self.has_responded = True
                     self._answered(one, None)
                 owed.clear()
             self._wake.clear()

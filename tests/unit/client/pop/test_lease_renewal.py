@@ -44,7 +44,7 @@ class Renewals:
             self.renewed_s[handle].append(now_s)
         return self.gone
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Nothing is in flight."""
 
 
@@ -118,7 +118,7 @@ class Returns:
             raise Unavailable("enode-0 is away")
         return []
 
-    async def settle(self) -> None:
+    async def drain(self) -> None:
         """Nothing is in flight."""
 
 

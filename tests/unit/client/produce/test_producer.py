@@ -264,9 +264,9 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
         assert (await producer.send(b"good")).offset >= 0
 
 
-@pytest.mark.parametrize("waits", ["send_soon", "room"])
+@pytest.mark.parametrize("waits", ["enqueue", "wait_for_room"])
 async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
-    """`send_soon` takes any number of messages, as `send_nowait` after `room` does, and hardly exceeds the limit."""
+    """`enqueue` takes any number of messages, as `send_nowait` after `wait_for_room` does, and hardly exceeds the limit."""
     largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):

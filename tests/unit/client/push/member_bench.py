@@ -42,7 +42,7 @@ class Server:
         self.member._send_opening()
         assert (self.messages, self.size_bytes) == (MESSAGES_MAX, BYTES_MAX)
 
-    def say(self, request: pb.PushRequest) -> None:
+    def send(self, request: pb.PushRequest) -> None:
         """Handle a request of the member."""
         self.messages += request.credit.messages
         self.size_bytes += request.credit.bytes

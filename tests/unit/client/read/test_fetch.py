@@ -31,10 +31,10 @@ class Server:
         yield BulkMessage(answer, (b"",))
         raise Unavailable("broken")
 
-    def failed(self, address: str) -> None:
+    def mark_failed(self, address: str) -> None:
         """Do nothing."""
 
-    async def pause(self, breaks: int) -> None:
+    async def back_off(self, breaks: int) -> None:
         """Do not wait."""
 
 

@@ -103,7 +103,7 @@ def test_joined_rows_are_those_that_come_batch_by_batch(
     begin, to_offset = min(begin, end), max(end - missing, 1)
     asked = columns_of(columns)
     apart = parts_of(held, begin, to_offset=to_offset, columns=asked)
-    together = parts_of(held, begin, to_offset=to_offset, columns=asked, joined=True)
+    together = parts_of(held, begin, to_offset=to_offset, columns=asked, coalesce=True)
     assert rows_of(together, columns) == rows_of(apart, columns)
     assert len(together) <= len(apart)
 
@@ -111,7 +111,7 @@ def test_joined_rows_are_those_that_come_batch_by_batch(
 def test_few_rows_of_many_batches_are_one_batch() -> None:
     """A part for each stored batch would cost readers more than the rows do."""
     held = stored([batch(200, 100, kind=7) for _ in range(50)])
-    (part,) = parts_of(held, joined=True)
+    (part,) = parts_of(held, coalesce=True)
     assert (part.batch.count, part.next_offset) == (100, 10_000)
     assert rows_of([part]) == rows_of(parts_of(held))
 
@@ -119,7 +119,7 @@ def test_few_rows_of_many_batches_are_one_batch() -> None:
 def test_what_would_be_too_large_is_more_than_one_batch() -> None:
     """No batch that is sent is larger than a stored one may be; `rows_of` calls `check`."""
     held = stored([batch(5, 5, body_bytes=190_000) for _ in range(20)])
-    parts = parts_of(held, joined=True)
+    parts = parts_of(held, coalesce=True)
     assert 1 < len(parts) < 20
     assert rows_of(parts) == rows_of(parts_of(held))
 
@@ -128,7 +128,7 @@ def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> Non
     """A joined batch is cut before its columns are left out, because a batch that was too large cannot be opened."""
     held = stored([batch(5, 5, body_bytes=190_000) for _ in range(40)])
     columns = columns_of(["tag"])
-    parts = parts_of(held, joined=True, columns=columns)
+    parts = parts_of(held, coalesce=True, columns=columns)
     assert 1 < len(parts) < 40
     assert [tag for part in parts for tag in open_batch(part.batch).tags()] == ["rare"] * 40
 

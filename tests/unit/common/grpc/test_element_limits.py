@@ -120,13 +120,13 @@ def test_a_large_request_is_refused_before_it_is_decoded(path: str, data: bytes,
 
 def test_parts_of_one_message_count_together() -> None:
     """Protobuf merges a message that comes in pieces; each piece alone is within the limit."""
-    limit = ELEMENTS_MAX["ortoo.v1.OpenSession.rooms"]
+    limit = ELEMENTS_MAX["ortoo.v1.OpenSession.zones"]
     piece = bytes_field(1, bytes_field(12, b"") or b"\x62\x00" * limit)
     path = "/ortoo.v1.ConsumerService/Push"
     reading = counted(path, consumer_pb2.PushRequest.FromString)
-    assert len(reading(piece).open.rooms) == limit
+    assert len(reading(piece).open.zones) == limit
     for pieces in (2, 200):
-        with pytest.raises(Invalid, match=r"open\.room\w+ has more than"):
+        with pytest.raises(Invalid, match=r"open\.zone\w* has more than"):
             reading(piece * pieces)
 
 

@@ -127,7 +127,7 @@ def due_with_each_segment(patch: pytest.MonkeyPatch) -> None:
         honest(keeping, one)
         keeping.checkpoints.due.set()
 
-    patch.setattr(Housekeeping, "sealed", sealed)
+    patch.setattr(Housekeeping, "on_segment_sealed", sealed)
 
 
 def slices_are_content(patch: pytest.MonkeyPatch) -> None:

@@ -109,7 +109,7 @@ def test_two_copies_of_a_disk_that_are_started_are_named() -> None:
     """Both have the same count of starts, each with another random part."""
     members = ReplicaSets(lease_s=3.0)
     said(report(1, incarnation=(3 << 32) + 7), members=members)
-    copy = dataclasses.replace(report(1, incarnation=(3 << 32) + 9), member_address="clone:2", address="clone:1")
+    copy = dataclasses.replace(report(1, incarnation=(3 << 32) + 9), replica_address="clone:2", address="clone:1")
     with pytest.raises(Conflict, match="two processes have copies of the disk of replica 1"):
         members.update(copy, 2.0)
 

@@ -131,7 +131,7 @@ async def test_a_settlement_that_takes_too_long_fails_no_pop_that_waits() -> Non
         replica.settles = True
         replica.there.set()
         await settling(link)
-        assert (await waiting)[0].blocked == "seen"
+        assert (await waiting)[0].blocked_reason == "seen"
         assert replica.streams == 1
 
 
@@ -154,7 +154,7 @@ async def test_an_enode_of_an_older_version_is_asked_by_calls() -> None:
     async with served(older) as (links, _):
         link = links.to("e", older.address)
         popped = await asyncio.gather(*(popping(link) for _ in range(50)))
-        assert {one[0].blocked for one in popped} == {"seen"}
+        assert {one[0].blocked_reason for one in popped} == {"seen"}
         assert [one.offset for one in (await settling(link))[0]] == [7]
 
 

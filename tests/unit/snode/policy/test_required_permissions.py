@@ -195,7 +195,8 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
 ]  # fmt: skip
 CONSUMING = {
     "ConsumerService/UnlockQueues", "ConsumerService/QueryOffsets", "ConsumerService/SearchOffset",
-    "ConsumerService/NackMessages", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters", "DeadLetterService/Peek",
+    "ConsumerService/NackMessages", "ConsumerService/Fetch", "DeadLetterService/ListDeadLetters",
+    "DeadLetterService/Peek",
     "AdminService/Tail", "AdminService/FindMessages", "DeliveryService/ListDeliveries",
     "DeliveryService/ExplainConsumption",
 }  # fmt: skip

@@ -37,15 +37,15 @@ class Memory:
     held: int = 0
     moved_count: int = 0
 
-    def take(self, size_bytes: int) -> None:
+    def draw_unchecked(self, size_bytes: int) -> None:
         """More of it."""
         self.held += size_bytes
 
-    def give_back(self, size_bytes: int) -> None:
+    def release(self, size_bytes: int) -> None:
         """Less of it."""
         self.held -= size_bytes
 
-    def moved(self) -> None:
+    def on_progress(self) -> None:
         """The client took something."""
         self.moved_count += 1
 

@@ -243,15 +243,15 @@ class Spark:
         ids: dict[str, int] = {}
         go_on, checked = reader._next, reader._clip_ranges
 
-        def following(at: SourceOffsets, everything: bool) -> SourceOffsets:
+        def following(at: SourceOffsets, unlimited: bool) -> SourceOffsets:
             ids.clear()
             ids.update(at.topic_ids)
-            return go_on(at, everything)
+            return go_on(at, unlimited)
 
-        def checking(wanted: Any, stop: SourceOffsets) -> Any:
+        def checking(requested: Any, stop: SourceOffsets) -> Any:
             ids.clear()
             ids.update(stop.topic_ids)
-            return checked(wanted, stop)
+            return checked(requested, stop)
 
         def telling(losses: Sequence[Loss]) -> None:
             for loss in losses:

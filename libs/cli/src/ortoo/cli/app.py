@@ -89,7 +89,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "elect": replicas.elect,
             "add": replicas.add,
             "remove": replicas.remove,
-            "accept-store": members.accept_store,
+            "accept-store": replicas.accept_store,
         },
     ),
     "settings": (

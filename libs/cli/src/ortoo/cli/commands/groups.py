@@ -163,7 +163,7 @@ async def reset_offset(
     columns: Columns = {
         "ENODE": "queue.enode",
         "QUEUE": "queue.queue_id",
-        "BEFORE": lambda item: _offset(item.before),
+        "BEFORE": lambda item: _offset(item.previous),
         "OFFSET": lambda item: _offset(item.offset),
     }
     text = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"

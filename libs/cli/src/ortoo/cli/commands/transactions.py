@@ -25,7 +25,7 @@ async def show_all(
     """Show open transactions, oldest first."""
     found = await mq.admin.list_transactions(topic=topic, producer_group=group, parked_only=parked, limit=limit)
     columns: Columns = {
-        "BEGUN": lambda it: text_of_time(it.begun_at_ms),
+        "STARTED": lambda it: text_of_time(it.started_at_ms),
         "TOPIC": "queue.topic",
         "GROUP": "producer_group",
         "MESSAGES": "message_count",

@@ -234,8 +234,12 @@ def _directory_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """Topics that enodes hold and that the name server does not list, or lists as deleted."""
     adoptable = [one.name for one in facts.orphaned if not one.conflict]
     if adoptable:
-        observed = f"enodes hold {_list_topics(adoptable)}, which the name server's directory lacks, so no client can read them"
-        remedy = f"take them in: ortoo topic adopt {adoptable[0] if len(adoptable) == 1 else '--all'} (docs/operations/directory.md)"
+        observed = (
+            f"enodes hold {_list_topics(adoptable)}, which the name server's directory lacks, "
+            f"so no client can read them"
+        )
+        chosen = adoptable[0] if len(adoptable) == 1 else "--all"
+        remedy = f"take them in: ortoo topic adopt {chosen} (docs/operations/directory.md)"
         yield DoctorFinding("unregistered topics", observed, remedy)
     for one in [one for one in facts.orphaned if one.conflict][:NAMES_MAX]:
         observed = f"enodes hold a topic {one.name} that the directory does not know"

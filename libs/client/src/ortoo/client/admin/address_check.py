@@ -95,7 +95,7 @@ async def check_address(
         role, serving = "", False
     elif not answers:
         protocol = SpokenProtocol.NOTHING  # it sent its first frame and then no answer
-    return dataclasses.replace(checked, speaks=protocol, role=role, serving=serving)
+    return dataclasses.replace(checked, protocol=protocol, role=role, serving=serving)
 
 
 async def check_reachable(

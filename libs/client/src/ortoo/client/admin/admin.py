@@ -322,10 +322,7 @@ class Admin:
     def list_dead_letters(
         self, group: str, condition: Sql | None = None, *, dead_letters_max: int = 0, include_replayed: bool = False
     ) -> AsyncIterator[DeadLetter]:
-        """The dead letters of a group, by enode, oldest first. `condition` filters by properties.
-
-        `dead_letters_max` 0 = all.
-        """
+        """The dead letters of a group, by enode, oldest first. `dead_letters_max` 0 = all."""
         request = dead_letter_pb2.ListDeadLettersRequest(
             group=group,
             condition=_condition_text(condition),

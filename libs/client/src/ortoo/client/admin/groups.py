@@ -95,7 +95,7 @@ class GroupAdmin:
         messages that members have are delivered again. Errors: Invalid, NotFound, Conflict while members have messages.
         """
         request = client_pb2.SetDeliveryModeRequest(group=group, topic=topic, mode=_MODES.number(mode), force=force)
-        return _MODES.name((await self._call("SetDeliveryMode", request)).before)
+        return _MODES.name((await self._call("SetDeliveryMode", request)).previous)
 
     async def list_delivery_modes(self, group: str) -> list[TopicMode]:
         """How a group consumes its topics, by topic and enode."""
@@ -128,8 +128,8 @@ class GroupAdmin:
             starts = [consumer_pb2.QueueStart(queue=wire_queue(q), offset=it) for q, it in (offsets or {}).items()]
             request.offsets.CopyFrom(client_pb2.QueueStarts(starts=starts))
         answer = await self._call("ResetOffsets", request)
-        previous = {queue_of(one.queue): one.offset for one in answer.before}
-        refused = {queue_of(one.queue): one.offset for one in answer.ahead}
+        previous = {queue_of(one.queue): one.offset for one in answer.previous}
+        refused = {queue_of(one.queue): one.offset for one in answer.forward_refused}
         return [
             replace(one, previous=previous.get(one.queue, -1), refused_offset=refused.get(one.queue, -1))
             for one in _offsets(answer)

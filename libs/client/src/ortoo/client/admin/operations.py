@@ -172,7 +172,9 @@ class Operations:
             limit=limit,
         )
         answer = await self._connection.call(DeliveryServiceStub, "ListDeliveries", request)
-        return MessageDeliveries(tuple(map(_delivery, answer.deliveries)), tuple(answer.enodes_away), answer.more)
+        return MessageDeliveries(
+            tuple(map(_delivery, answer.deliveries)), tuple(answer.unreachable_enodes), answer.more
+        )
 
     async def explain_consumption(self, group: str, topic: str, message_id: str = "") -> Explanation:
         """Why a group does not consume a topic, or one message of it. Errors: NotFound (topic or message), Invalid."""

@@ -122,7 +122,7 @@ def _replica_set(found: replica_admin_pb2.ReplicaSet) -> ReplicaSet:
         leader=found.leader.number if found.HasField("leader") else None,
         proposed=found.proposal.leader.number if found.HasField("proposal") else None,
         proposed_epoch=found.proposal.epoch,
-        members=tuple(
+        replicas=tuple(
             read(
                 EnodeReplica,
                 one,

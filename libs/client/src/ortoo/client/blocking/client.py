@@ -117,7 +117,7 @@ def connect(
                 addresses,
                 profile=profile,
                 client_id=client_id,
-                room=zone,
+                zone=zone,
                 access_key=access_key,
                 secret_key=secret_key,
                 tls_ca_file=tls_ca_file,

@@ -23,7 +23,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 
 Stub = TypeVar("Stub")
-call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("explained_to", default=None)
+call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)
 """Gets the equivalent grpcurl command of each unary call."""
 CALL_ATTEMPTS_MAX = 5
 CALL_TIMEOUT_S = 10.0

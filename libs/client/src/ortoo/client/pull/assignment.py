@@ -54,6 +54,7 @@ class QueueAssignment:
         return write(
             session_pb2.RegisterConsumer,
             settings,
+            zones=settings.rooms,
             group=self._group,
             subscriptions=[
                 subscription(topic, self._subscriptions[topic], self._version) for topic in sorted(self._subscriptions)

@@ -82,7 +82,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
 
     async def next_batch(self) -> ReceivedBatch:
         """The next batch in order of arrival. Errors: the refusal of the server, or Left."""
-        while self._is_leaving or (batch := self._take()) is None:
+        while self._is_closing or (batch := self._take()) is None:
             self.check_open()
             self._arrived.clear()
             await self._arrived.wait()
@@ -127,7 +127,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
 
     async def wait_resumed(self) -> None:
         """Wait while all queues are suspended and the member has not left."""
-        while self._suspension.is_all and self.failure is None and not self._is_leaving:
+        while self._suspension.is_all and self.failure is None and not self._is_closing:
             self._arrived.clear()
             await self._arrived.wait()
 
@@ -175,7 +175,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
                 consumer_pb2.CommittedOffset(queue=wire_queue(queue), offset=offset, generation=self._generation)
                 for queue, offset in commits.items()
             ]
-            self._send(acknowledge=consumer_pb2.Commit(offsets=offsets))
+            self._send(commit=consumer_pb2.Commit(offsets=offsets))
             if self._broadcast is not None:
                 for queue, offset in commits.items():  # smaller than before if a queue was reset
                     self._broadcast.table.update(queue, offset)
@@ -233,7 +233,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             await offsets.persist()
         except OrtooError as error:
             if not error.retriable:
-                self._is_leaving = self._on_refused(error)
+                self._is_closing = self._on_refused(error)
             _log.emit(log_events.BROADCAST_OFFSET_UNKNOWN, reason=str(error))
             return False
         del self._opening.start_offsets[:]

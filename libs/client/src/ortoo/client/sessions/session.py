@@ -49,7 +49,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
-        self._is_leaving = True
+        self._is_closing = True
         if self.session_id:
             await self._close_session()
         await self._background.__aexit__(*ended)
@@ -59,7 +59,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
 
         Errors: Conflict when this client is in the group already, the refusal of the server, or Closed.
         """
-        if self._is_leaving:
+        if self._is_closing:
             raise ClientClosed
         if registration.group in self._groups:
             raise Conflict(
@@ -171,7 +171,7 @@ async def query_group_view(connection: Connection, group: str) -> GroupView:
     return GroupView(
         tuple(answer.client_ids),
         {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
-        {it.client_id: it.room for it in members},
+        {it.client_id: it.zone for it in members},
         AllocationStrategy(answer.strategy) if answer.strategy else AllocationStrategy.AVERAGELY,
     )
 

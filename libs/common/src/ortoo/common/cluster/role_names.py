@@ -95,7 +95,8 @@ class CertificateNames:
     def __str__(self) -> str:
         names = (*self.dns, *self.uris)
         if not names:
-            return f"no DNS name or URI (its common name, {_truncate(self.common_name) or 'which is empty'}, does not count)"
+            name = _truncate(self.common_name) or "which is empty"
+            return f"no DNS name or URI (its common name, {name}, does not count)"
         return format_names(names)
 
 

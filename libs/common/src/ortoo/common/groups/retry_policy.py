@@ -95,8 +95,8 @@ class RetryPolicy:
         factor = self.factor or FACTOR_DEFAULT
         if not 0 < self.first_delay_ms <= self.delay_max_ms <= DELAY_MS_MAX or not 1 <= factor <= FACTOR_MAX:
             raise Invalid(
-                f"first {self.first_delay_ms} ms, longest {self.delay_max_ms} ms, factor {factor}; expected 0 < first <= "
-                f"longest <= {DELAY_MS_MAX} and a factor from 1 to {FACTOR_MAX:g}",
+                f"first {self.first_delay_ms} ms, longest {self.delay_max_ms} ms, factor {factor}; expected 0 < "
+                f"first <= longest <= {DELAY_MS_MAX} and a factor from 1 to {FACTOR_MAX:g}",
                 field=field,
             )
         return RetryPolicy(RetryKind.EXPONENTIAL, self.first_delay_ms, self.delay_max_ms, factor)

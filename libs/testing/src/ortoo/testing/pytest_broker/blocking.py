@@ -83,7 +83,7 @@ class BlockingBroker(BrokerFaults):
     def messages(self, topic: str) -> list[StoredMessage]:
         """All messages stored in a topic, consumed or not; those of one queue in order. Errors: NotFound."""
         with connect(self.address) as client:
-            return list(client.admin.tail(topic, from_first=True, follow=False))
+            return list(client.admin.tail(topic, from_beginning=True, follow=False))
 
     def dead_letters(self, group: str) -> list[DeadLetter]:
         """The dead letters of a group."""

@@ -87,7 +87,7 @@ class PopLine:
         return bool(self._ready) or (self.cursor < end_offset and not self._limit_reason())
 
     def needs_message_groups(self, end_offset: int) -> bool:
-        """Whether a `take` that found too few may find more once `add_message_groups` got the message groups from `cursor` on."""
+        """Whether a `take` that found too few may find more after `add_message_groups`."""
         return self.keys is not None and self.keys.scan < end_offset and not self._limit_reason()
 
     def set_order(self, in_order: bool) -> None:

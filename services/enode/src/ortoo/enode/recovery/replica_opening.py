@@ -390,7 +390,7 @@ def _remove(disk: Disk, folder: Path, names: Sequence[str], base: int, suffixes:
 
 
 def with_lost_tail(former_end: int, hard_state: HardState) -> HardState:
-    """The hard state of a disk that once had `former_end`, which it must fetch again, in the highest epoch that it had."""
+    """The hard state of a disk that once had `former_end`, which it must fetch again, in its highest epoch."""
     return (
         replace(hard_state, unsynced_tail=max(hard_state.unsynced_tail, Tail(hard_state.epoch, former_end)))
         if former_end

@@ -1,5 +1,5 @@
 """The enode's gRPC services, for snodes and other replicas: decode, call the packages below, encode.
 
-In: requests of EnodeService, ReplicationService and EnodeReplicasService. Out: their responses. Imported by `app`, `reigns`
-and the offline `elect`.
+In: requests of EnodeService, ReplicationService and EnodeReplicasService. Out: their responses. Imported by `app`,
+`leadership` and the offline `elect`.
 """

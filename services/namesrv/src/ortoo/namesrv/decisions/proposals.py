@@ -223,8 +223,8 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
     if best is not None:
         raise Conflict(
             f"replica {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and replica "
-            f"{best.replica.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter has "
-            f"may have been acknowledged; elect replica {best.replica.number}",
+            f"{best.replica.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter "
+            f"has may have been acknowledged; elect replica {best.replica.number}",
             field="replica",
         )
     # A replica with a damaged disk whose log was longer once does not vote for a shorter log, and cannot become leader.

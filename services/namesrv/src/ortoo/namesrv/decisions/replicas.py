@@ -210,7 +210,8 @@ class ReplicaSets:
         if before is not None and is_copy:
             raise Conflict(
                 f"two processes have copies of the disk of replica {report.replica.number} of {report.enode!r}, "
-                f"at {before.report.replica_address} and {report.replica_address}. Stop one of them, and empty its disk",
+                f"at {before.report.replica_address} and {report.replica_address}. Stop one of them, and empty its "
+                "disk",
                 field="replica_address",
                 retry_after_ms=left_ms(before.received_at_s + self.lease_s, now_s),
             )

@@ -71,7 +71,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
         )
         for one in enode.replicas
     )
-    return read(EnodeEntry, enode, members=replicas)
+    return read(EnodeEntry, enode, replicas=replicas)
 
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:

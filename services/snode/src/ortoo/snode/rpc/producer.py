@@ -185,7 +185,7 @@ def _encode_check(check: TransactionCheckCall) -> pb.WatchTransactionChecksRespo
         check,
         messages=[write(record_pb2.Message, one) for one in open_batch(check.batch)],
         checks=check.half.checks,
-        begun_at_ms=check.half.stored_at_ms,
+        started_at_ms=check.half.stored_at_ms,
     )
 
 

@@ -164,7 +164,7 @@ def _encode_members(event: GroupMembers) -> pb.MembersChanged:
         pb.MembersChanged,
         event,
         client_ids=client_ids,
-        wanted=[pb.MemberTopics(topics=sorted(event.members[one].topics)) for one in client_ids],
-        rooms=[event.members[one].room for one in client_ids],
+        member_topics=[pb.MemberTopics(topics=sorted(event.members[one].topics)) for one in client_ids],
+        zones=[event.members[one].room for one in client_ids],
         strategy=strategy_of(event.members),
     )

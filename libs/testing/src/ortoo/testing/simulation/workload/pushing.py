@@ -60,7 +60,7 @@ class _CommittedOffsetCheck:
                     self._oracle.violations.add("G13", f"{member_says}: {self._unfinished} are not finished")
                 self._unfinished += len(said.delivery.rows) // ROW_BYTES or said.delivery.batch.count
             if self._moves == self._oracle.offsets.moves(group):
-                for one in said.acknowledged.offsets:
+                for one in said.committed.offsets:
                     self._oracle.offsets.durable(group, queue_of(one.queue), one.offset)
             return hear(bulky)
 

@@ -81,7 +81,7 @@ class Replica:
             log,
             hard_state,
             lease_until_s=lease_until_s,
-            heard_s=now_s,
+            leader_heard_s=now_s,
             known_committed=known_committed,
             rules=rules or Rules(),
             limits=limits,

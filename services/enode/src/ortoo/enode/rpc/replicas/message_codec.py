@@ -13,14 +13,14 @@ from ortoo.enode.replication.protocol.identity import Incarnation
 from ortoo.enode.replication.protocol.messages import Frames, Message
 from ortoo.v1 import replication_pb2 as pb
 
-_WORDS: dict[str, Any] = {
+_MESSAGES: dict[str, Any] = {
     field.name: getattr(messages, field.message_type.name)
     for field in pb.ReplicaMessage.DESCRIPTOR.oneofs_by_name["content"].fields
     if field.message_type
 }
 """Field name to the class of the message, which has the name of its protobuf message."""
 _NAMES: dict[type, tuple[str, Any]] = {
-    kind: (name, getattr(pb.ReplicaMessage, kind.__name__)) for name, kind in _WORDS.items()
+    kind: (name, getattr(pb.ReplicaMessage, kind.__name__)) for name, kind in _MESSAGES.items()
 }
 
 
@@ -44,7 +44,7 @@ def decode_message(message: pb.ReplicaMessage, content: memoryview) -> Message |
     name = message.WhichOneof("content")
     if name == "frames":
         return _decode_frames(message.frames, content)
-    decoded: Message | None = read(_CLASSES[name], getattr(message, name)) if name else None
+    decoded: Message | None = read(_MESSAGES[name], getattr(message, name)) if name else None
     return decoded
 
 

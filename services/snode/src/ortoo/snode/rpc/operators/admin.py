@@ -110,7 +110,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
 
 def _encode_transaction(one: OpenTransaction) -> pb.OpenTransaction:
     where = {"transaction_id": one.transaction_id, "queue": encode_queue(one.queue)}
-    return write(pb.OpenTransaction, one.half, **where, begun_at_ms=one.half.stored_at_ms)
+    return write(pb.OpenTransaction, one.half, **where, started_at_ms=one.half.stored_at_ms)
 
 
 def _encode_tailed(placed: PlacedMessage) -> pb.TailResponse:

@@ -70,7 +70,7 @@ class ClusterSettings(SettingsServiceServicer):
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
         """The answer of this process, or of each one, possibly an error; `all_or_error` raises the first error."""
-        if request.own_only:
+        if request.local_only:
             answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             return list(answer.processes)
         processes = await self._processes(request.role)
@@ -82,7 +82,7 @@ class ClusterSettings(SettingsServiceServicer):
             raise NotFound(f"there is no {target}; `ortoo cluster` lists the processes", field="process")
         local_request = type(request)()
         local_request.CopyFrom(request)
-        local_request.own_only, local_request.process = True, ""
+        local_request.local_only, local_request.process = True, ""
         return await asyncio.gather(
             *(self._query_one(one, local_request, context, method, all_or_error) for one in chosen)
         )
