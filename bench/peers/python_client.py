@@ -61,7 +61,7 @@ async def ortoo_many(address: str, topic: str, seconds: float, _: float, bodies:
 
 
 async def ortoo_each(address: str, topic: str, seconds: float, _: float, bodies: Bodies) -> Figures:
-    """`send_soon` of each body, then `flush`."""
+    """`enqueue` of each body, then `flush`."""
     async with connect(address) as mq, mq.producer(topic) as producer:
 
         async def send(lasts_s: float) -> int:

@@ -99,7 +99,7 @@ def _single(section: str, ours: Figures, theirs: Figures) -> Iterator[PeerRow]:
 def _bulk(section: str, ours: Figures, theirs: Figures, topic: str) -> Iterator[PeerRow]:
     for way, what in {
         "many": "`send_many`; librdkafka's `produce_batch`",
-        "each": "`send_soon`, a call each; `produce`",
+        "each": "`enqueue`, a call each; `produce`",
         "tasks": "`await send` by 1,000 tasks; `AIOProducer`",
         "read": "consume from the first message",
     }.items():

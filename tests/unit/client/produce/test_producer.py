@@ -20,7 +20,7 @@ BODY = b"x" * 1000
 
 
 async def test_send_many_waits_while_too_much_is_under_way() -> None:
-    """Without answers it stops near its limit, and `send_nowait` raises Overloaded. With answers it continues."""
+    """Without answers it stops near its limit, and `enqueue_nowait` raises Overloaded. With answers it continues."""
     store = SimulatedStore()
     store.is_away.set()
     taken = 0
@@ -266,7 +266,7 @@ async def test_what_is_no_message_is_refused_with_what_to_do(given: Any) -> None
 
 @pytest.mark.parametrize("waits", ["enqueue", "wait_for_room"])
 async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
-    """`enqueue` takes any number of messages, as `send_nowait` after `wait_for_room` does, and hardly exceeds the limit."""
+    """`enqueue` takes any number of messages and hardly exceeds the limit; so does `enqueue_nowait` after a wait."""
     largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):

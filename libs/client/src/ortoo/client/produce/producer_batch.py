@@ -165,7 +165,7 @@ class UnreportedErrors:
 
 
 class SendFuture:
-    """A message that a producer has taken; await it for the receipt. Made by `ProducerBatch.sending`."""
+    """A message that a producer has taken; await it for the receipt. Made by `ProducerBatch.send_future`."""
 
     __slots__ = ("_batch", "_message_id", "_row")
 

@@ -16,7 +16,7 @@ class ProducerSettings:
     codec: Codec = Codec.NONE
     """Compression of bodies."""
     memory_bytes_max: int = 64 << 20
-    """Unanswered bytes above which `send` waits and `send_nowait` raises Overloaded."""
+    """Unanswered bytes above which `send` waits and `enqueue_nowait` raises Overloaded."""
     delivery_timeout_ms: float = 120_000.0
     """Time limit for retries of a message; after it the outcome is unknown."""
     route_interval_ms: float = 30_000.0

@@ -40,7 +40,7 @@ class KeyIndex(abc.ABC):
         self._searches = 0
 
     async def update(self, stretch: LogStretch) -> None:
-        """As `KeySearch.follow`. Errors: Unavailable."""
+        """As `KeySearch.update`. Errors: Unavailable."""
         async with self._lock:
             await self._do("update", stretch)
 

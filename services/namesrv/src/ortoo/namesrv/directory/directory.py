@@ -240,7 +240,7 @@ class Directory:
     ) -> None:
         """Grant or renew an enode's lease, and remember its topics that this directory does not have.
 
-        Errors: as `Leases.register_enode` and `Offers.put`.
+        Errors: as `Leases.register_enode` and `OrphanedTopics.update`.
         """
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory

@@ -89,7 +89,7 @@ class Elections:
         return standing.proposal if may_win else None
 
     async def report(self, report: ReplicaReport) -> ReplicaSet:
-        """Store a replica's report, and propose a leader if needed. Errors: as `Members.put`.
+        """Store a replica's report, and propose a leader if needed. Errors: as `ReplicaSets.update`.
 
         The answer to a replica without a leader waits up to `LONG_POLL_S` for a proposal.
         """

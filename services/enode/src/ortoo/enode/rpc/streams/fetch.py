@@ -129,7 +129,10 @@ class FetchStream(ReadStream):
 
 
 class CommittedStream(ReadStream):
-    """Reads at a follower: only of data committed here, and only for readers that accept any replica (`any_member`)."""
+    """Reads at a follower.
+
+    Only of data committed here, and only for readers that accept any replica (`any_replica`).
+    """
 
     def __init__(self, engine: Engine, not_leading_error: Callable[[], OrtooError]) -> None:
         super().__init__(partial(_committed, engine), engine.work)
