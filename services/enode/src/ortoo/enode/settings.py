@@ -191,9 +191,9 @@ class Settings(InnerSettings):
             follows["memory_share_percent"] = (chosen.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
         changed = {name: one for name, one in follows.items() if one[0] != getattr(chosen, name)}
         values = {name: value for name, (value, _) in changed.items()}
-        return Loaded(
-            dataclasses.replace(chosen, **values), {**origins, **{name: by for name, (_, by) in changed.items()}}
-        )
+        settings = dataclasses.replace(chosen, **values)
+        changed_origins = {name: by for name, (_, by) in changed.items()}
+        return dataclasses.replace(loaded, settings=settings, origins={**origins, **changed_origins})
 
 
 load = Settings.load

@@ -63,7 +63,8 @@ class Worker:
             "memory_budget_bytes": max(1, budget_bytes // snode.workers),
         }
         changed = {name: "workers" for name, value in own.items() if value != getattr(snode, name)}
-        return Loaded(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
+        settings = dataclasses.replace(snode, **own)
+        return dataclasses.replace(loaded, settings=settings, origins={**loaded.origins, **changed})
 
     @contextlib.contextmanager
     def ending_with_parent(self) -> Iterator[asyncio.Event]:
