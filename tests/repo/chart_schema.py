@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.process.settings import NumberRange, ranges
+from ortoo.common.process.settings import NumberRange, former_names, ranges
 from ortoo.enode.settings import EnodeSettings
 from tests.repo.settings_page import ROLES, described
 
@@ -29,6 +29,8 @@ def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]
             found |= setting_schemas(value, name + ".")
         elif name not in EnodeSettings.HIDDEN:
             found[name] = {"description": texts[field.name], **kind_of(value, allowed.get(field.name))}
+    for former, name in former_names(type(settings)).items():
+        found[former] = {**found[name], "description": f"The former name of {name}, accepted for one version."}
     return found
 
 

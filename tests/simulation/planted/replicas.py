@@ -13,7 +13,7 @@ from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.namesrv.directory import stores
 
-joins: Any = joining
+joins: Any = membership
 known: Any = stores
 """The planted functions replace names that these modules imported."""
 

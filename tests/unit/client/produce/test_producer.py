@@ -270,9 +270,9 @@ async def test_whoever_waits_for_room_is_never_refused(waits: str) -> None:
     largest, sendings = 0, []
     async with asyncio.timeout(30), producer_to(SimulatedStore(), memory_bytes_max=100_000) as producer:
         for _ in range(2_000):
-            if waits == "room":
+            if waits == "wait_for_room":
                 await producer.wait_for_room()
-            sendings.append(producer.enqueue_nowait(BODY) if waits == "room" else await producer.enqueue(BODY))
+            sendings.append(producer.enqueue_nowait(BODY) if waits == "wait_for_room" else await producer.enqueue(BODY))
             largest = max(largest, producer._unacknowledged_bytes)
         assert len({(one.queue, one.offset) for one in [await sending for sending in sendings]}) == 2_000
     assert 100_000 < largest < 100_000 + (2 << 20)

@@ -3,11 +3,12 @@
 import enum
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import load
+from ortoo.common.process.settings import FormerName, LoadedSettings, former_names, load
 
 
 class Mode(enum.StrEnum):
@@ -109,3 +110,47 @@ def test_missing_file_is_named(tmp_path: Path) -> None:
     """A settings file that was given must exist."""
     with pytest.raises(Invalid, match="cannot be read"):
         read(file=tmp_path / "absent.toml")
+
+
+@dataclass(frozen=True)
+class Limits:
+    size_bytes: Annotated[int, FormerName("limits.bytes")] = 1
+
+
+@dataclass(frozen=True)
+class Renamed:
+    replica_address: Annotated[str, FormerName("member_address")] = ""
+    limits: Limits = field(default_factory=Limits)
+
+
+def read_renamed(environ: dict[str, str], file: Path | None = None) -> LoadedSettings[Renamed]:
+    return load(Renamed, environ_prefix="EX_", environ=environ, file=file)
+
+
+def test_a_former_name_has_effect_and_is_reported(tmp_path: Path) -> None:
+    """Settings files and environments of the previous version keep their meaning, nested settings too."""
+    file = tmp_path / "x.toml"
+    file.write_text("[limits]\nbytes = 7\n")
+    loaded = read_renamed({"EX_MEMBER_ADDRESS": "a:1"}, file)
+    assert loaded.settings == Renamed("a:1", Limits(7))
+    assert loaded.origins == {"replica_address": "environment", "limits.size_bytes": "file"}
+    assert loaded.former == {"limits.bytes": "limits.size_bytes", "EX_MEMBER_ADDRESS": "replica_address"}
+    assert former_names(Renamed) == {"member_address": "replica_address", "limits.bytes": "limits.size_bytes"}
+
+
+def test_a_present_name_has_precedence_by_its_source(tmp_path: Path) -> None:
+    """The environment overrides the file, also by a former name."""
+    file = tmp_path / "x.toml"
+    file.write_text('replica_address = "file:1"\n')
+    assert read_renamed({"EX_MEMBER_ADDRESS": "env:1"}, file).settings.replica_address == "env:1"
+    assert not read_renamed({"EX_REPLICA_ADDRESS": "env:1"}, file).former
+
+
+@pytest.mark.parametrize(
+    "names", [("EX_MEMBER_ADDRESS", "EX_REPLICA_ADDRESS"), ("EX_LIMITS_BYTES", "EX_LIMITS_SIZE_BYTES")]
+)
+@pytest.mark.parametrize("order", [1, -1])
+def test_both_names_in_one_source_are_refused(names: tuple[str, str], order: int) -> None:
+    """Neither of two values may be dropped silently."""
+    with pytest.raises(Invalid, match=f"{names[0]} is the former name of .*remove {names[0]}"):
+        read_renamed(dict.fromkeys(names[::order], "1"))

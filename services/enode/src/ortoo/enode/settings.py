@@ -193,9 +193,9 @@ class EnodeSettings(InnerSettings):
             derived["memory_share_percent"] = (settings.memory_share_percent - SLAVE_MEMORY_LESS_PERCENT, "role")
         changed = {name: one for name, one in derived.items() if one[0] != getattr(settings, name)}
         values = {name: value for name, (value, _) in changed.items()}
-        return LoadedSettings(
-            dataclasses.replace(settings, **values), {**origins, **{name: by for name, (_, by) in changed.items()}}
-        )
+        changed_settings = dataclasses.replace(settings, **values)
+        changed_origins = {name: by for name, (_, by) in changed.items()}
+        return dataclasses.replace(loaded, settings=changed_settings, origins={**origins, **changed_origins})
 
 
 load = EnodeSettings.load

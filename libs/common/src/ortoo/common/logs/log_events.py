@@ -27,6 +27,11 @@ SETTINGS_RELOADED = warning(
     "The settings file was read again.",
     "Restart the process for the settings in `at_next_start`.",
 )
+SETTING_RENAMED = warning(
+    "setting_renamed",
+    "A setting was given by its former, deprecated name. It has effect. The next version refuses it.",
+    "Use the name in the field `setting`.",
+)
 SETTINGS_CHANGED = warning(
     "settings_changed",
     "An operator changed settings of the running process.",

@@ -16,13 +16,16 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
+from ortoo.common.logs import log_events
 from ortoo.common.logs import logger as logs
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.affinity import system_cores
 from ortoo.common.machine.standard_files import EXIT_UNREAD, finish_output, print_error
 from ortoo.common.process import service
 from ortoo.common.process.service import Running
 from ortoo.common.process.settings import LoadedSettings, flatten, format_value
 
+_log = get_logger("settings")
 HOME = "ORTOO_HOME"
 """The base folder of relative paths in the settings; the current folder when it is not set."""
 
@@ -93,6 +96,8 @@ def main(role: RoleDefinition[S], arguments: Sequence[str], environ: Mapping[str
         sys.stdout.write(settings_text(role, loaded, important_only=not options.print_all))
         return 0
     logs.configure(level=loaded.settings.log_level)
+    for used, name in loaded.former.items():
+        _log.emit(log_events.SETTING_RENAMED, used=used, setting=name)
     cores = system_cores() if loaded.settings.one_core_if_enough else None
     return service.run(lambda: role.open(loaded, load), cores)
 

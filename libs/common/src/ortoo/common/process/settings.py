@@ -6,7 +6,9 @@ tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes th
 the environment, which overrides the file, which overrides the default. An unknown key is an error with a suggestion,
 because a setting that is silently ignored is hard to find.
 
-A number has a `NumberRange`: `lease_s: Annotated[float, Range(0.1, 3600)] = 15.0`.
+A number has a `NumberRange`: `lease_s: Annotated[float, NumberRange(0.1, 3600)] = 15.0`.
+A setting that was renamed has a
+`FormerName`, which is still accepted.
 """
 
 import dataclasses
@@ -17,7 +19,7 @@ import re
 import tomllib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -34,6 +36,8 @@ class LoadedSettings(Generic[T]):
 
     settings: T
     origins: Mapping[str, str]
+    former: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """The former names that were used, as they were given, and the present names of their settings."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -71,10 +75,21 @@ class NumberRange:
     maximum: float
 
 
+@dataclasses.dataclass(frozen=True)
+class FormerName:
+    """The dotted name that a setting had before. It is accepted for one version, and each use is logged."""
+
+    name: str
+
+
 def ranges(cls: Any) -> dict[str, NumberRange]:
     """Dotted name to range of every setting of a class that has one."""
-    said = ((name, one) for name, kind in _fields(cls).items() for one in getattr(kind, "__metadata__", ()))
-    return {name: one for name, one in said if isinstance(one, NumberRange)}
+    return {name: one for name, one in _annotations(cls) if isinstance(one, NumberRange)}
+
+
+def former_names(cls: Any) -> dict[str, str]:
+    """Former name to present name of every setting of a class that was renamed."""
+    return {one.name: name for name, one in _annotations(cls) if isinstance(one, FormerName)}
 
 
 def check_ranges(settings: Any) -> None:
@@ -99,10 +114,16 @@ def load(
     Errors: Invalid, naming the key, what was expected and, for an unknown key, the nearest known one.
     """
     fields = _fields(cls)
+    renamed = former_names(cls)
     values: dict[str, Any] = {}
     origins = dict.fromkeys(fields, "default")
+    former: dict[str, str] = {}
 
     def take(name: str, raw: Any, origin: str, shown: str) -> None:
+        if name in renamed:
+            name = former[shown] = renamed[name]
+            if origins[name] == origin:
+                raise Invalid(f"{shown} is the former name of {name}, which is set too; remove {shown}", field=shown)
         if name not in fields:
             raise Invalid(
                 f"unknown setting {shown} ({origin}){_suggestion(shown, name, fields, environ_prefix)}", field=shown
@@ -111,17 +132,17 @@ def load(
         origins[name] = origin
 
     if file is not None:
-        for name, raw in _flat(_toml(file)):
+        for name, raw in sorted(_flat(_toml(file)), key=lambda one: one[0] in renamed):
             take(name, raw, "file", name)
-    by_variable = {environ_prefix + name.replace(".", "_").upper(): name for name in fields}
-    for variable, raw in environ.items():
+    by_variable = {environ_prefix + name.replace(".", "_").upper(): name for name in (*fields, *renamed)}
+    for variable, raw in sorted(environ.items(), key=lambda one: by_variable.get(one[0]) in renamed):
         if variable.startswith(environ_prefix):
             name = by_variable.get(variable, variable.removeprefix(environ_prefix).lower())
             take(name, raw, "environment", variable)
     for name, raw in (overrides or {}).items():
         if raw is not None:
             take(name, raw, "command line", name)
-    return LoadedSettings(_build(cls, values, ""), origins)
+    return LoadedSettings(_build(cls, values, ""), origins, former)
 
 
 def flatten(settings: Any) -> dict[str, Any]:
@@ -160,6 +181,11 @@ def _fields(cls: Any) -> dict[str, Any]:
         inner = _fields(kind) if dataclasses.is_dataclass(kind) else {}
         found |= {f"{field.name}.{name}": of for name, of in inner.items()} or {field.name: kind}
     return found
+
+
+def _annotations(cls: Any) -> Iterator[tuple[str, Any]]:
+    """The dotted name of each setting with each of its annotations."""
+    return ((name, one) for name, kind in _fields(cls).items() for one in getattr(kind, "__metadata__", ()))
 
 
 def _build(cls: Any, values: Mapping[str, Any], prefix: str) -> Any:

@@ -67,7 +67,8 @@ class Worker:
             "memory_budget_bytes": max(1, budget_bytes // snode.workers),
         }
         changed = {name: "workers" for name, value in own.items() if value != getattr(snode, name)}
-        return LoadedSettings(dataclasses.replace(snode, **own), {**loaded.origins, **changed})
+        settings = dataclasses.replace(snode, **own)
+        return dataclasses.replace(loaded, settings=settings, origins={**loaded.origins, **changed})
 
     @contextlib.contextmanager
     def stop_with_parent(self) -> Iterator[asyncio.Event]:
