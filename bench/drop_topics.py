@@ -14,7 +14,8 @@ from ortoo.common.records.batch import encode
 from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored
 from ortoo.enode.changes.kinds import LocksChanged, OffsetsCommitted, StateChange
 from ortoo.enode.changes.pops import PopLeased
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.store.store import Store
 
 METHOD = (
     "a store holds topics, each with a batch of an idempotent producer, a group with offsets, a lock and a released "

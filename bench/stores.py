@@ -15,7 +15,9 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.leadership.services import SWITCH_INTERVAL_S
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 
 TOPIC_ID = 1
 QUEUES = 8

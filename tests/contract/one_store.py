@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.store.store import AppendResult, Store, StoreSettings, TopicCopy
+from ortoo.enode.log.results import AppendResult, TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk

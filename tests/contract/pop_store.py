@@ -11,8 +11,9 @@ from ortoo.common.groups.pop import Finish, LeasePart, Popped, PopRequest, PopRu
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import Message
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.pops.leasing import PopLeasing
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME
 from ortoo.testing.time.virtual_clock import VirtualClock

@@ -15,11 +15,11 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.delays.scheduler import DelayScheduler
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.pops.reading import BatchCache
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
-from ortoo.enode.store.store import TopicCopy
 from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk

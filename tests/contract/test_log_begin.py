@@ -6,8 +6,8 @@ import pytest
 
 from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.enode.disk.disk import Buffer
+from ortoo.enode.log.results import QueueRange
 from ortoo.enode.log.segment import segment_bases, segment_name
-from ortoo.enode.store.store import QueueRange
 from ortoo.testing.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 

@@ -16,9 +16,10 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.text_rules import PROPERTIES_MAX
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.segment_rescue import SegmentRescue
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.pops.reading import BatchCache
 from ortoo.enode.pops.retry_copies import RetryCopies
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.time.virtual_clock import VirtualClock

@@ -21,8 +21,9 @@ from ortoo.enode.appends.deduplicated import DeduplicatedAppends
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.pops.leasing import PopLeasing
-from ortoo.enode.store.store import Store, StoreSettings
+from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.namesrv.catalog.catalog import Catalog

@@ -39,7 +39,7 @@ async def test_what_was_sent_is_consumed_and_acknowledged(cluster: InProcessClus
 
 
 async def test_messages_of_a_message_group_keep_their_order(cluster: InProcessCluster) -> None:
-    """They are stored in one queue, one after another, though every send_soon may start a batch of its own."""
+    """They are stored in one queue, one after another, though every enqueue may start a batch of its own."""
     async with connect(cluster.address) as mq, mq.producer("t") as producer:
         sendings = []
         for number in range(200):

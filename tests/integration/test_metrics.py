@@ -17,8 +17,10 @@ from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.common.telemetry.text import chunks
 from ortoo.enode.disk.disk import RealDisk
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.metrics import register_store
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.testing.servers.ports import free_ports
 from ortoo.testing.servers.scrape import families, get, scraped

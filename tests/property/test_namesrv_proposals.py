@@ -21,7 +21,7 @@ REPORTS = st.builds(
         is_leading=leading and not silent,
         is_electable=able,
         suggested=ids(asked)[0] if asked else None,
-        suggested_above=above if asked else 0,
+        suggested_above_epoch=above if asked else 0,
     ),
     NUMBERS,
     st.sampled_from([2, 3, 3, 3]),

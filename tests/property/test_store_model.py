@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.crash_points import OUTCOMES, silence_logs

@@ -20,8 +20,10 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.identity import fingerprint
 from ortoo.enode.index.catalog import SealedSegment
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.scan import walk
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 
 GOLDEN = Path(__file__).parent / "store-v1"
 SETTINGS = StoreSettings(

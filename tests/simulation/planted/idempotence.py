@@ -35,9 +35,9 @@ def retries_are_numbered_anew() -> None:
 
     def anew(self: Any) -> None:
         lost(self)
-        for batch in self._returned:
-            batch.forget_number()
-        self._start_anew()
+        for batch in self._to_retry:
+            batch.reset_number()
+        self._reset_producer_id()
 
     in_flight.InFlight.on_connection_lost = anew  # type: ignore[method-assign]
 

@@ -26,8 +26,10 @@ from ortoo.enode.index.key_index import (
     unpacked,
 )
 from ortoo.enode.index.key_process import KeyIndexProcess
-from ortoo.enode.index.key_search import KeyQuery, LogStretch
-from ortoo.enode.store.store import FoundMessage, Store, StoreSettings, TopicCopy
+from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, retention_age_ms=0)
 

@@ -14,12 +14,14 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_bases, segment_name
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5

@@ -14,12 +14,14 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.durable_mark import read_durable_mark
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import FrameHeader, FrameKind
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import repair
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 from tests.unit.enode.offline.test_backup import CLOCK, Sender, batches
 
 SETTINGS = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=0)

@@ -14,13 +14,14 @@ from ortoo.enode.disk.durable_mark import DurableMark
 from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import elect, repair
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogSummary
-from ortoo.enode.store.store import Store, StoreSettings
+from ortoo.enode.store.store import Store
 from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk

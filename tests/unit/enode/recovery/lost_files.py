@@ -8,9 +8,10 @@ from ortoo.common.errors import DataLoss
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.disk.identity import FILE_NAME as IDENTITY_NAME
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk

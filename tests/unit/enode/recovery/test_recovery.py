@@ -15,8 +15,10 @@ from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.opening import recover
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, recent_bytes=0, retention_age_ms=0)
 

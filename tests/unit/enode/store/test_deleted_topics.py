@@ -4,8 +4,9 @@ import asyncio
 from dataclasses import replace
 
 from ortoo.common.process.background import Background
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.store.batch_write import BatchWrite
-from ortoo.enode.store.store import FlushMode, TopicCopy
 from tests.contract.one_store import SETTINGS, OneStore, batch
 
 GOING = 6

@@ -15,10 +15,12 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import Buffer, RealDisk, RealFile, opening
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_name
+from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.observe.findings import EnodeFindings
 from ortoo.enode.store.lock_table import LockRequest
-from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 
 SETTINGS = StoreSettings(
     segment_bytes=32 << 10, headroom_bytes=64 << 10, retention_age_ms=0, disk_check_interval_ms=5, idle_mark_ms=1

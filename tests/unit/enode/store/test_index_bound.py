@@ -50,7 +50,7 @@ async def test_a_full_index_refuses_and_is_told_before() -> None:
     with structlog.testing.capture_logs() as said:
         await fill(one, SEGMENTS - 1)
         await one.clock.pass_time(5)
-    assert [line["most_bytes"] for line in said if line["event"] == "index_nearly_full"] == [most_bytes]
+    assert [line["max_bytes"] for line in said if line["event"] == "index_nearly_full"] == [most_bytes]
     with pytest.raises(Overloaded, match=f"{most_bytes} are allowed .store.index_bytes_max."):
         await fill(one, SEGMENTS)
     assert one.store.engine.catalog.index_bytes <= most_bytes

@@ -9,11 +9,12 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import Expired, RetentionClock
 from ortoo.enode.store.retention import expired as expired_segments
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.time.virtual_clock import VirtualClock
 
 DAY_MS = 86_400_000

@@ -11,7 +11,9 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.changes.kinds import OffsetsCommitted
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import FlushMode, StoreSettings
+from ortoo.enode.store.store import Store
 
 TOPIC = 77
 SETTINGS = StoreSettings(segment_bytes=64 << 10, headroom_bytes=0, recent_bytes=1 << 20)

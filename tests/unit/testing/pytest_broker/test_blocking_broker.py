@@ -20,7 +20,7 @@ pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 def at_a_time(kind: str, concurrency: int) -> dict[str, Any]:
     """The number of handlers of a consumer's `run`."""
     return (
-        {"handling": HandlerOptions(concurrency=concurrency)}
+        {"options": HandlerOptions(concurrency=concurrency)}
         if kind == "pull_consumer"
         else {"concurrency": concurrency}
     )

@@ -207,7 +207,7 @@ REPLICA_REPORT_FAILED_RETRYING = warning(
 STORE_OPENED = info(
     "store_opened",
     "The store was opened.",
-    "None. `cut_bytes` above zero means that an unacknowledged tail was truncated.",
+    "None. `truncated_bytes` above zero means that an unacknowledged tail was truncated.",
 )
 FOREIGN_SEGMENT_IGNORED = error(
     "foreign_segment_ignored",

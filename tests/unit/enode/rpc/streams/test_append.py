@@ -14,10 +14,11 @@ from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.log.results import AppendResult
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.rpc.streams import append
 from ortoo.enode.rpc.streams.append import AppendStream
 from ortoo.enode.rpc.streams.runner import StreamRunner
-from ortoo.enode.store.store import AppendResult, FlushMode
 from ortoo.v1 import enode_pb2, record_pb2
 
 

@@ -116,7 +116,7 @@ class PullConsumer:
         await self.run_batches(_handle_each(handler), options or HandlerOptions())
 
     async def run_batches(self, handler: BatchHandler, options: HandlerOptions) -> None:
-        """As `run`, with up to `handling.batch_messages_max` messages of a queue at once.
+        """As `run`, with up to `options.batch_messages_max` messages of a queue at once.
 
         `handler` returns the number of processed messages from the front, None = all; the others are nacked.
         """
@@ -126,7 +126,7 @@ class PullConsumer:
         """Give the messages of each queue to `handler` one after another; several queues run concurrently.
 
         A message whose handler raises is retried, and its queue waits; `RetryLater` sets the delay. With
-        `handling.manual_commit` the handler returns what to commit. Runs until cancelled.
+        `options.manual_commit` the handler returns what to commit. Runs until cancelled.
         """
         await self._run(_handle_single(handler), options or HandlerOptions(), ordered=True)
 

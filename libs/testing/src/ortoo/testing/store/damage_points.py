@@ -18,9 +18,11 @@ from ortoo.common.errors import DataLoss, OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX
-from ortoo.enode.store.store import Store, StoreSettings, TopicCopy
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, PAGE_BYTES, DiskImage, FileContent, Folder
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.crash_points import silence_logs

@@ -16,8 +16,10 @@ from ortoo.enode.changes.groups import GroupMode, ModeSet, RetryCopiesStored, Re
 from ortoo.enode.changes.kinds import IdsRemembered, OffsetsCommitted, StateChange
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
 from ortoo.enode.disk.disk import Disk
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.log.settings import FlushMode, StoreSettings
 from ortoo.enode.state.tables.message_ids import short_id
-from ortoo.enode.store.store import FlushMode, Store, StoreSettings, TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.testing.store.model import RequestedValue, SentBatch, StoreHistory, StoreViolation
 from ortoo.testing.time.virtual_clock import VirtualClock

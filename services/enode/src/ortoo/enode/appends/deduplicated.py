@@ -11,8 +11,9 @@ from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.changes.kinds import IdsRemembered, StateChange
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.state.tables.message_ids import short_id
-from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.store.store import Store
 
 IDS_MAX = 500_000
 """The number of ids that an enode remembers, in all topics together."""

@@ -5,8 +5,9 @@ import asyncio
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.log.results import AppendResult
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.store.batch_write import BatchWrite, ChangesAt
-from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 

@@ -16,7 +16,8 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
 from ortoo.enode import log_events
 from ortoo.enode.cluster.group_retention import GroupRetention
-from ortoo.enode.store.store import Store, TopicCopy
+from ortoo.enode.log.results import TopicCopy
+from ortoo.enode.store.store import Store
 from ortoo.v1 import namesrv_pb2, namesrv_pb2_grpc, topic_pb2
 
 TOPIC_WAIT_S = 1.0

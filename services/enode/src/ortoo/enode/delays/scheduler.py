@@ -25,10 +25,11 @@ from ortoo.enode.changes.timers import TimerEnd, TimersDone, TimersSet
 from ortoo.enode.delays.reading import read_delayed
 from ortoo.enode.delays.staging import DueMessages, Staging, StagingBuffer, split_by_destination
 from ortoo.enode.log.results import AppendResult
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.state.tables.timers import NEAR_MS
 from ortoo.enode.state.timer_bucket import Int64s, TimerArray, TimerStatus, times_and_ids
 from ortoo.enode.store.batch_write import BatchWrite, ChangesAt, Deferral
-from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.store.store import Store
 
 DAY_MS = 86_400_000
 DELAY_MAX_MS = 366 * DAY_MS

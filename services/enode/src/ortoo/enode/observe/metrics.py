@@ -7,10 +7,11 @@ from ortoo.common.process.clock import Clock
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.changes.halves import HalfVerdict
 from ortoo.enode.cluster.group_retention import GroupRetention
+from ortoo.enode.log.results import StoreDescription
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
 from ortoo.enode.store.stats import group_lag_stats, topic_stats
-from ortoo.enode.store.store import Store, StoreDescription
+from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 COUNTERS = {

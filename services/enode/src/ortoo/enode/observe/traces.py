@@ -8,7 +8,8 @@ from ortoo.common.telemetry.tracing import Tracing, sampled_contexts
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.log.results import AppendResult
-from ortoo.enode.store.store import FlushMode, Store
+from ortoo.enode.log.settings import FlushMode
+from ortoo.enode.store.store import Store
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 

@@ -301,6 +301,6 @@ class Engine:
             folder=str(self.folder),
             clean=recovered.was_clean,
             end=recovered.end_position,
-            cut_bytes=recovered.truncated_bytes,
+            truncated_bytes=recovered.truncated_bytes,
             segments=len(catalog.segments),
         )

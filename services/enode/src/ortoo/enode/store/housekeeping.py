@@ -301,7 +301,7 @@ class Housekeeping:
             _log.emit(
                 log_events.INDEX_NEARLY_FULL,
                 used_bytes=used_bytes,
-                most_bytes=limit_bytes,
+                max_bytes=limit_bytes,
                 queues=len(self.catalog.queues),
                 segments=len(self.catalog.segments),
             )

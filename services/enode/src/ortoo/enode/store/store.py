@@ -17,8 +17,6 @@ from ortoo.enode.index.key_search import FoundMessage, KeyQuery, LogStretch
 from ortoo.enode.log.frame import FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.results import (
     AppendResult,
-    Damage,
-    DamagedQueue,
     FetchResult,
     QueueRange,
     StoreDescription,
@@ -36,21 +34,6 @@ from ortoo.enode.store.engine import Engine
 from ortoo.enode.store.group_offsets import GroupOffsets
 from ortoo.enode.store.queue_locks import DurableQueueLocks
 from ortoo.enode.store.stats import describe_store
-
-__all__ = [
-    "AppendResult",
-    "Damage",
-    "DamagedQueue",
-    "FetchResult",
-    "FlushMode",
-    "FoundMessage",
-    "QueueRange",
-    "Store",
-    "StoreDescription",
-    "StoreSettings",
-    "StoredBatch",
-    "TopicCopy",
-]
 
 FETCH_BYTES = 1 << 20
 FIND_LIMIT = 32

@@ -113,7 +113,7 @@ class _Method:
 
     def _begin_to_serve(self, call: QueueCall, message: bytes) -> None:
         context = QueueCallContext(call, self._clock)
-        call.arrival.came()
+        call.arrival.on_request_received()
         # gRPC keeps the call until it is answered, and the call keeps its task.
         self._loop.create_task(self._serve(call, message, context), context=self._around.copy())
 

@@ -12,10 +12,11 @@ from ortoo.common.process.containment import Scope, as_ortoo_error
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.cluster.topic_copies import TopicCopies
+from ortoo.enode.log.results import AppendResult
+from ortoo.enode.log.settings import FlushMode
 from ortoo.enode.rpc.streams.outbox import Outbox
 from ortoo.enode.rpc.streams.queue_order import QueueOrder, Turn
 from ortoo.enode.rpc.streams.runner import result_or_error
-from ortoo.enode.store.store import AppendResult, FlushMode
 from ortoo.v1 import enode_pb2
 
 BYTES_IN_FLIGHT_MAX = 32 << 20

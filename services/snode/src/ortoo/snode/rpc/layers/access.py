@@ -111,7 +111,7 @@ class Rights(Layer):
     def on_response(self, call: ServedCall, answer: Any) -> Any:
         """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
         if (access := call.kept.get(self)) is not None:
-            access.look_again()
+            access.recheck()
         return answer
 
     def leave(self, call: ServedCall) -> None:
