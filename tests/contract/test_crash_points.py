@@ -22,10 +22,11 @@ from ortoo.testing.store.crash_points import (
     record,
     silence_logs,
 )
-from ortoo.testing.store.damage_points import STARTS, DamagePoint, build_store, check_damage_point, choose_point
+from ortoo.testing.store.damage_points import STARTS, DamagePoint, check_damage_point, choose_point
 from ortoo.testing.store.damage_points import DamageReport as DamageReport
 from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
 from ortoo.testing.store.log_fold import frames_written
+from ortoo.testing.store.undamaged_store import build_store
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ortoo.common.process.background import Background
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pop.processor import PopCall, PopResult
+from ortoo.snode.pop.call import PopCall, PopResult
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.testing.time.virtual_clock import VirtualClock

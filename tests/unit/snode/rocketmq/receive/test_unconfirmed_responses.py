@@ -7,7 +7,7 @@ from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.pop.processor import PoppedMessages, PopResult
+from ortoo.snode.pop.call import PoppedMessages, PopResult
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.receive.unconfirmed_responses import ATTEMPTS_MAX, UnconfirmedResponses
 

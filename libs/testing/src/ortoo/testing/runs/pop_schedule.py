@@ -18,6 +18,7 @@ import argparse
 import sys
 from dataclasses import dataclass, field
 
+from ortoo.common.groups.pop import ranges_of
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.changes.kinds import OffsetsCommitted, StateChange, decode_changes, encode_changes
 from ortoo.enode.changes.pops import PopFinished, PopLeased, PopReturned
@@ -185,7 +186,7 @@ class PopSchedule:
 
     def _settle(self, offsets: list[int], number: int) -> list[int]:
         expected = [one for one in offsets if self._may_settle(one, number)]
-        settled = self._line.finish(_ranges(offsets), number)
+        settled = self._line.finish(ranges_of(offsets), number)
         got = [one for first, count, _ in settled.rows for one in range(first, first + count)]
         open_ones = [one for one in expected if one in self._live]
         if got != open_ones:
@@ -200,7 +201,7 @@ class PopSchedule:
             return
         offsets = self._part(lease)
         delay_ms, counts = self._chance.below(3) * 700, self._chance.below(4) > 0
-        settled = self._line.redeliver(_ranges(offsets), lease.number, self._now_ms, delay_ms, counts=counts)
+        settled = self._line.redeliver(ranges_of(offsets), lease.number, self._now_ms, delay_ms, counts=counts)
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
                 if not self._may_settle(offset, lease.number):
@@ -219,7 +220,7 @@ class PopSchedule:
         lease = self._some_lease()
         if lease is None:
             return
-        settled = self._line.renew(_ranges(self._part(lease)), lease.number, self._now_ms, INVISIBLE_MS)
+        settled = self._line.renew(ranges_of(self._part(lease)), lease.number, self._now_ms, INVISIBLE_MS)
         for first, count, attempt in settled.rows:
             for offset in range(first, first + count):
                 row = self._row(offset)
@@ -372,19 +373,8 @@ class PopSchedule:
 
     def _started(self) -> PopLine:
         queue = self._state.pops.get((TOPIC, GROUP, QUEUE)) or PopQueue(0)
-        return PopLine(
-            queue, opening=self._opening, now_ms=self._now_ms, wall_ms=self._wall_ms, in_order=self.in_order
-        )  # fmt: skip
-
-
-def _ranges(offsets: list[int]) -> list[tuple[int, int]]:
-    ranges: list[tuple[int, int]] = []
-    for offset in sorted(offsets):
-        if ranges and sum(ranges[-1]) == offset:
-            ranges[-1] = (ranges[-1][0], ranges[-1][1] + 1)
-        else:
-            ranges.append((offset, 1))
-    return ranges
+        times = {"now_ms": self._now_ms, "wall_ms": self._wall_ms}
+        return PopLine(queue, opening=self._opening, in_order=self.in_order, **times)
 
 
 def main() -> None:

@@ -210,8 +210,7 @@ class Store:
 
         At least one batch is returned if there is one, and further ones while they fit `bytes_max` (0 = 1 MiB). A
         queue that exists and is empty has the range 0 to 0. After `wait_ms` at the end the answer is empty. With
-        `on_batch`
-        the batches are passed to it, and the answer holds none of them.
+        `on_batch` the batches are passed to it, and the answer holds none of them.
 
         Errors:
         * NotFound (field "topic_id" or "queue_id").

@@ -4,10 +4,9 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ortoo.common.errors import Conflict, OrtooError, Unavailable
-from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.groups.pop import (
     Finish,
     LeasePart,
@@ -26,6 +25,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import DeliveryMode, MessageType, Placement, Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.link import EnodeLinks
+from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult, PopSource
 from ortoo.snode.pop.filtering import filter_popped
 from ortoo.snode.pop.finish_batchers import FinishBatchers
 from ortoo.snode.pop.lease_release import LeaseReleaser
@@ -38,50 +38,6 @@ FILTER_FACTOR = 8
 MESSAGES_MAX = 1_024
 FINISH = Finish()
 _log = get_logger("pops")
-
-
-@dataclass(frozen=True, slots=True)
-class PopCall:
-    """A consumer's pop request."""
-
-    group: str
-    topic: str
-    messages_max: int
-    invisible_ms: int
-    wait_ms: int
-    consumer: str = ""
-    attempt_id: str = ""
-    message_filter: MessageFilter | None = None
-    rules: PopRules = PopRules(attempts_max=0)
-    """`attempts_max` 0 = the setting of the group."""
-    queue: Queue | None = None
-    """Only this queue. None = all queues of the topic and of the group's retry topic."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoppedMessages:
-    """Messages of one stored batch, and the handle of their lease."""
-
-    queue: Queue
-    handle: ReceiptHandle
-    popped: PoppedBatch
-
-
-@dataclass(frozen=True, slots=True)
-class PopResult:
-    """The answer to a consumer's pop."""
-
-    batches: list[PoppedMessages]
-    blocked_reason: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class PopSource:
-    """The queues of one topic on one enode."""
-
-    topic: Topic
-    enode: str
-    queue_ids: tuple[int, ...]
 
 
 class PopProcessor:

@@ -16,7 +16,8 @@ from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.wire import encode_batch, encode_queue
 from ortoo.snode.pop import PopComponents
-from ortoo.snode.pop.processor import MESSAGES_MAX, PopCall, PoppedMessages
+from ortoo.snode.pop.call import PopCall, PoppedMessages
+from ortoo.snode.pop.processor import MESSAGES_MAX
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import pop_pb2 as pb

@@ -9,7 +9,8 @@ from ortoo.common.errors import OrtooError
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.processor import PopCall, PopProcessor, PopResult, pop_or_error
+from ortoo.snode.pop.call import PopCall, PopResult
+from ortoo.snode.pop.processor import PopProcessor, pop_or_error
 from ortoo.snode.rocketmq.lite.owners import LiteOwners
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscription, LiteSubscriptions
 from ortoo.snode.rocketmq.lite.topics import LiteTopics

@@ -16,7 +16,8 @@ from ortoo.common.records.message_id import message_id_text
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import MessageType
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.pop.processor import PopCall, PoppedMessages, PopProcessor, PopResult
+from ortoo.snode.pop.call import PopCall, PoppedMessages, PopResult
+from ortoo.snode.pop.processor import PopProcessor
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.pull.queue_reader import QueueReader
 from ortoo.snode.rocketmq.clients.settings_reply import RECEIVE_BATCH_MAX, pop_rules

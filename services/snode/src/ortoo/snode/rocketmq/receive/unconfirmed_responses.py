@@ -10,7 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.snode.pop.processor import PopResult
+from ortoo.snode.pop.call import PopResult
 
 RECEIVERS_MAX = 10_000
 ATTEMPTS_MAX = 4

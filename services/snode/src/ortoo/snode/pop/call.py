@@ -1,0 +1,52 @@
+"""A consumer's pop request, and its result."""
+
+from dataclasses import dataclass
+
+from ortoo.common.filters.message_filter import MessageFilter
+from ortoo.common.groups.pop import PoppedBatch, PopRules
+from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.pop.receipt_handle import ReceiptHandle
+
+
+@dataclass(frozen=True, slots=True)
+class PopCall:
+    """A consumer's pop request."""
+
+    group: str
+    topic: str
+    messages_max: int
+    invisible_ms: int
+    wait_ms: int
+    consumer: str = ""
+    attempt_id: str = ""
+    message_filter: MessageFilter | None = None
+    rules: PopRules = PopRules(attempts_max=0)
+    """`attempts_max` 0 = the setting of the group."""
+    queue: Queue | None = None
+    """Only this queue. None = all queues of the topic and of the group's retry topic."""
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedMessages:
+    """Messages of one stored batch, and the handle of their lease."""
+
+    queue: Queue
+    handle: ReceiptHandle
+    popped: PoppedBatch
+
+
+@dataclass(frozen=True, slots=True)
+class PopResult:
+    """The answer to a consumer's pop."""
+
+    batches: list[PoppedMessages]
+    blocked_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PopSource:
+    """The queues of one topic on one enode."""
+
+    topic: Topic
+    enode: str
+    queue_ids: tuple[int, ...]
