@@ -20,7 +20,7 @@ REPORTS = st.builds(
         is_leader_silent=silent,
         is_leading=leading and not silent,
         is_electable=able,
-        suggested=ids(asked)[0] if asked else None,
+        suggested_leader=ids(asked)[0] if asked else None,
         suggested_above_epoch=above if asked else 0,
     ),
     NUMBERS,

@@ -53,7 +53,7 @@ for as_json in (True, False):
     logs.configure(level="info", json=as_json)
     log.emit(log_event.info("by ourselves", "", ""), value=Value(), number=7)
     log.emit(log_event.info("by ourselves", "", ""), value={(1, 2): 3})
-print(logs.lines_dropped())
+print(logs.dropped_line_count())
 """
 
 
@@ -74,7 +74,7 @@ class Handler(logging.Handler):
         raise RuntimeError("a defect of the application")
 logging.getLogger().addHandler(Handler())
 logs.get_logger("planted").emit(log_event.warning("refused", "", ""))
-print(logs.lines_dropped())
+print(logs.dropped_line_count())
 """
 
 
@@ -92,7 +92,7 @@ from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
 log = logs.get_logger("planted")
 written = 0
-while not logs.lines_dropped():
+while not logs.dropped_line_count():
     log.emit(log_event.info("a line", "", ""), text="x" * 10_000)
     written += 1
 os.close(writing)

@@ -194,7 +194,7 @@ async def test_a_process_of_a_role_begins_with_what_its_parent_was_given(cores: 
     """A worker of a snode does so; it does not pass the variable on."""
     assert cores.pin(core)
     text = (
-        "import os\nfrom ortoo.common.machine.affinity import *\nuse_parents_cores()\n"
+        "import os\nfrom ortoo.common.machine.affinity import *\nrestore_parent_cores()\n"
         "print(*sorted(os.sched_getaffinity(0)), PARENT_CORES in os.environ)"
     )
     child = await asyncio.create_subprocess_exec(sys.executable, "-c", text, stdout=asyncio.subprocess.PIPE)

@@ -10,8 +10,8 @@ import pytest
 
 OPEN = """
 import os, sys
-from ortoo.common.machine.standard_files import hold_standard_files
-hold_standard_files()
+from ortoo.common.machine.standard_files import open_missing_standard_files
+open_missing_standard_files()
 report = os.open(sys.argv[1], os.O_WRONLY)
 sys.stdout.write("goes nowhere")
 sys.stdout.flush()
@@ -35,7 +35,7 @@ OWN = """
 import logging, os, sys, threading, warnings
 from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
-logs.own_standard_error()
+logs.log_standard_error()
 more = "x" * int(sys.argv[2])
 for _ in range(int(sys.argv[1])):
     logs.get_logger("planted").emit(log_event.info("a line of the log", "", ""), more=more)
@@ -45,7 +45,7 @@ for _ in range(int(sys.argv[1])):
     thread = threading.Thread(target=lambda: 1 / 0, name="planted")
     thread.start()
     thread.join()
-os.write(1, b"dropped %d\\n" % logs.lines_dropped())
+os.write(1, b"dropped %d\\n" % logs.dropped_line_count())
 raise RuntimeError("the end")
 """
 SAID = ("a line of the log", "a line of a library", "a warning", "a line of an interceptor", "ZeroDivisionError")
@@ -82,7 +82,7 @@ LIBRARY = """
 import os, sys
 from ortoo.common.logs import log_event, logger as logs
 logs.configure(level="info")
-logs.own_standard_error()
+logs.log_standard_error()
 print(os.get_blocking(2))
 for _ in range(100):
     try:
@@ -109,13 +109,13 @@ def test_a_library_in_c_does_not_wait_either_and_nobody_else_is_changed(opened: 
 CHILD = """
 import asyncio, os, sys
 import uvloop
-from ortoo.common.machine.standard_files import childrens_standard_error
+from ortoo.common.machine.standard_files import inherited_standard_error
 from ortoo.common.logs import log_event, logger as logs
-logs.own_standard_error()
+logs.log_standard_error()
 
 async def main():
     program = "import os, sys; print('a child', os.get_blocking(2), file=sys.stderr)"
-    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=childrens_standard_error())
+    child = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=inherited_standard_error())
     await child.wait()
 
 asyncio.Runner(loop_factory=uvloop.new_event_loop).run(main())
@@ -132,7 +132,7 @@ def test_a_child_gets_standard_error_as_its_parent_did() -> None:
 PRINTING = """
 import sys
 from ortoo.common.process import entry_point
-sys.exit(entry_point.command(lambda: print("x" * int(sys.argv[1])) or 5))
+sys.exit(entry_point.run_command(lambda: print("x" * int(sys.argv[1])) or 5))
 """
 
 

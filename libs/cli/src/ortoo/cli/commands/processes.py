@@ -72,7 +72,7 @@ async def get_settings(
         "SETTING": lambda it: it[1].name,
         "VALUE": lambda it: it[1].value or "-",
         "ORIGIN": lambda it: it[1].origin,
-        "LIVE": lambda it: it[1].live,
+        "LIVE": lambda it: it[1].dynamic,
         "NEXT START": lambda it: "" if it[1].at_next_start is None else it[1].at_next_start or "-",
     }
     return CommandOutput(found, (OutputTable(columns, rows), *_errors_of(found)))
@@ -126,10 +126,10 @@ _PROCESS_COLUMNS: Columns = {
 _CHANGE_COLUMNS: Columns = {
     **_PROCESS_COLUMNS,
     "SETTING": lambda it: it[1].name,
-    "WAS": lambda it: it[1].was or "-",
-    "NOW": lambda it: it[1].now or "-",
+    "WAS": lambda it: it[1].previous or "-",
+    "NOW": lambda it: it[1].current or "-",
     "ORIGIN": lambda it: it[1].origin,
-    "BY": lambda it: it[1].by or "SIGHUP",
+    "BY": lambda it: it[1].changed_by or "SIGHUP",
 }
 _CLIENT_COLUMNS: Columns = {
     "CLIENT": "client_id",
@@ -138,7 +138,7 @@ _CLIENT_COLUMNS: Columns = {
     "VERSION": "client_version",
     "PRODUCER OF": lambda it: ",".join(it.producer_groups) or "-",
     "CONSUMER OF": lambda it: ",".join(it.consumer_groups) or "-",
-    "SINCE": lambda it: _time(it.since_ms),
+    "SINCE": lambda it: _time(it.connected_at_ms),
 }
 _QUEUE_COLUMNS: Columns = {
     "GROUP": "group",

@@ -95,7 +95,7 @@ def _run(name: str, settings: PipelineSettings, say: Say, once: bool) -> int:
         with session(settings.spark) as spark:
             if name != "archive":
                 job(spark, settings, say)
-            elif (outcome := job(spark, settings, say, once=once)) is not None and not outcome.right:
+            elif (outcome := job(spark, settings, say, once=once)) is not None and not outcome.is_complete:
                 return DIFFERENT
     return DONE
 

@@ -106,7 +106,7 @@ class Rights(Layer):
 
     def on_request(self, call: ServedCall, request: Any) -> None:
         """Check the rights for the next request. Errors: Forbidden, Invalid."""
-        call.kept[self._sign_in].ask(request.message if isinstance(request, BulkMessage) else request)
+        call.kept[self._sign_in].authorize(request.message if isinstance(request, BulkMessage) else request)
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
         """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
