@@ -124,7 +124,7 @@ alerts: $(READY)  ## Fire every alert by its fault, under a real Prometheus at t
 
 rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messages a second, then three replicas of an enode; report the cost
 	@$(PY) -m tests.e2e.rolling_restart
-	@$(PY) -m tests.e2e.rolling_restart --members
+	@$(PY) -m tests.e2e.rolling_restart --replicas
 
 upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, then downgrade and upgrade again where possible (SINCE=b272859)
 	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),b272859)
@@ -159,8 +159,8 @@ hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods, the 
 	@$(PY) -m tests.e2e.log_readers --seconds $(or $(SECONDS),60)
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
-simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_MEMBERS=3 for others); docs/simulation.md
-	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --members $(or $(ENODE_MEMBERS),1) \
+simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
+	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
 	  --workers $$(nproc)
 
 take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off the leader of three real replicas under load, 12 rounds (ROUNDS=100)

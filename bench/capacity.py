@@ -1,6 +1,6 @@
 """Estimate the processes, cores, memory and disk that a load needs, from the committed results.
 
-    python -m bench.capacity --rate 20000 --body 1000 --groups 2 --days 3 --members 3
+    python -m bench.capacity --rate 20000 --body 1000 --groups 2 --days 3 --replicas 3
 
 Every figure comes from `bench/results` or from the code:
 
@@ -44,7 +44,7 @@ class Load:
     """The number of groups that read each message."""
     days: float = 1.0
     """The retention time of messages."""
-    members: int = 1
+    replicas: int = 1
     """Replicas of each enode."""
     single: float = 0.0
     """The share of messages sent by a call of their own, as by RocketMQ's clients; 0 to 1."""
@@ -120,8 +120,8 @@ def _limit(mib: float) -> int:
 
 EXAMPLES = {
     "a few services": Load(200, 1_000, groups=2, days=7, single=1.0),
-    "orders of a shop": Load(2_000, 2_000, groups=3, days=3, members=3, single=0.25),
-    "events of a site": Load(50_000, 500, groups=2, days=2, members=3, queues=400, consumers=60),
+    "orders of a shop": Load(2_000, 2_000, groups=3, days=3, replicas=3, single=0.25),
+    "events of a site": Load(50_000, 500, groups=2, days=2, replicas=3, queues=400, consumers=60),
     "logs": Load(200_000, 300, groups=1, days=1, queues=800, consumers=40),
 }
 
@@ -140,7 +140,7 @@ def table(results: dict[str, Figures], start: Figures) -> str:
         cells = (
             f"{name}: {about}",
             str(it.snodes),
-            f"{it.enodes} × {load_.members}",
+            f"{it.enodes} × {load_.replicas}",
             f"{it.snode_cores:.2f}, {it.enode_cores:.2f}",
             f"{it.disk_gb:,.0f} GB",
             f"{it.snode_memory_mib}, {it.enode_memory_mib} MiB",
@@ -163,7 +163,7 @@ def main() -> None:
     parser.add_argument("--body", type=int, default=1_000, help="bytes of each")
     parser.add_argument("--groups", type=int, default=1, help="groups that read each")
     parser.add_argument("--days", type=float, default=1.0, help="retention time")
-    parser.add_argument("--members", type=int, default=1, help="replicas of each enode")
+    parser.add_argument("--replicas", type=int, default=1, help="replicas of each enode")
     parser.add_argument("--single", type=float, default=0.0, help="share of messages sent by single calls, 0 to 1")
     parser.add_argument("--queues", type=int, default=100, help="queues of all topics")
     parser.add_argument("--consumers", type=int, default=20, help="consumers that are connected")
@@ -176,7 +176,7 @@ def main() -> None:
     it = capacity(wanted, load(), load(RESULTS / "store")["store_start"])
     print(
         f"{it.snodes} snodes ({it.snode_cores:.2f} cores in use, limit {it.snode_memory_mib} MiB each)\n"
-        f"{it.enodes} enodes of {wanted.members} members ({it.enode_cores:.2f} cores in use by those that lead, limit "
+        f"{it.enodes} enodes of {wanted.replicas} replicas ({it.enode_cores:.2f} cores in use by leaders, limit "
         f"{it.enode_memory_mib} MiB each, disk {it.disk_gb:,.0f} GB each)\n"
         f"{it.network_mb_per_s:,.1f} MB/s through the snodes; give each process a core, of which half is planned for"
     )

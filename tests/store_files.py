@@ -197,7 +197,7 @@ TAIL = """
 *Starts right* means that all acknowledged data is present. *Names the loss* means that the start names the file and the
 positions. The offsets of the file then answer DATA_LOSS, and all other data is served. It happens only to segments
 of an enode without replicas, because there is no other copy of them. If a replica is refused, empty its disk and
-[admit it as a new replica](../operations/members.md); no data is lost.
+[admit it as a new replica](../operations/replicas.md); no data is lost.
 
 No file shows that a whole disk was restored from an older image. Its start has a different number from all previous
 ones, so no vote or message for an earlier start counts. A name server that knows the later start refuses it. No other

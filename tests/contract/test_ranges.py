@@ -34,11 +34,11 @@ NUMBERS = {
 DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 WAIT_S = 3.0
 """A call that still runs after this time was accepted."""
-STARTED_ELSEWHERE = {"store.segment_bytes", "watchers_max", "member", "members"}
+STARTED_ELSEWHERE = {"store.segment_bytes", "watchers_max", "replica", "replicas"}
 """Not tested here: a file of two gigabytes, a replica's number, and watchers, of which an enode and a snode are two."""
-NEEDED = {"member": {"member_listen_address": "127.0.0.1:0"}}
+NEEDED = {"replica": {"replica_listen_address": "127.0.0.1:0"}}
 NEEDED["workers"] = {"redis_url": "redis://localhost:6379"}
-NEEDED["members"] = NEEDED["member"] | {"member": "2"}
+NEEDED["replicas"] = NEEDED["replica"] | {"replica": "2"}
 """The other settings that are required for all values of a setting."""
 
 

@@ -287,7 +287,7 @@ def test_every_setting_can_be_given(role: str, tmp_path: Path) -> None:
 
 def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
     """Each enode of three replicas has pods that know their number and each other, of which one may be unavailable."""
-    found = objects(rendered("helm", "--set", "enode.replicas=2", "--set", "enode.members=3"))
+    found = objects(rendered("helm", "--set", "enode.replicas=2", "--set", "enode.replicasPerEnode=3"))
     sets = [one for one in found if one["kind"] == "StatefulSet" and "-enode-" in one["metadata"]["name"]]
     budgets = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "PodDisruptionBudget"}
     assert [one["metadata"]["name"] for one in sets] == ["r-ortoo-enode-0", "r-ortoo-enode-1"]
@@ -301,10 +301,10 @@ def test_members_of_an_enode_share_a_set_a_budget_and_no_machine() -> None:
         (container,) = pod["spec"]["containers"]
         values = {variable["name"]: variable.get("value", "") for variable in container["env"]}
         assert values["ORTOO_ENODE_NAME"] == name
-        assert values["ORTOO_ENODE_MEMBERS"] == "3"
+        assert values["ORTOO_ENODE_REPLICAS"] == "3"
         listed = [f"{name}-{number}.r-ortoo-enode:8092" for number in range(3)]
-        assert values["ORTOO_ENODE_MEMBER_ADDRESSES"].split(";") == listed
-        asked = container["command"][2].replace("exec ortoo-enode", "printenv ORTOO_ENODE_MEMBER")
+        assert values["ORTOO_ENODE_REPLICA_ADDRESSES"].split(";") == listed
+        asked = container["command"][2].replace("exec ortoo-enode", "printenv ORTOO_ENODE_REPLICA")
         assert run("sh", "-c", f"ORTOO_POD={name}-2; {asked}").stdout.strip() == "3"
         spread = pod["spec"]["topologySpreadConstraints"]
         assert {each["labelSelector"]["matchLabels"]["ortoo/enode"] for each in spread} == {name}

@@ -118,10 +118,10 @@ def test_what_no_upgrade_can_do_is_refused_with_a_way(helm: str) -> None:
     assert "r-ortoo-namesrv was made without volumes" in done.stderr
     assert "--cascade=orphan" in done.stderr
     for before, after in (("1", "3"), ("3", "1")):
-        installed = upgraded(helm, (), "--set", f"enode.members={before}")
-        done = attempt(helm, installed, "--set", f"enode.members={after}")
+        installed = upgraded(helm, (), "--set", f"enode.replicasPerEnode={before}")
+        done = attempt(helm, installed, "--set", f"enode.replicasPerEnode={after}")
         assert done.returncode != 0
-        assert "enode.members is chosen when an enode is made" in done.stderr
+        assert "enode.replicasPerEnode is chosen when an enode is made" in done.stderr
 
 
 def test_without_a_cluster_volumes_can_be_kept() -> None:

@@ -54,8 +54,8 @@ async def replica_cluster(
                 "NAME": ENODE,
                 "MEMBER": number,
                 "MEMBERS": REPLICAS,
-                "MEMBER_LISTEN_ADDRESS": address,
-                "MEMBER_ADDRESSES": ";".join(addresses),
+                "REPLICA_LISTEN_ADDRESS": address,
+                "REPLICA_ADDRESSES": ";".join(addresses),
                 "NAMESRV_ADDRESS": known,
                 **(lines.settings(number) if lines else {}),
             }

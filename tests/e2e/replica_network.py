@@ -48,8 +48,8 @@ class ReplicaNetwork:
         return {
             "LISTEN_ADDRESS": f"127.0.2.{number}:{client_port}",
             "ADVERTISED_ADDRESS": f"127.0.2.{number}:{client_port}",
-            "MEMBER_LISTEN_ADDRESS": f"127.0.1.{number}:{port}",
-            "MEMBER_ADDRESSES": ";".join(self.addresses()),
+            "REPLICA_LISTEN_ADDRESS": f"127.0.1.{number}:{port}",
+            "REPLICA_ADDRESSES": ";".join(self.addresses()),
         }
 
     def cut_off(self, number: int) -> None:

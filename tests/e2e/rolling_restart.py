@@ -2,7 +2,7 @@
 
     python -m tests.e2e.rolling_restart --rate 2000
     python -m tests.e2e.rolling_restart --rate 200 --since b272859
-    python -m tests.e2e.rolling_restart --members
+    python -m tests.e2e.rolling_restart --replicas
 
 Two name servers over PostgreSQL, two enodes, two snodes over Valkey. Each process gets SIGTERM, must end with 0, and is
 started again after its exit; the next one follows when it is ready. One group is pushed its messages, another pops and
@@ -16,7 +16,7 @@ as far as that page allows it, and upgraded again. An enode or name server whose
 refuses with 253 keeps today's version. An older snode may refuse the sealed receipt handles of a newer one; such
 messages come again later, and are counted.
 
-With `--members` there is one enode of three replicas, and only these are restarted, followers before the leader. No
+With `--replicas` there is one enode of three replicas, and only these are restarted, followers before the leader. No
 send may take longer than a second.
 """
 
@@ -313,18 +313,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rate", type=int, default=2000, help="messages a second")
     parser.add_argument("--since", default="", metavar="REVISION", help="the version that all processes start with")
-    parser.add_argument("--members", action="store_true", help="restart the replicas of an enode that has three")
+    parser.add_argument("--replicas", action="store_true", help="restart the replicas of an enode that has three")
     arguments = parser.parse_args()
     logs.configure(level="error")
 
     with tempfile.TemporaryDirectory(prefix="ortoo-rolling-") as folder:
         older = older_version(arguments.since, Path(folder) / "older") if arguments.since else None
-        if arguments.members:
+        if arguments.replicas:
             run = rolling_members(Path(folder), rate=arguments.rate, say=say)
         else:
             run = rolling_restart(Path(folder), rate=arguments.rate, say=say, older=older)
         outcome = run_drill(run)
-    faults = outcome.faults(SEND_MAX_MEMBERS_S if arguments.members else SEND_MAX_S)
+    faults = outcome.faults(SEND_MAX_MEMBERS_S if arguments.replicas else SEND_MAX_S)
     say("\n".join([*faults, outcome.summary()]))
     return 1 if faults else 0
 

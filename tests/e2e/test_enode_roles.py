@@ -8,7 +8,7 @@ import pytest
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS
 from tests.e2e.test_process_front import outcome
 
-MEMBER = {"ORTOO_ENODE_MEMBER_LISTEN_ADDRESS": "127.0.0.1:8191"}
+MEMBER = {"ORTOO_ENODE_REPLICA_LISTEN_ADDRESS": "127.0.0.1:8191"}
 
 
 async def shown(**settings: str) -> dict[str, Any]:
@@ -24,7 +24,7 @@ async def test_a_role_of_several_needs_to_be_a_member(role: str) -> None:
     """SLAVE and SYNC_MASTER need other replicas: without an address for them the process ends with 253 (E-007)."""
     code, _, said = await outcome("enode", environ={"ORTOO_ENODE_ROLE": role})
     assert code == EXIT_INVALID_SETTINGS
-    assert f"member_listen_address: a {role} is a replica, and needs an address for the others" in said
+    assert f"replica_listen_address: a {role} is a replica, and needs an address for the others" in said
 
 
 async def test_a_slave_takes_less_memory() -> None:

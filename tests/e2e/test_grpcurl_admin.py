@@ -59,10 +59,10 @@ CALLS: dict[str, tuple[dict[str, Any], str]] = {
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ResumeTransaction": ({"transaction_id": "no-such-transaction"}, "transaction"),
     "HandOver": ({"enode": "enode-0"}, "enode"),
-    "ElectReplica": ({"enode": "enode-0", "member": {"number": 1, "disk": "disk"}}, "enode"),
+    "ElectReplica": ({"enode": "enode-0", "replica": {"number": 1, "disk": "disk"}}, "enode"),
     "AcceptStore": ({"enode": "no-such-enode", "store_id": "s"}, "enode"),
-    "AddReplica": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
-    "RemoveReplica": ({"enode": "enode-0", "member": {"number": 2, "disk": "disk"}}, "enode"),
+    "AddReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
+    "RemoveReplica": ({"enode": "enode-0", "replica": {"number": 2, "disk": "disk"}}, "enode"),
 }
 """Methods that need the result of a fault: they answer with a reason."""
 

@@ -45,7 +45,7 @@ async def processes(
             environ |= {"NAME": f"{role}-0", "NAMESRV_ADDRESS": f"127.0.0.1:{ports[3]}"}
         if role == "enode":
             member = f"127.0.0.1:{ports[6]}"
-            environ |= {"MEMBER": 1, "MEMBERS": 1, "MEMBER_LISTEN_ADDRESS": member, "MEMBER_ADDRESSES": member}
+            environ |= {"MEMBER": 1, "MEMBERS": 1, "REPLICA_LISTEN_ADDRESS": member, "REPLICA_ADDRESSES": member}
         if role != "snode":
             environ |= inner
         found[role] = RoleProcess(role, folder / f"{role}-0", environ)
@@ -102,7 +102,7 @@ async def test_a_clients_certificate_opens_no_inner_port(authority: Authority, t
             await process.start()
         await works(running["snode"], "t")
         name_server, enode = (inner_address(running[role]) for role in ("namesrv", "enode"))
-        replica = inner_address(running["enode"], "MEMBER_LISTEN_ADDRESS")
+        replica = inner_address(running["enode"], "REPLICA_LISTEN_ADDRESS")
 
         async with reached(name_server, authority, operator) as channel:  # as an operator makes the first user
             assert (await NameServiceStub(channel).PutUser(PUT)).user.access_key == "root"

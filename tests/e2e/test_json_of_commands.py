@@ -75,7 +75,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "reset-offset": ("audit orders --to begin --force",),
     "enode drain": ("enode-1",),
     "enode fill": ("enode-1",),
-    "enode members": ("",),
+    "enode replicas": ("",),
     "enode hand-over": ("enode-0",),
     "enode elect": ("enode-0 1",),
     "enode add": ("enode-0 3",),

@@ -18,7 +18,7 @@ async def connected(lines: ReplicaNetwork) -> tuple[list[asyncio.StreamReader], 
     other: Any = SimpleNamespace(alive=False)
     lines.processes = [other, this]
     came: asyncio.Future[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Future()
-    listens = str(lines.settings(1)["MEMBER_LISTEN_ADDRESS"]).split(":")
+    listens = str(lines.settings(1)["REPLICA_LISTEN_ADDRESS"]).split(":")
     server = await asyncio.start_server(lambda *streams: came.set_result(streams), *listens)
     reader, writer = await asyncio.open_connection(*lines.addresses()[0].split(":"))
     far_reader, far_writer = await came

@@ -19,11 +19,11 @@ def one_member(
     """A replica of `enode-0` that others reach at `address`; `chosen` are settings of it."""
     settings: dict[str, Any] = {
         "name": "enode-0",
-        "member": number,
+        "replica": number,
         "listen_address": free_address(),
-        "member_listen_address": address,
+        "replica_listen_address": address,
         "namesrv_address": cluster.address_of("namesrv-0"),
-        "data_dir": cluster.folder / f"member-{number}",
+        "data_dir": cluster.folder / f"replica-{number}",
         "store": cluster.store,
         "stop_grace_s": STOP_GRACE_S,
     }
@@ -36,7 +36,7 @@ async def open_members(
 ) -> AsyncIterator[list[RunningReplica]]:
     """Run `enode-0` with `count` replicas, which form a new set."""
     addresses = [f"127.0.0.1:{port}" for port in free_ports(count)]
-    chosen |= {"members": count, "member_addresses": ";".join(addresses)}
+    chosen |= {"replicas": count, "replica_addresses": ";".join(addresses)}
     async with contextlib.AsyncExitStack() as stack:
         opening = [one_member(cluster, number, address, **chosen) for number, address in enumerate(addresses, 1)]
         yield [await stack.enter_async_context(one) for one in opening]

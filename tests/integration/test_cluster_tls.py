@@ -158,7 +158,7 @@ async def test_members_speak_by_it(authority: Authority, tmp_path: Path) -> None
         named = [("grpc.ssl_target_name_override", NAME)]
         request = replication_pb2.JoinRequest(cluster="default", enode="enode-0", set_id="another")
         for member in members:
-            assert member.replica_address == member.process.settings.member_listen_address
+            assert member.replica_address == member.process.settings.replica_listen_address
             async with grpc.aio.secure_channel(member.replica_address, roots, options=named) as channel:
                 with pytest.raises(grpc.aio.AioRpcError) as refused:
                     await ReplicationServiceStub(channel).Join(request)

@@ -93,7 +93,7 @@ async def test_taken_port_is_refused(enode: RoleProcess, tmp_path: Path) -> None
     """A second process on a taken port names the port and its own setting for it, also for the replication port."""
     await enode.start()
     second = RoleProcess("enode", tmp_path / "second", {"NAMESRV_ADDRESS": NO_NAME_SERVER})
-    for setting in ("listen_address", "member_listen_address"):
+    for setting in ("listen_address", "replica_listen_address"):
         second.environ[setting.upper()] = enode.address
         said = await refused(second, EXIT_NOT_STARTED)
         assert f"cannot listen on {enode.address}: the port is taken" in said

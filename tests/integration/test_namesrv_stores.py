@@ -138,7 +138,7 @@ async def test_a_set_without_any_known_replica_is_refused_also_after_a_start(tmp
     The real set is shown as away meanwhile, and keeps its leader afterwards.
     """
     voters = ["1:a", "2:b", "3:c"]
-    async with name_server("", tmp_path, member_lease_s=0.2) as stub:
+    async with name_server("", tmp_path, replica_lease_s=0.2) as stub:
         for number, disk in enumerate("abc", 1):
             await report(stub, number, disk, voters, is_leading=number == 2, epoch=2)
         async with asyncio.timeout(10):

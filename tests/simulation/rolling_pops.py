@@ -1,6 +1,6 @@
 """Enodes and snodes restarted gracefully, one after another, while consumers pop.
 
-python -m tests.simulation.rolling_pops [--seeds N] [--first SEED] [--members]
+python -m tests.simulation.rolling_pops [--seeds N] [--first SEED] [--replicas]
 
 Messages come at random moments. Some are leased just as their pop is cancelled, answered, or released by a stopping
 process. None is lost, and no attempt counts that its consumer never saw.
@@ -122,10 +122,10 @@ def main(arguments: Sequence[str] | None = None, say: Callable[[str], None] = pr
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--members", action="store_true", help="of an enode of three replicas")
+    parser.add_argument("--replicas", action="store_true", help="of an enode of three replicas")
     options = parser.parse_args(arguments)
     for seed in range(options.first, options.first + options.seeds):
-        popped = rolling_pops(seed, MEMBERS if options.members else SHAPE)
+        popped = rolling_pops(seed, MEMBERS if options.replicas else SHAPE)
         say(f"seed {seed}: {popped} messages, none lost, no attempt burned")
 
 

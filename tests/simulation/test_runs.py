@@ -29,7 +29,7 @@ def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list
 
 
 @pytest.mark.parametrize(
-    ("seed", "seeds", "trouble"), [(1, 8, ["--seconds", "8"]), (8, 1, ["--members", "3"])], ids=["one disk", "members"]
+    ("seed", "seeds", "trouble"), [(1, 8, ["--seconds", "8"]), (8, 1, ["--replicas", "3"])], ids=["one disk", "members"]
 )
 def test_a_seed_is_one_run_in_every_process(seed: int, seeds: int, trouble: list[str]) -> None:
     """With every fault: equal traces for all hash seeds, collector thresholds and process ids.
@@ -87,7 +87,7 @@ def test_a_run_can_be_seen_again() -> None:
         ("conversations:refused_and_stored", "[G11]", ["--scenario", "pushing", "--no-faults"]),
         ("conversations:an_empty_directory_is_believed", "[G", ["--scenario", "pushing", "--fault", "kill"]),
         ("conversations:seals_are_not_looked_at", "[rights]", ["--scenario", "rocketmq", "--no-faults"]),
-        ("replicas:a_missing_file_is_evidence", "[G", ["--members", "3", "--fault", "lost file"]),
+        ("replicas:a_missing_file_is_evidence", "[G", ["--replicas", "3", "--fault", "lost file"]),
         ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
     ],
 )

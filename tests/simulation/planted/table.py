@@ -18,7 +18,7 @@ OPTIONS: Mapping[str, Sequence[str]] = {
     "name_without_sync": CRASHES,
     "called_off_by_asking_again": NO_FAULTS,
     "called_off_and_kept": NO_FAULTS,
-    "a_missing_file_is_evidence": ("--members", "3", "--fault", "lost file"),
+    "a_missing_file_is_evidence": ("--replicas", "3", "--fault", "lost file"),
 }
 """Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within
 the run."""

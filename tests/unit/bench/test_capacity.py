@@ -8,7 +8,7 @@ from bench.capacity import PAGE, Load, capacity, page
 from bench.table import RESULTS, load
 
 RESULTS_NOW, START = load(), load(RESULTS / "store")["store_start"]
-SOME = Load(20_000, 1_000, groups=2, days=3, members=3, single=0.1)
+SOME = Load(20_000, 1_000, groups=2, days=3, replicas=3, single=0.1)
 
 
 def test_the_page_says_what_the_results_say() -> None:

@@ -236,7 +236,7 @@ topologySpreadConstraints:
 topologySpreadConstraints:
   - topologyKey: kubernetes.io/hostname
     maxSkew: 1
-    whenUnsatisfiable: {{ $values.memberSpread }}
+    whenUnsatisfiable: {{ $values.memberSpread | default $values.replicaSpread }}
     labelSelector: {matchLabels: {ortoo/enode: {{ .enode }}}}
   - topologyKey: topology.kubernetes.io/zone
     maxSkew: 1
@@ -253,6 +253,11 @@ topologySpreadConstraints:
       matchLabels: {{- include "ortoo.selector" $ | nindent 8 }}
 {{- end }}
 {{- end }}
+{{- end }}
+
+{{/* The number of replicas of each enode. The former name of the value is accepted for one version. */}}
+{{- define "ortoo.replicasPerEnode" -}}
+{{ .Values.enode.members | default .Values.enode.replicasPerEnode }}
 {{- end }}
 
 {{/* A pod's annotations: those of the values, and a checksum of the values that its process reads only at its start. The

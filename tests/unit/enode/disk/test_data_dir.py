@@ -16,7 +16,7 @@ async def test_a_folder_that_cannot_be_made_is_named(opened: Any, tmp_path: Path
     """There is a file at the path of the folder."""
     (tmp_path / "file").touch()
     settings = EnodeSettings(
-        name="enode-0", data_dir=tmp_path / "file" / "data", members=1, member=1, member_listen_address="127.0.0.1:0"
+        name="enode-0", data_dir=tmp_path / "file" / "data", replicas=1, replica=1, replica_listen_address="127.0.0.1:0"
     )
     with pytest.raises(Invalid, match="file/data: File exists") as refused:
         async with opened(settings):

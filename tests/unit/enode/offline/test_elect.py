@@ -193,7 +193,7 @@ def test_a_disk_that_was_being_copied_is_refused(folder: Path) -> None:
 async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: Path, way: tuple[str, ...]) -> None:
     """G1: other replicas rely on this disk's acknowledgements and its log, so a start without replicas is refused.
 
-    Started by settings without `member_listen_address` it would write different data at their positions.
+    Started by settings without `replica_listen_address` it would write different data at their positions.
     """
     kept = read_hard_state(RealDisk(), folder)
     assert kept is not None

@@ -34,7 +34,7 @@ def test_a_copied_log_is_not_the_begin_of_a_second_set() -> None:
     claim_folder(disk, FOLDER, StoreIdentity("default", "enode-0", "the-store", 1), [])
     with pytest.raises(Conflict, match="start it as replica 1, or empty it") as refused:
         ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1), number=2)
-    assert refused.value.field == "member"
+    assert refused.value.field == "replica"
     kept = ReplicaMembership(disk, FOLDER, SystemClock(), Randomness(1)).stored
     assert (kept.made_from, kept.replica.number) == ("the-store", 1)
 

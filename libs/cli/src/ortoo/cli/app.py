@@ -84,7 +84,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {
             "drain": draining.drain,
             "fill": draining.fill,
-            "members": replicas.show,
+            "replicas": replicas.show,
             "hand-over": replicas.transfer_leadership,
             "elect": replicas.elect,
             "add": replicas.add,

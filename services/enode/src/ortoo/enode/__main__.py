@@ -23,7 +23,7 @@ def open_process(
     loaded: LoadedSettings[EnodeSettings], load_again: Callable[[], LoadedSettings[EnodeSettings]]
 ) -> AbstractAsyncContextManager[Running]:
     """The enode, or one of its replicas if it has several."""
-    open_role = open_replica if loaded.settings.member_listen_address else open_enode
+    open_role = open_replica if loaded.settings.replica_listen_address else open_enode
     return open_role(loaded.settings, live=DynamicSettings(loaded, load_again))
 
 

@@ -11,7 +11,7 @@ from ortoo.common.cluster.addresses import check_address, check_advertised, chec
 from ortoo.common.cluster.names import check_process_name
 from ortoo.common.cluster.service_settings import InnerSettings
 from ortoo.common.errors import Invalid
-from ortoo.common.process.settings import LoadedSettings, NumberRange
+from ortoo.common.process.settings import FormerName, LoadedSettings, NumberRange
 from ortoo.enode.log.settings import DAY_MS, RETENTION_SETTINGS, FlushMode, StoreSettings
 from ortoo.enode.transactions.checks import CheckSchedule
 
@@ -27,7 +27,7 @@ IMPORTANT = (
     "namesrv_address",
     "data_dir",
     "role",
-    "member",
+    "replica",
     "durability",
     "store.flush_mode",
 )
@@ -81,17 +81,17 @@ class EnodeSettings(InnerSettings):
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
     """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
-    operator elects it). With `member_listen_address` the default follows from `durability`."""
+    operator elects it). With `replica_listen_address` the default follows from `durability`."""
     durability: Durability = Durability.REPLICAS
     """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
     its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
-    member: Annotated[int, NumberRange(1, 99)] = 1
+    replica: Annotated[int, NumberRange(1, 99), FormerName("member")] = 1
     """The replica's number, 1 or more. The folder records it, so it must not change."""
-    members: Annotated[int, NumberRange(1, 5)] = 1
+    replicas: Annotated[int, NumberRange(1, 5), FormerName("members")] = 1
     """The number of replicas of a new set: 1, 3 or 5, or 2 by hand. It has no effect on an existing set."""
-    member_listen_address: str = ""
+    replica_listen_address: Annotated[str, FormerName("member_listen_address")] = ""
     """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
-    member_addresses: str = ""
+    replica_addresses: Annotated[str, FormerName("member_addresses")] = ""
     """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, NumberRange(1, 90)] = 40
     """Maximum part of the memory for the store's caches. The default of a SLAVE is 10 less."""
@@ -128,14 +128,14 @@ class EnodeSettings(InnerSettings):
     @property
     def store_settings(self) -> StoreSettings:
         """The settings of the storage engine, with the names of the enode and the cluster."""
-        early = self.member_listen_address and self.durability is Durability.LEADER
+        early = self.replica_listen_address and self.durability is Durability.LEADER
         mode = FlushMode.ASYNC if early else self.store.flush_mode
         return dataclasses.replace(self.store, enode=self.name, cluster=self.cluster, flush_mode=mode)
 
     @property
-    def member_address_list(self) -> tuple[str, ...]:
+    def replica_address_list(self) -> tuple[str, ...]:
         """The addresses of the replicas of a new set, by number."""
-        return tuple(one.strip() for one in self.member_addresses.split(";") if one.strip())
+        return tuple(one.strip() for one in self.replica_addresses.split(";") if one.strip())
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""
@@ -151,21 +151,21 @@ class EnodeSettings(InnerSettings):
             raise Invalid(wrong, field="group_retention_ms")
 
     def _check_members(self) -> None:
-        if self.members not in (1, 2, 3, 5):
-            raise Invalid(f"{self.members}; a new set has 1, 3 or 5 replicas, or 2 by hand", field="members")
-        if self.member_listen_address:
-            check_address(self.member_listen_address, "member_listen_address")
+        if self.replicas not in (1, 2, 3, 5):
+            raise Invalid(f"{self.replicas}; a new set has 1, 3 or 5 replicas, or 2 by hand", field="replicas")
+        if self.replica_listen_address:
+            check_address(self.replica_listen_address, "replica_listen_address")
             if self.store.flush_mode is FlushMode.ASYNC:
                 raise Invalid("async; with several replicas set `durability` instead", field="store.flush_mode")
-        elif self.members > 1 or self.member > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
+        elif self.replicas > 1 or self.replica > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
             who = "a replica" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a replica, and"
-            raise Invalid(f"{who} needs an address for the others; give host:port", field="member_listen_address")
-        for address in self.member_address_list:
-            check_address(address, "member_addresses")
-        if self.members > 1 and self.member == 1 and len(self.member_address_list) != self.members:
+            raise Invalid(f"{who} needs an address for the others; give host:port", field="replica_listen_address")
+        for address in self.replica_address_list:
+            check_address(address, "replica_addresses")
+        if self.replicas > 1 and self.replica == 1 and len(self.replica_address_list) != self.replicas:
             raise Invalid(
-                f"{len(self.member_address_list)} addresses; expected those of all {self.members} replicas, by number",
-                field="member_addresses",
+                f"{len(self.replica_address_list)} addresses; expected those of {self.replicas} replicas, by number",
+                field="replica_addresses",
             )
 
     @classmethod
@@ -178,7 +178,7 @@ class EnodeSettings(InnerSettings):
         derived: dict[str, tuple[Any, str]] = {}
         """Setting to its value, and the setting from which it is derived."""
         implied = DURABILITY_OF_ROLE.get(settings.role)
-        if not settings.member_listen_address:
+        if not settings.replica_listen_address:
             pass  # with one disk both durabilities are the same
         elif origins["role"] == "default":
             if settings.durability is Durability.REPLICAS:

@@ -89,7 +89,7 @@ async def open_namesrv(
         elections = Elections(
             catalog.proposals,
             directory.update_replicas,
-            lease_s=settings.member_lease_s,
+            lease_s=settings.replica_lease_s,
             shared=catalog.shared,
             clock=clock,
         )

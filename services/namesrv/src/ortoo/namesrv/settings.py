@@ -7,7 +7,7 @@ from typing import Annotated
 from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.cluster.name_servers import addresses_of
 from ortoo.common.cluster.service_settings import InnerSettings
-from ortoo.common.process.settings import NumberRange
+from ortoo.common.process.settings import FormerName, NumberRange
 
 DAY_MS = 86_400_000
 IMPORTANT = ("name", "listen_address", "namesrv_address", "data_dir", "database_url")
@@ -32,7 +32,7 @@ class NamesrvSettings(InnerSettings):
     """SQLAlchemy URL of the database. Empty = an SQLite file `namesrv.db` in `data_dir`."""
     lease_s: Annotated[float, NumberRange(0.1, 3_600)] = 15.0
     """The time for which a process counts as alive after its registration."""
-    member_lease_s: Annotated[float, NumberRange(1, 3_600)] = 3.0
+    replica_lease_s: Annotated[float, NumberRange(1, 3_600), FormerName("member_lease_s")] = 3.0
     """The time for which an enode's replica counts as alive after a report. Replicas report at least twice a second."""
     expiry_interval_s: Annotated[float, NumberRange(0.01, 60)] = 1.0
     """The interval of the check for expired leases."""

@@ -39,7 +39,7 @@ async def namesrv(tmp_path: Path) -> AsyncIterator[str]:
 
 async def checked(namesrv: str, addresses: str = "") -> None:
     """Run the command's check."""
-    settings = EnodeSettings(namesrv_address=namesrv, member_addresses=addresses)
+    settings = EnodeSettings(namesrv_address=namesrv, replica_addresses=addresses)
     await check_no_living_set("e", "the-set", OWN, settings, SystemClock())
 
 

@@ -11,7 +11,7 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 if TYPE_CHECKING:
     from ortoo.client import Client, ReplicaSet
 
-Number = Annotated[int, typer.Argument(help="The replica's number, as `enode members` prints it.")]
+Number = Annotated[int, typer.Argument(help="The replica's number, as `enode replicas` prints it.")]
 Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have the same number.")]
 
 
@@ -70,7 +70,7 @@ async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = ""
     epoch = await mq.admin.replicas.elect(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "replica": replica, "epoch": epoch},
-        f"proposed replica {replica} of {enode} in epoch {epoch}; `ortoo enode members {enode}` shows if it leads",
+        f"proposed replica {replica} of {enode} in epoch {epoch}; `ortoo enode replicas {enode}` shows if it leads",
     )
 
 
@@ -79,7 +79,7 @@ async def add(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") 
     await mq.admin.replicas.add(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "added": replica},
-        f"added replica {replica} to {enode}; it receives the log first (`ortoo enode members {enode}`)",
+        f"added replica {replica} to {enode}; it receives the log first (`ortoo enode replicas {enode}`)",
     )
 
 

@@ -125,8 +125,8 @@ async def _open_replicas(count: int, data_dir: Path, name_server: str) -> AsyncI
         settings = {
             "MEMBER": str(number),
             "MEMBERS": str(count),
-            "MEMBER_LISTEN_ADDRESS": addresses[number - 1],
-            "MEMBER_ADDRESSES": ";".join(addresses),
+            "REPLICA_LISTEN_ADDRESS": addresses[number - 1],
+            "REPLICA_ADDRESSES": ";".join(addresses),
             "NAMESRV_ADDRESS": name_server,
             "DATA_DIR": str(folder / "data"),
             "STORE_SEGMENT_BYTES": str(SEGMENT_BYTES),

@@ -192,7 +192,7 @@ def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
 def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """The problems with the replicas of enodes."""
     for enode in facts.replica_sets:
-        name, show = enode.enode, f"ortoo enode members {enode.enode}"
+        name, show = enode.enode, f"ortoo enode replicas {enode.enode}"
         away = [one.number for one in enode.replicas if one.state == "away"]
         reporting = len([one for one in enode.replicas if one.state in ("leading", "following")])
         numbers = ", ".join(map(str, away))

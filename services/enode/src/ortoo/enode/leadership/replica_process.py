@@ -149,7 +149,7 @@ class ReplicaProcess:
         reported = self.reports.addresses.get(replica)
         if reported is not None and reported.replica_address:
             return reported.replica_address
-        configured = self.settings.member_address_list
+        configured = self.settings.replica_address_list
         return configured[replica.number - 1] if 0 < replica.number <= len(configured) else ""
 
     async def admit(self, replica: ReplicaId, address: str) -> None:
@@ -161,7 +161,7 @@ class ReplicaProcess:
                 f"at {address} is replica {found.number} with disk {found.disk}, not replica {replica.number} with "
                 "disk "
                 f"{replica.disk}",
-                field="member",
+                field="replica",
             )
         reported = replica_report_pb2.ReplicaAddress(
             replica=write(replica_report_pb2.ReplicaId, replica), replica_address=address

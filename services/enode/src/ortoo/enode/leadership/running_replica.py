@@ -74,7 +74,7 @@ async def open_replica(
     telemetry, token = RoleTelemetry("enode", settings, clock), cluster_token(settings.cluster_token_file, clock)
     async with contextlib.AsyncExitStack() as stack:
         make_data_dir(disk, settings.data_dir)
-        number, initial_voters, addresses = settings.member, settings.members, settings.member_address_list
+        number, initial_voters, addresses = settings.replica, settings.replicas, settings.replica_address_list
         with disk.lock(settings.data_dir):
             membership = ReplicaMembership(
                 disk, settings.data_dir, clock, randomness, number, initial_voters, addresses
@@ -89,14 +89,14 @@ async def open_replica(
             bulk_calls.serve(server, {"Exchange": replica_service.Exchange})
 
         peers_max = min(PEERS_MAX, descriptors.connections // 4)
-        tls = cluster_listener(settings, settings.member_listen_address)
+        tls = cluster_listener(settings, settings.replica_listen_address)
         replica_server = GrpcServer(
-            settings.member_listen_address if tls is None else "",
+            settings.replica_listen_address if tls is None else "",
             [(NAME, add)],
             guards=inner_guards(settings, token),
             cluster_tls=tls,
             grace_s=0.0,
-            setting="member_listen_address",
+            setting="replica_listen_address",
             connections_max=settings.connections_max,
             connections_per_address_max=settings.connections_per_address_max,
             descriptors_max=peers_max,

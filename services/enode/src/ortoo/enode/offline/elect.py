@@ -60,7 +60,7 @@ class Survivor:
             f"replica {kept.replica.number} of set {kept.set_id} (voters at its last start: {former}) has voted in "
             f"epoch {kept.hard_state.epoch}",
             f"its log ends at position {end}. Data that a majority without it acknowledged behind that is lost. "
-            "`ortoo enode members ENODE` shows the last reported position of each of the others",
+            "`ortoo enode replicas ENODE` shows the last reported position of each of the others",
         ]
         if self.lost:
             lines.insert(0, f"the vote of the disk is unknown ({self.lost}); its new set does not need it")
@@ -91,7 +91,7 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         settings = load(os.environ, file=chosen.file, overrides={}).settings
-        found = read_survivor(disk, folder, settings.member)
+        found = read_survivor(disk, folder, settings.replica)
         sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary), durable_end(disk, folder)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to continue with this disk alone\n")
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
         if not chosen.others_are_gone and not is_alone:
             kept = found.stored
             asyncio.run(check_no_living_set(found.enode, kept.set_id, kept.replica, settings, SystemClock()))
-        end = become_single_replica(disk, folder, SystemClock(), Randomness(), settings.member)
+        end = become_single_replica(disk, folder, SystemClock(), Randomness(), settings.replica)
         sys.stdout.write(f"it is a set of one replica now, with the log up to {end}: start it, then add empty disks\n")
     return 0
 

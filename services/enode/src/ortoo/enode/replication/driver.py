@@ -217,14 +217,14 @@ class Driver:
             self.log.start_serving()
             self.leading_epoch, self.is_leader_silent = epoch, False
             self.changed.set()
-            _log.emit(log_events.LEADER_ELECTED, epoch=epoch, member=self.replica.identity.replica.number)
+            _log.emit(log_events.LEADER_ELECTED, epoch=epoch, replica=self.replica.identity.replica.number)
 
     def _step_down(self, epoch: int) -> None:
         self._is_changing_configuration = False
         self.log.follow("this replica no longer leads")
         self.leading_epoch = None
         self.changed.set()
-        _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, member=self.replica.identity.replica.number)
+        _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, replica=self.replica.identity.replica.number)
 
     def _end_log(self, reason: str) -> None:
         if not self.ended.done():

@@ -49,12 +49,12 @@ class FrameRepair:
                 try:
                     frame = self._check_copy(await self.ask(voter, position), position, limit)
                 except (BadFrame, DataLoss) as error:
-                    _log.emit(log_events.DAMAGED_FRAME_COPY_MISSING, member=voter.number, reason=str(error))
+                    _log.emit(log_events.DAMAGED_FRAME_COPY_MISSING, replica=voter.number, reason=str(error))
                 except OrtooError as error:
                     reasons.append(f"replica {voter.number}: {error.message}")
                 else:
                     await self.log.rewrite_frame(position, bytes(frame.data))
-                    _log.emit(log_events.DAMAGED_FRAME_REPAIRED, position=position, member=voter.number)
+                    _log.emit(log_events.DAMAGED_FRAME_REPAIRED, position=position, replica=voter.number)
                     self.on_repaired()
                     return frame.header.end_position
             if reasons:

@@ -71,7 +71,7 @@ class ReplicaMembership:
             raise Conflict(
                 f"{self.folder} belongs to replica {kept.replica.number}, but this is replica {self.number}: "
                 "choose another folder or correct the settings",
-                field="member",
+                field="replica",
             )
         else:
             self._finish(kept, check_files(self.disk, self.folder, kept))
@@ -113,14 +113,14 @@ class ReplicaMembership:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
                 f"{self.folder} holds the log of an enode without replicas: start it as replica 1, or empty it",
-                field="member",
+                field="replica",
             )
         elif read_openings_gap(self.disk, self.folder):
             # The changes of its first start must be in the log before there are other replicas.
             raise Conflict(
                 f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
                 "start it as replica 1",
-                field="member",
+                field="replica",
             )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
@@ -204,10 +204,10 @@ class ReplicaMembership:
             try:
                 other = await ask(address, stored.set_id, stored.created_at_ms, asks_only)
                 if other.number != number:
-                    raise Conflict(f"at {address} is replica {other.number}, not {number}", field="member_addresses")
+                    raise Conflict(f"at {address} is replica {other.number}, not {number}", field="replica_addresses")
                 others += [] if asks_only else [other]
             except OrtooError as error:
-                _log.emit(log_events.REPLICA_SET_WAITING, member=number, address=address, reason=str(error))
+                _log.emit(log_events.REPLICA_SET_WAITING, replica=number, address=address, reason=str(error))
                 await self.clock.sleep(JOIN_RETRY_S)
                 return
         if self.stored != stored:
@@ -216,7 +216,7 @@ class ReplicaMembership:
         first = LogSummary(configurations=(ConfigurationFrame(0, Configuration(voters)),))
         write_log_summary(self.disk, self.folder, StoredLogSummary(first))
         self._joined.set()
-        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, members=len(voters))
+        _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, replicas=len(voters))
 
     def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
         """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""

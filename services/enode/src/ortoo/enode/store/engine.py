@@ -40,7 +40,7 @@ from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 
 Changes = TypeVar("Changes", bound=Sequence[StateChange])
-REPLICA_ADVICE = "configure member_listen_address, replica and replicas as before, or choose another folder"
+REPLICA_ADVICE = "configure replica_listen_address, replica and replicas as before, or choose another folder"
 _log = get_logger("store")
 
 

@@ -169,7 +169,7 @@ class Elections:
         self._apply_stored(name, stored, self._clock.monotonic_s())
         if stored != proposal:
             return False
-        _log.emit(log_events.LEADER_ELECTION_PROPOSED, enode=name, epoch=proposal.epoch, member=proposal.leader.number)
+        _log.emit(log_events.LEADER_ELECTION_PROPOSED, enode=name, epoch=proposal.epoch, replica=proposal.leader.number)
         return True
 
     def _wake(self, enode: _EnodeState) -> None:

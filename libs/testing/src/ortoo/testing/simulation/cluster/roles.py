@@ -147,11 +147,11 @@ class ReplicaMachine(EnodeMachine):
         """The replica."""
         chosen = enode_settings.EnodeSettings(
             name=self.enode,
-            member=self.number,
-            members=self._replicas,
+            replica=self.number,
+            replicas=self._replicas,
             listen_address=self.address,
-            member_listen_address=self._addresses[self.number - 1],
-            member_addresses=";".join(self._addresses),
+            replica_listen_address=self._addresses[self.number - 1],
+            replica_addresses=";".join(self._addresses),
             namesrv_address=self._namesrv_address,
             data_dir=Path("/") / self.name,
             store=STORE,

@@ -29,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--scenario", action="append", default=[])
     parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
     parser.add_argument("--plant", default="", help="a planted bug, module:function")
-    parser.add_argument("--members", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
+    parser.add_argument("--replicas", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
     given = parser.parse_args(arguments)
     choices = RunOptions(
         given.seed,
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         tuple(given.scenario),
         tuple(given.fault),
         given.plant,
-        given.members,
+        given.replicas,
     )
     # gRPC never starts a call made in the last turn of a run, and Python warns when it is collected.
     warnings.filterwarnings("ignore", "coroutine 'UnaryUnaryCall._invoke' was never awaited")

@@ -39,7 +39,7 @@ class RunOptions:
         for kind in self.kinds:
             words += ["--fault", kind]
         if self.replicas > 1:
-            words += ["--members", str(self.replicas)]
+            words += ["--replicas", str(self.replicas)]
         return [*words, "--plant", self.plant] if self.plant else words
 
     def command(self) -> str:

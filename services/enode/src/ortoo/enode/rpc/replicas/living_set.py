@@ -51,12 +51,12 @@ async def check_no_living_set(
             for one in answer.replicas
             if read(ReplicaId, one.replica) != replica
         }
-        for address in sorted({*settings.member_address_list, *others} - {""}):
+        for address in sorted({*settings.replica_address_list, *others} - {""}):
             if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
                     f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would continue "
                     f"from here. Stop it first, or, if its disk is lost as well, {OVERRIDE}",
-                    field="member_addresses",
+                    field="replica_addresses",
                 )
     if not answers:
         reasons = "; ".join(str(one) for one in known)

@@ -103,7 +103,7 @@ class _PeerStream:
                     await self._run_stream(address)
             except OrtooError as error:
                 if not self._is_failure_logged:
-                    _log.emit(log_events.REPLICA_UNREACHABLE_RETRYING, member=self._to.number, reason=str(error))
+                    _log.emit(log_events.REPLICA_UNREACHABLE_RETRYING, replica=self._to.number, reason=str(error))
                 self._is_failure_logged = True
             if self._is_open:
                 continue  # the peer restarted; its next start gets the waiting messages
@@ -126,7 +126,7 @@ class _PeerStream:
                 if await call.read() is grpc.aio.EOF:
                     raise Unavailable("it ended the stream")
             if self._is_failure_logged:
-                _log.emit(log_events.REPLICA_REACHABLE, member=self._to.number)
+                _log.emit(log_events.REPLICA_REACHABLE, replica=self._to.number)
             self._is_failure_logged, self._is_open, self._unanswered = False, True, 0
             async with Background("replica line") as background:
                 background.spawn("answers", self._read_responses(call))

@@ -75,7 +75,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
 
     async def _replicas(self, enode: str) -> replica_admin_pb2.ReplicaSet:
         if not enode:
-            raise Invalid("is missing; `ortoo enode members` lists the enodes", field="enode")
+            raise Invalid("is missing; `ortoo enode replicas` lists the enodes", field="enode")
         with rpc_errors(self.cluster.name_server.peer):
             request = replica_admin_pb2.ListReplicasRequest(enode=enode)
             answer = await self.cluster.name_server.stub.ListReplicas(request, timeout=LIST_TIMEOUT_S)
@@ -86,7 +86,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         address = next((one.address for one in replicas.replicas if one.replica == replicas.leader), "")
         if not address:
             raise Unavailable(
-                f"enode {replicas.enode} has no leader now; check `ortoo enode members {replicas.enode}`, then retry",
+                f"enode {replicas.enode} has no leader now; check `ortoo enode replicas {replicas.enode}`, then retry",
                 retry_after_ms=1000,
             )
         try:
