@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from ortoo.cli.demo.role_subprocess import free_addresses
-from ortoo.client import Client, EnodeReplica, OrtooError
+from ortoo.client import Client, OrtooError, ReplicaInfo
 from ortoo.common.process.clock import SystemClock
 from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.e2e.replica_network import ReplicaNetwork
@@ -73,7 +73,7 @@ async def replica_cluster(
         yield ProcessCluster(folder, namesrvs[0], enodes, fronts)
 
 
-async def members_of(mq: Client) -> tuple[EnodeReplica, ...]:
+async def members_of(mq: Client) -> tuple[ReplicaInfo, ...]:
     """The replicas as the name server knows them; none while it does not answer."""
     with contextlib.suppress(OrtooError):
         return next((one.replicas for one in await mq.admin.replicas.list(ENODE)), ())

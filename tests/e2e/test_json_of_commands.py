@@ -19,12 +19,12 @@ from ortoo import v1
 from ortoo.cli.app import app
 from ortoo.client import (
     Client,
-    EnodeReplica,
     Message,
     OrphanedTopic,
     PopSettings,
     PullSettings,
-    ReplicaSet,
+    ReplicaInfo,
+    ReplicaSetInfo,
     TransactionVerdict,
     connect,
 )
@@ -162,10 +162,10 @@ def typed(words: list[str]) -> list[dict[str, Any]]:
 
 def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
     """Create an enode with two replicas, a topic that the directory does not contain, a parked transaction."""
-    members = tuple(EnodeReplica(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
+    members = tuple(ReplicaInfo(number, f"disk-{number}", "leading", epoch=3, lag_bytes=7) for number in (1, 2))
 
-    async def found(*_: object) -> tuple[ReplicaSet, ...]:
-        return (ReplicaSet("enode-0", "set", 1, 1, 3, 2, members),)
+    async def found(*_: object) -> tuple[ReplicaSetInfo, ...]:
+        return (ReplicaSetInfo("enode-0", "set", 1, 1, 3, 2, members),)
 
     async def number(*_: object) -> int:
         return 2

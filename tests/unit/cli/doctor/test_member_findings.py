@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from ortoo.cli.doctor.findings import DoctorFinding, Facts, cluster_findings
-from ortoo.client import ClusterInfo, EnodeReplica, ProcessInfo, ReplicaSet
+from ortoo.client import ClusterInfo, ProcessInfo, ReplicaInfo, ReplicaSetInfo
 
-WELL = ReplicaSet(
+WELL = ReplicaSetInfo(
     "e",
     "set",
     leader=1,
@@ -13,19 +13,19 @@ WELL = ReplicaSet(
     proposed_epoch=3,
     majority=2,
     replicas=tuple(
-        EnodeReplica(number, f"disk-{number}", "leading" if number == 1 else "following", epoch=3)
+        ReplicaInfo(number, f"disk-{number}", "leading" if number == 1 else "following", epoch=3)
         for number in (1, 2, 3)
     ),
 )
 
 
-def findings(found: ReplicaSet) -> dict[str, DoctorFinding]:
+def findings(found: ReplicaSetInfo) -> dict[str, DoctorFinding]:
     """By name."""
     cluster = ClusterInfo((ProcessInfo("e", "h:1", alive=True),), (), 1)
     return {one.name: one for one in cluster_findings(Facts(cluster, 0, replica_sets=(found,)))}
 
 
-def with_states(found: ReplicaSet, *states: str) -> ReplicaSet:
+def with_states(found: ReplicaSetInfo, *states: str) -> ReplicaSetInfo:
     """Its replicas, in these states."""
     members = tuple(replace(one, state=state) for one, state in zip(found.replicas, states, strict=True))
     return replace(found, replicas=members)
@@ -65,6 +65,6 @@ def test_a_follower_has_not_heard_of_the_epoch() -> None:
 
 def test_an_empty_disk_waits() -> None:
     """A replica with an empty disk that was not added yet."""
-    waiting = EnodeReplica(3, "new", "waiting")
+    waiting = ReplicaInfo(3, "new", "waiting")
     found = findings(replace(WELL, replicas=(*WELL.replicas, waiting)))
     assert found["empty disk"].remedy.startswith("ortoo enode add e 3")

@@ -13,14 +13,14 @@ from ortoo.common.grpc.limits.connection_limits import (
     ResetRates,
     heaviest,
 )
-from ortoo.common.grpc.limits.connections import Connection
+from ortoo.common.grpc.limits.connections import ServerConnection
 from ortoo.common.grpc.limits.core_sockets import Resets
 
 PEER = ("10.0.0.1", 4711)
 
 
-def connection(host: str, port: int, silent_ms: int = 0, received_bytes: int = 0) -> Connection:
-    return Connection(port, 8081, (host, port), silent_ms, received_bytes)
+def connection(host: str, port: int, silent_ms: int = 0, received_bytes: int = 0) -> ServerConnection:
+    return ServerConnection(port, 8081, (host, port), silent_ms, received_bytes)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from ortoo.common.grpc.limits import connection_watch
 from ortoo.common.grpc.limits.connection_limits import ConnectionLimits
 from ortoo.common.grpc.limits.connection_watch import ConnectionWatch
-from ortoo.common.grpc.limits.connections import Connection
+from ortoo.common.grpc.limits.connections import ServerConnection
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard
 from ortoo.common.machine.allocator import resident_bytes
 from ortoo.common.process.background import Background
@@ -49,7 +49,7 @@ async def test_the_memory_is_watched_again_once_descriptors_are_free() -> None:
             await clock.looks.acquire()
 
 
-class Compared(Connection):
+class Compared(ServerConnection):
     """A connection that counts comparisons with others."""
 
     count = 0
@@ -58,7 +58,7 @@ class Compared(Connection):
         Compared.count += 1
         return super().__eq__(other)
 
-    __hash__ = Connection.__hash__
+    __hash__ = ServerConnection.__hash__
 
 
 async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,7 +69,7 @@ async def test_a_check_of_many_connections_compares_each_once(monkeypatch: pytes
     many = [Compared(-1, 8081, ("10.0.0.1", port), 0, 0) for port in range(1, 401)]
     clock, reads = LookClock(), list[Collection[int]]()
 
-    def connections_to(ports: Collection[int]) -> list[Connection]:
+    def connections_to(ports: Collection[int]) -> list[ServerConnection]:
         reads.append(ports)
         return [*many]
 

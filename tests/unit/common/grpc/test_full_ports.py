@@ -1,6 +1,6 @@
 """Tests of full ports, and of the silent connections that are closed there."""
 
-from ortoo.common.grpc.limits.connections import Connection
+from ortoo.common.grpc.limits.connections import ServerConnection
 from ortoo.common.grpc.limits.full_ports import (
     FOUND_S,
     NEVER_SENT_MS,
@@ -12,10 +12,12 @@ from ortoo.common.grpc.limits.full_ports import (
 MOST = 20
 
 
-def connections(port: int, count: int, silent_ms: int, received_bytes: int = 0) -> list[Connection]:
+def connections(port: int, count: int, silent_ms: int, received_bytes: int = 0) -> list[ServerConnection]:
     """Connections to `port`, each silent for a millisecond longer than the previous one."""
     peers = (("10.0.0.1", 1_000 + number) for number in range(count))
-    return [Connection(peer[1], port, peer, silent_ms + number, received_bytes) for number, peer in enumerate(peers)]
+    return [
+        ServerConnection(peer[1], port, peer, silent_ms + number, received_bytes) for number, peer in enumerate(peers)
+    ]
 
 
 def test_a_port_below_nine_tenths_keeps_its_silent_connections() -> None:

@@ -56,7 +56,7 @@ from ortoo.client.admin.operations import (
     ProcessSettings,
     Reason,
 )
-from ortoo.client.admin.replicas import EnodeReplica, ReplicaAdmin, ReplicaSet
+from ortoo.client.admin.replicas import ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -122,7 +122,6 @@ __all__ = [
     "DelayedMessage",
     "DeletedGroup",
     "DeletedTopic",
-    "EnodeReplica",
     "Explanation",
     "Fenced",
     "Filter",
@@ -169,7 +168,8 @@ __all__ = [
     "ReceivedMessage",
     "ReplayProgress",
     "ReplicaAdmin",
-    "ReplicaSet",
+    "ReplicaInfo",
+    "ReplicaSetInfo",
     "RetryLater",
     "SendFuture",
     "SendFutures",

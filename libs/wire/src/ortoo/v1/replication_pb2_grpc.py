@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class ReplicationServiceStub:
-    """Served by each replica for the others, at its `member_address`.
+    """Served by each replica for the others, at its `replica_address`.
     """
 
     def __init__(self, channel):
@@ -53,7 +53,7 @@ class ReplicationServiceStub:
 
 
 class ReplicationServiceServicer:
-    """Served by each replica for the others, at its `member_address`.
+    """Served by each replica for the others, at its `replica_address`.
     """
 
     def Exchange(self, request_iterator, context):
@@ -108,7 +108,7 @@ def add_ReplicationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class ReplicationService:
-    """Served by each replica for the others, at its `member_address`.
+    """Served by each replica for the others, at its `replica_address`.
     """
 
     @staticmethod

@@ -13,7 +13,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class ReplicationServiceStub:
-    """Served by each replica for the others, at its `member_address`."""
+    """Served by each replica for the others, at its `replica_address`."""
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Exchange: _aio.StreamStreamMultiCallable[_replication_pb2.ReplicaMessage, _replication_pb2.ExchangeResponse]
@@ -31,7 +31,7 @@ class ReplicationServiceStub:
     """
 
 class ReplicationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Served by each replica for the others, at its `member_address`."""
+    """Served by each replica for the others, at its `replica_address`."""
 
     @_abc_1.abstractmethod
     def Exchange(

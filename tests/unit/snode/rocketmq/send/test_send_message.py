@@ -13,7 +13,7 @@ from ortoo.snode.cluster.routes import MessageType, Permission, Placement, Queue
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.protocol.messages import SentMessage
 from ortoo.snode.rocketmq.send.send_message import SendMessageActivity
-from ortoo.snode.send.publisher import Receipt
+from ortoo.snode.send.publisher import PublishReceipt
 from ortoo.snode.send.transactions import StartedTransaction
 
 PARENT = Topic("t", 77, 1, Permission.READ_WRITE, (Placement("e", 4, 4),), message_type=MessageType.LITE)
@@ -32,11 +32,11 @@ class Storage:
             raise GrpcProxyError(Code.LITE_TOPIC_QUOTA_EXCEEDED, "the quota is used up")
         return Queue(lite_topic, "e", 0)
 
-    async def publish(self, topic: str, messages: Sequence[Message], queue: Queue) -> list[Receipt]:
+    async def publish(self, topic: str, messages: Sequence[Message], queue: Queue) -> list[PublishReceipt]:
         if topic in self._refusals:
             raise self._refusals[topic]
         self.stored.append(topic)
-        return [Receipt("", queue, row) for row, _ in enumerate(messages)]
+        return [PublishReceipt("", queue, row) for row, _ in enumerate(messages)]
 
 
 def sending_to(storage: Storage) -> SendMessageActivity:

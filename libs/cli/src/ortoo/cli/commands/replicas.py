@@ -9,7 +9,7 @@ from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, ReplicaSet
+    from ortoo.client import Client, ReplicaSetInfo
 
 Number = Annotated[int, typer.Argument(help="The replica's number, as `enode replicas` prints it.")]
 Disk = Annotated[str, typer.Option(help="The replica's disk, if two disks have the same number.")]
@@ -48,7 +48,7 @@ def _ago(time_ms: int | None) -> str:
     return "never" if time_ms is None else f"{time_ms / 1000:.1f} s ago"
 
 
-def _leaderless(found: "ReplicaSet") -> str:
+def _leaderless(found: "ReplicaSetInfo") -> str:
     proposed = f", replica {found.proposed} is proposed in epoch {found.proposed_epoch}" if found.proposed else ""
     return f"{found.enode} has no leader{proposed}; the quorum is {found.majority}"
 

@@ -10,7 +10,7 @@ from ortoo.client import (
     DeletedTopic,
     GroupInfo,
     OrphanedTopic,
-    ReplicaSet,
+    ReplicaSetInfo,
     TopicDescription,
 )
 from ortoo.client.admin.address_check import AddressCheck, SpokenProtocol
@@ -64,7 +64,7 @@ class Facts:
     """Problems that the processes report."""
     reported_error: str = ""
     """The reason why they could not be queried."""
-    replica_sets: Sequence[ReplicaSet] = ()
+    replica_sets: Sequence[ReplicaSetInfo] = ()
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:

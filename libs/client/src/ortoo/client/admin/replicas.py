@@ -15,7 +15,7 @@ NUMBER_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class EnodeReplica:
+class ReplicaInfo:
     """A replica: a process with a copy of an enode's log, as last reported to the name server."""
 
     number: int
@@ -44,7 +44,7 @@ class EnodeReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class ReplicaSet:
+class ReplicaSetInfo:
     """The replicas of one enode."""
 
     enode: str
@@ -56,7 +56,7 @@ class ReplicaSet:
     proposed_epoch: int
     majority: int
     """The number of replicas needed to elect a leader and to acknowledge a message."""
-    replicas: tuple[EnodeReplica, ...]
+    replicas: tuple[ReplicaInfo, ...]
 
 
 class ReplicaAdmin:
@@ -66,7 +66,7 @@ class ReplicaAdmin:
         """Applications use `Client.admin.members`."""
         self._call = partial(connection.call, AdminServiceStub)
 
-    async def list(self, enode: str = "") -> tuple[ReplicaSet, ...]:
+    async def list(self, enode: str = "") -> tuple[ReplicaSetInfo, ...]:
         """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
         answer = await self._call("ListReplicas", replica_admin_pb2.ListReplicasRequest(enode=enode))
         return tuple(map(_replica_set, answer.enodes))
@@ -115,16 +115,16 @@ def _replica_id(number: int, disk: str) -> replica_report_pb2.ReplicaId:
     return replica_report_pb2.ReplicaId(number=number, disk=disk)
 
 
-def _replica_set(found: replica_admin_pb2.ReplicaSet) -> ReplicaSet:
+def _replica_set(found: replica_admin_pb2.ReplicaSet) -> ReplicaSetInfo:
     return read(
-        ReplicaSet,
+        ReplicaSetInfo,
         found,
         leader=found.leader.number if found.HasField("leader") else None,
         proposed=found.proposal.leader.number if found.HasField("proposal") else None,
         proposed_epoch=found.proposal.epoch,
         replicas=tuple(
             read(
-                EnodeReplica,
+                ReplicaInfo,
                 one,
                 number=one.replica.number,
                 disk=one.replica.disk,

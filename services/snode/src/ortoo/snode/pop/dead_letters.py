@@ -32,7 +32,7 @@ class DeadLetter(PlacedMessage):
 
 
 @dataclass(slots=True)
-class ReplayProgress:
+class ReplayState:
     """The progress of a replay, in messages."""
 
     replayed_messages: int = 0
@@ -82,13 +82,13 @@ class DeadLetters:
                 message_id = message_id_of(message, topic.topic_id, queue, offset)
                 yield DeadLetter(message_id, queue, offset, part.stored_at_ms, message, offset not in pending)
 
-    async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayProgress]:
+    async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayState]:
         """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
 
         Errors: NotFound (to_topic), Conflict (to_topic has no queue on an enode with letters), Invalid, Unavailable.
         Letters sent before an error stay sent; another call continues.
         """
-        progress = ReplayProgress()
+        progress = ReplayState()
         topic = await self.group_topics.find(dead_letter_topic(replay.group))
         if topic is None:
             return
@@ -188,7 +188,7 @@ class DeadLetters:
         return {offset for first, count in found for offset in range(first, first + count)}
 
     async def _limit_to_remaining(
-        self, topic: Topic, replay: ReplayOptions, queue: Queue, offsets: list[int], progress: ReplayProgress
+        self, topic: Topic, replay: ReplayOptions, queue: Queue, offsets: list[int], progress: ReplayState
     ) -> list[int]:
         """The first of these letters that were not replayed, at most the number still to send."""
         pending = await self._not_replayed(topic, replay.group, queue, offsets)

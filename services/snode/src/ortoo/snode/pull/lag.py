@@ -15,7 +15,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLag:
+class GroupQueueLag:
     """One queue: the group's offset (-1 = none yet), the end, and the number of messages between them."""
 
     queue: Queue
@@ -73,25 +73,25 @@ class ConsumerLag:
         self._reader = reader
         self._clock = clock
 
-    async def lag_of_available(self, group: str, topic_name: str) -> list[QueueLag]:
+    async def lag_of_available(self, group: str, topic_name: str) -> list[GroupQueueLag]:
         """The lag in each readable queue whose enode is reachable. Errors: NotFound, Invalid."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         return await self._compare(group, topic, await self._reader.queue_ranges(topic))
 
-    async def lag_of_all(self, group: str, topic_name: str) -> list[QueueLag]:
+    async def lag_of_all(self, group: str, topic_name: str) -> list[GroupQueueLag]:
         """The lag in each readable queue. Errors: as `lag_of_available`; Unavailable if an enode is unreachable."""
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
         return await self._compare(group, topic, ranges)
 
-    async def _compare(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[QueueLag]:
-        lags: list[QueueLag] = []
+    async def _compare(self, group: str, topic: Topic, ranges: dict[Queue, QueueRange]) -> list[GroupQueueLag]:
+        lags: list[GroupQueueLag] = []
         for queue, offset in (await query_stored_offsets(self._links, group, topic, ranges)).items():
             held, committed = ranges[queue], -1 if offset is None else offset
             behind = held.end_offset - max(committed, held.begin_offset)
-            lags.append(QueueLag(queue, committed, held.end_offset, max(0, behind)))
+            lags.append(GroupQueueLag(queue, committed, held.end_offset, max(0, behind)))
         return lags
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
@@ -110,7 +110,7 @@ class ConsumerLag:
         """Whether any replica must run. Errors: as `lag_messages`."""
         return await self.lag_messages(trigger) > trigger.activation_lag
 
-    async def _stored_at_ms(self, topic_id: int, queue: QueueLag) -> int:
+    async def _stored_at_ms(self, topic_id: int, queue: GroupQueueLag) -> int:
         """When the oldest waiting message was stored; 0 = none waits. Expired and damaged messages do not wait."""
         at, link = max(queue.committed_offset, 0), self._links.to(queue.queue.enode)
         while at < queue.end_offset:

@@ -38,7 +38,7 @@ from ortoo.snode.topics.creation import ProducerTopics
 
 
 @dataclass(frozen=True, slots=True)
-class Receipt:
+class PublishReceipt:
     """The location of a stored message."""
 
     message_id: str
@@ -53,14 +53,14 @@ class Receipt:
 
 def make_receipt(
     topic: Topic, queue: Queue, message: Message, offset: int, *, seals: HandleSeals, duplicate: bool = False
-) -> Receipt:
+) -> PublishReceipt:
     """The receipt of a stored message."""
     if message.deliver_at_ms is not None:
         made = delayed_message_id(queue.enode, offset)
         handle = make_recall_handle(seals, queue, topic.topic_id, offset, message.deliver_at_ms)
-        return Receipt(message.message_id or made, queue, offset, handle, duplicate)
+        return PublishReceipt(message.message_id or made, queue, offset, handle, duplicate)
     made = message_id_text(topic.topic_id, queue.enode, queue.queue_id, offset)
-    return Receipt(message.message_id or made, queue, offset, duplicate=duplicate)
+    return PublishReceipt(message.message_id or made, queue, offset, duplicate=duplicate)
 
 
 BATCHERS_MAX = 20_000
@@ -82,7 +82,7 @@ class Publisher:
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
     """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
 
-    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+    async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
         """Store messages; returns one receipt each when they are durable.
 
         Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some may have been).
@@ -94,10 +94,10 @@ class Publisher:
             message.check(f"messages[{row}]")
         return await self.store(topic, messages, queue)
 
-    async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[Receipt]:
+    async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
         """As `publish`, for messages that were counted and checked one by one."""
         _check_batch(messages)
-        receipts: dict[int, Receipt] = {}
+        receipts: dict[int, PublishReceipt] = {}
         refusing_enodes: set[str] = set()
         while rows := [row for row in range(len(messages)) if row not in receipts]:
             remaining = [messages[row] for row in rows] if receipts else messages
@@ -142,7 +142,9 @@ class Publisher:
             refused.set_exception(error)
             return refused
 
-    async def _store_deduplicated(self, topic: Topic, queue: Queue, messages: Sequence[Message]) -> list[Receipt]:
+    async def _store_deduplicated(
+        self, topic: Topic, queue: Queue, messages: Sequence[Message]
+    ) -> list[PublishReceipt]:
         """Store messages whose ids the enode deduplicates, so that retries are harmless.
 
         Errors: those of the enode, Unavailable if the outcome is unknown.

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Self
 
-from ortoo.common.grpc.limits.connections import Connection, Peer
+from ortoo.common.grpc.limits.connections import Peer, ServerConnection
 from ortoo.common.grpc.limits.core_sockets import Resets
 
 CONNECTION_BYTES: Final = 64 << 10
@@ -39,12 +39,12 @@ class ConnectionLimits:
         total = max(min(wanted, descriptors_max), 1)
         return cls(total, of_address_max or max(1, total * ADDRESS_PERCENT // 100))
 
-    def surplus(self, connections: Sequence[Connection]) -> list[Connection]:
+    def surplus(self, connections: Sequence[ServerConnection]) -> list[ServerConnection]:
         """The connections to close: for each address with too many, those that have been silent longest."""
-        by_address: defaultdict[str, list[Connection]] = defaultdict(list)
+        by_address: defaultdict[str, list[ServerConnection]] = defaultdict(list)
         for one in connections:
             by_address[one.peer[0]].append(one)
-        surplus: list[Connection] = []
+        surplus: list[ServerConnection] = []
         for of_address in by_address.values():
             if len(of_address) > self.of_address_max:
                 of_address.sort(key=lambda one: -one.silent_ms)
@@ -86,12 +86,12 @@ class _Excess:
     empty: float
 
 
-def heaviest(connections: Iterable[Connection], before: Mapping[Peer, int]) -> list[Connection]:
+def heaviest(connections: Iterable[ServerConnection], before: Mapping[Peer, int]) -> list[ServerConnection]:
     """Those that sent most since `before`, the earlier totals: HEAVIEST_PERCENT of all bytes, at least one."""
     grown = sorted(
         ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
     )
-    total, taken, found = sum(size for size, _ in grown), 0, list[Connection]()
+    total, taken, found = sum(size for size, _ in grown), 0, list[ServerConnection]()
     for size, one in grown:
         if found and taken * 100 >= total * HEAVIEST_PERCENT:
             break

@@ -16,7 +16,7 @@ from ortoo.common.grpc.limits.connection_limits import (
     ResetRates,
     heaviest,
 )
-from ortoo.common.grpc.limits.connections import Connection, Peer, connections_to, end_connection
+from ortoo.common.grpc.limits.connections import Peer, ServerConnection, connections_to, end_connection
 from ortoo.common.grpc.limits.core_sockets import CoreSockets
 from ortoo.common.grpc.limits.full_ports import FullPort, FullPorts
 from ortoo.common.grpc.limits.memory_guard import MemoryGuard, Step
@@ -104,7 +104,7 @@ class ConnectionWatch:
             self._record_received_bytes(connections, now_s)
         return may_exceed and self._close_surplus(connections)
 
-    def _close_surplus(self, connections: list[Connection]) -> bool:
+    def _close_surplus(self, connections: list[ServerConnection]) -> bool:
         """Close the connections above the limits; whether an address had too many."""
         surplus = self._limits.surplus(connections)
         self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
@@ -112,7 +112,7 @@ class ConnectionWatch:
         self._make_room([one for one in connections if one not in closed] if closed else connections)
         return bool(surplus)
 
-    def _make_room(self, connections: list[Connection]) -> None:
+    def _make_room(self, connections: list[ServerConnection]) -> None:
         """Close silent connections at full ports, because they would keep new clients out."""
         for port, silent in self._full.silent(connections).items():
             count = sum(one.port == port for one in connections)
@@ -154,12 +154,12 @@ class ConnectionWatch:
         chosen = heaviest(connections_to(self.ports), self._receipts)
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
-    def _record_received_bytes(self, connections: list[Connection], now_s: float) -> None:
+    def _record_received_bytes(self, connections: list[ServerConnection], now_s: float) -> None:
         """Keep the bytes that each peer has sent until now."""
         self._receipts, self._receipts_at_s = self._receipts_next, now_s
         self._receipts_next = {one.peer: one.received_bytes for one in connections}
 
-    def _end(self, connections: list[Connection], reason: str, event: LogEvent) -> None:
+    def _end(self, connections: list[ServerConnection], reason: str, event: LogEvent) -> None:
         ended = self._ended(connections, reason)
         if ended and self._log_rate.acquire(reason, self._clock.monotonic_s()):
             addresses = sorted({one.peer[0] for one in ended})
@@ -167,7 +167,7 @@ class ConnectionWatch:
                 event, connections=len(ended), since_start=self.ended[reason], addresses=addresses[:ADDRESSES_LOGGED]
             )
 
-    def _ended(self, connections: list[Connection], reason: str) -> list[Connection]:
+    def _ended(self, connections: list[ServerConnection], reason: str) -> list[ServerConnection]:
         """Close these connections and count them; the connections that were found."""
         ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
         self.ended[reason] += len(ended)

@@ -20,7 +20,7 @@ _SILENT_MS_AT, _RECEIVED_AT = 52, 128
 
 
 @dataclass(frozen=True, slots=True)
-class Connection:
+class ServerConnection:
     """An incoming connection of this process."""
 
     descriptor: int
@@ -46,14 +46,14 @@ def address_of(name: str) -> str:
     return name if peer is None else peer[0]
 
 
-def connections_to(ports: Collection[int]) -> list[Connection]:
+def connections_to(ports: Collection[int]) -> list[ServerConnection]:
     """The incoming connections to these ports of this process, also those that are not set up yet."""
     found = []
     for descriptor in _open_descriptors():
         with contextlib.suppress(OSError), _borrowed(descriptor) as one:
             own, peer = _name(one.getsockname()), _name(one.getpeername())
             if own is not None and peer is not None and own[1] in ports:
-                found.append(Connection(descriptor, own[1], peer, *_silence_and_receipts(one)))
+                found.append(ServerConnection(descriptor, own[1], peer, *_silence_and_receipts(one)))
     return found
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ortoo.common.errors.findings import Finding
-from ortoo.common.grpc.limits.connections import Connection
+from ortoo.common.grpc.limits.connections import ServerConnection
 from ortoo.common.machine.descriptors import Descriptors
 
 FULL_PERCENT: Final = 90
@@ -41,10 +41,10 @@ class FullPorts:
         """The number of connections from which a port counts as full."""
         self._seen: dict[int, FullPort] = {}
 
-    def silent(self, connections: Sequence[Connection]) -> dict[int, list[Connection]]:
+    def silent(self, connections: Sequence[ServerConnection]) -> dict[int, list[ServerConnection]]:
         """The connections to close, by full port. Those that have been silent longest are first."""
         left = self.connections_max * LEFT_PERCENT // 100
-        chosen: dict[int, list[Connection]] = {}
+        chosen: dict[int, list[ServerConnection]] = {}
         for port in sorted({one.port for one in connections}):
             of_port = [one for one in connections if one.port == port]
             if len(of_port) >= self.full_from:
@@ -72,5 +72,5 @@ class FullPorts:
                 )
 
 
-def _allowed_ms(connection: Connection) -> int:
+def _allowed_ms(connection: ServerConnection) -> int:
     return SILENT_MS if connection.received_bytes else NEVER_SENT_MS

@@ -22,7 +22,7 @@ from ortoo.snode.rocketmq.protocol.names import topic_name
 from ortoo.snode.rocketmq.send.recall_message import join_handle
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 from ortoo.snode.send.ambiguous_outcome import AmbiguousOutcome
-from ortoo.snode.send.publisher import Publisher, Receipt
+from ortoo.snode.send.publisher import Publisher, PublishReceipt
 from ortoo.snode.topics.creation import ProducerTopics
 
 
@@ -62,12 +62,12 @@ class SendMessageActivity:
         ]
         return SendMessageResponse(status=ok_status(), entries=entries)
 
-    async def _publish(self, topic: Topic, sent: Sequence[SentMessage]) -> list[Receipt]:
+    async def _publish(self, topic: Topic, sent: Sequence[SentMessage]) -> list[PublishReceipt]:
         if topic.message_type is not MessageKind.LITE:
             return await self.publisher.store(topic, [one.message for one in sent], None)
         names = sorted({one.lite_topic for one in sent})
         queues = {name: await self.lite_topics.ensure(topic, name, for_write=True) for name in names}
-        receipts: dict[int, Receipt] = {}
+        receipts: dict[int, PublishReceipt] = {}
         outcome = AmbiguousOutcome()
         for name, queue in queues.items():
             rows = [row for row, one in enumerate(sent) if one.lite_topic == name]

@@ -9,7 +9,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number
-from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayProgress
+from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayState
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
 from ortoo.v1 import dead_letter_pb2 as pb
@@ -51,7 +51,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         """Replay dead letters, each once."""
         check_group_name(request.group)
         replay = read(ReplayOptions, request, message_filter=compile_filter("", request.condition))
-        progress = ReplayProgress()
+        progress = ReplayState()
         with self.long_calls.track():
             async for progress in self.dead_letters.replay(replay):
                 yield _encode_progress(progress, done=False)
@@ -68,7 +68,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
         return pb.PeekResponse(messages=map(_encode_peeked, peeked), more=more)
 
 
-def _encode_progress(progress: ReplayProgress, *, done: bool) -> pb.ReplayProgress:
+def _encode_progress(progress: ReplayState, *, done: bool) -> pb.ReplayProgress:
     return pb.ReplayProgress(
         replayed_messages=progress.replayed_messages,
         scanned_messages=progress.scanned_messages,

@@ -11,7 +11,7 @@ from ortoo.v1 import delivery_pb2 as pb
 FAILING_ATTEMPTS_MIN = 3
 
 
-class Reason(NamedTuple):
+class Cause(NamedTuple):
     """One reason; its name never changes."""
 
     name: str
@@ -57,101 +57,101 @@ class ConsumptionState:
     now_ms: int
 
 
-def find_reasons(state: ConsumptionState) -> list[Reason]:
+def find_reasons(state: ConsumptionState) -> list[Cause]:
     """Why the group does not consume; at least one."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
     found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]
-    return found or [Reason("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
+    return found or [Cause("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
 
 
-def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Reason | None:
+def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Cause | None:
     if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED:
-        return Reason(
+        return Cause(
             "acknowledged",
             f"group {state.group} has finished the message: a consumer acknowledged it, or it did not match the filter",
         )
     if row.state == pb.DELIVERY_STATE_PARKED:
         remedy = f"ortoo dlq list {state.group} shows it; ortoo dlq replay {state.group} sends it again"
-        return Reason("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", remedy)
+        return Cause("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", remedy)
     return None
 
 
-def _of_rights(state: ConsumptionState) -> Iterator[Reason]:
+def _of_rights(state: ConsumptionState) -> Iterator[Cause]:
     if not state.topic.readable:
         observed = f"topic {state.topic.name} is {state.topic.permission.name.lower()}"
-        yield Reason("permission", observed, f"ortoo topic update {state.topic.name} --permission read_write")
+        yield Cause("permission", observed, f"ortoo topic update {state.topic.name} --permission read_write")
     if not state.is_known:
         remedy = "check its name (ortoo group list); a group exists once its first consumer has connected"
-        yield Reason("unknown group", f"there is no group {state.group}, and it has never consumed the topic", remedy)
+        yield Cause("unknown group", f"there is no group {state.group}, and it has never consumed the topic", remedy)
     elif not state.is_enabled:
-        yield Reason(
+        yield Cause(
             "group disabled", f"group {state.group} may not consume", f"ortoo group update {state.group} --consume"
         )
     for enode in state.enodes_away:
-        yield Reason("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
+        yield Cause("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
 
 
-def _of_message(state: ConsumptionState) -> Iterator[Reason]:
+def _of_message(state: ConsumptionState) -> Iterator[Cause]:
     row, message = state.delivery, state.message
     if row is None or message is None:
         return
     expires_ms = message.message.expire_at_ms or 0
     if 0 < expires_ms <= state.now_ms:
-        yield Reason("expired", f"it expired {_seconds(state.now_ms - expires_ms)} ago and is not delivered")
+        yield Cause("expired", f"it expired {_seconds(state.now_ms - expires_ms)} ago and is not delivered")
     if row.state == pb.DELIVERY_STATE_LEASED:
         who = row.consumer or "a consumer"
         observed = f"{who} has it for another {_seconds(row.until_ms - state.now_ms)} (try {row.attempt})"
-        yield Reason("leased", observed, "wait, or check that consumer's log; then it is redelivered automatically")
+        yield Cause("leased", observed, "wait, or check that consumer's log; then it is redelivered automatically")
     if row.state == pb.DELIVERY_STATE_DELAYED:
         said = f" ({row.consumer or 'a consumer'} reported: {row.error})" if row.error else ""
         observed = f"attempt {row.attempt} failed and the next one is in {_seconds(row.until_ms - state.now_ms)}{said}"
-        yield Reason("delayed", observed, f"ortoo group describe {state.group} shows the group's back-off")
+        yield Cause("delayed", observed, f"ortoo group describe {state.group} shows the group's back-off")
     if state.filters and not state.is_matched:
         wanted, tag = ", ".join(state.filters), message.message.tag or "empty"
-        yield Reason("filter", f"it does not match the filters of the group's consumers, {wanted}; its tag is {tag}")
+        yield Cause("filter", f"it does not match the filters of the group's consumers, {wanted}; its tag is {tag}")
 
 
-def _of_consumers(state: ConsumptionState) -> Iterator[Reason]:
+def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
     behind = sum(one.behind for one in state.queues)
     pops = any(one.pops for one in state.queues)
     if behind and not state.consumers and not pops:
         observed = f"group {state.group} has no consumer, and {behind} messages wait"
-        yield Reason("no consumers", observed, "start a consumer of this group, and look at its log")
+        yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
     elif behind and state.consumers and not state.filters:
         observed = f"the consumers of {state.group} subscribe to other topics (ortoo group describe {state.group})"
-        yield Reason("not subscribed", observed, f"subscribe one to {state.topic.name}")
+        yield Cause("not subscribed", observed, f"subscribe one to {state.topic.name}")
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
         observed = f"{behind} messages wait, and no consumer of {state.group} has any: none asks"
-        yield Reason("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
+        yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
-def _of_queues(state: ConsumptionState) -> Iterator[Reason]:
+def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
     if blocked := next((one.blocked for one in state.queues if one.blocked), ""):
-        yield Reason(
+        yield Cause(
             "in flight", blocked, f"let consumers acknowledge, or ortoo group update {state.group} --in-flight N"
         )
     failing = max((one for one in state.queues), key=lambda one: one.attempt, default=None)
     if failing is not None and failing.attempt >= FAILING_ATTEMPTS_MIN:
         said = f" (a consumer reported: {failing.error})" if failing.error else ""
         observed = f"messages of {failing.queue} fail repeatedly (attempt {failing.attempt}){said}"
-        yield Reason("failing handler", observed, f"ortoo delivery {state.group} {state.topic.name} lists them")
+        yield Cause("failing handler", observed, f"ortoo delivery {state.group} {state.topic.name} lists them")
     if state.message is None:
         leased, delayed = sum(one.leased for one in state.queues), sum(one.delayed for one in state.queues)
         if leased:
-            yield Reason("leased", f"{leased} of the next messages are leased and not acknowledged")
+            yield Cause("leased", f"{leased} of the next messages are leased and not acknowledged")
         if delayed:
-            yield Reason("delayed", f"{delayed} of the next messages failed and are delivered again later")
+            yield Cause("delayed", f"{delayed} of the next messages failed and are delivered again later")
         if not leased and not delayed and (behind := sum(one.behind for one in state.queues)) and state.consumers:
             observed = f"{behind} messages wait for {state.consumers} consumers"
-            yield Reason(
+            yield Cause(
                 "consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers"
             )
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = state.queues[0]
-        yield Reason("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
+        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
-        yield Reason("queued", "it waits for a consumer to ask for it")
+        yield Cause("queued", "it waits for a consumer to ask for it")
 
 
 def _seconds(time_ms: int) -> str:
