@@ -52,8 +52,8 @@ async def replica_cluster(
                 **enode_environ,
                 **({"METRICS_ADDRESS": told_at[number - 1]} if metrics else {}),
                 "NAME": ENODE,
-                "MEMBER": number,
-                "MEMBERS": REPLICAS,
+                "REPLICA": number,
+                "REPLICAS": REPLICAS,
                 "REPLICA_LISTEN_ADDRESS": address,
                 "REPLICA_ADDRESSES": ";".join(addresses),
                 "NAMESRV_ADDRESS": known,
@@ -111,7 +111,7 @@ async def whole(mq: Client) -> None:
 
 def number_of(member: RoleProcess) -> int:
     """The number of a process among the replicas."""
-    return int(str(member.environ["MEMBER"]))
+    return int(str(member.environ["REPLICA"]))
 
 
 async def replace_disk(mq: Client, lost: RoleProcess) -> None:

@@ -27,7 +27,7 @@ async def show(
     rows = [(one, replica) for one in replica_sets for replica in one.replicas]
     columns: Columns = {
         "ENODE": lambda it: it[0].enode,
-        "MEMBER": lambda it: it[1].number,
+        "REPLICA": lambda it: it[1].number,
         "STATE": lambda it: it[1].state,
         "EPOCH": lambda it: it[1].epoch,
         "END": lambda it: it[1].tail_position,

@@ -123,8 +123,8 @@ async def _open_replicas(count: int, data_dir: Path, name_server: str) -> AsyncI
         folder = data_dir / f"enode-{number}"
         folder.mkdir(parents=True, exist_ok=True)
         settings = {
-            "MEMBER": str(number),
-            "MEMBERS": str(count),
+            "REPLICA": str(number),
+            "REPLICAS": str(count),
             "REPLICA_LISTEN_ADDRESS": addresses[number - 1],
             "REPLICA_ADDRESSES": ";".join(addresses),
             "NAMESRV_ADDRESS": name_server,

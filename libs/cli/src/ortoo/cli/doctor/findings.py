@@ -203,7 +203,7 @@ def _replica_findings(facts: Facts) -> Iterator[DoctorFinding]:
                 if reporting < enode.majority
                 else (
                     f"wait a few seconds; otherwise check {show} and a name server's log and database, "
-                    f"or with two replicas use ortoo enode elect {name} MEMBER"
+                    f"or with two replicas use ortoo enode elect {name} REPLICA"
                 )
             )
             yield DoctorFinding("no leader", observed, remedy)
