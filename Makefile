@@ -126,8 +126,8 @@ rolling: $(READY)  ## Restart every process of a cluster in turn at 2,000 messag
 	@$(PY) -m tests.e2e.rolling_restart
 	@$(PY) -m tests.e2e.rolling_restart --replicas
 
-upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, then downgrade and upgrade again where possible (SINCE=b272859)
-	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),b272859)
+upgrade: $(READY)  ## Upgrade every process of a cluster from an earlier revision under load, then downgrade and upgrade again where possible (SINCE=REVISION)
+	@$(PY) -m tests.e2e.rolling_restart --rate $(or $(RATE),200) --since $(or $(SINCE),HEAD)
 
 drain: $(READY)  ## Drain an enode at 2,000 messages a second and stop it; report the cost
 	@$(PY) -m tests.e2e.drained_enode
