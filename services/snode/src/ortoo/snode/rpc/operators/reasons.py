@@ -122,7 +122,7 @@ def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
         observed = f"the consumers of {state.group} subscribe to other topics (ortoo group describe {state.group})"
         yield Cause("not subscribed", observed, f"subscribe one to {state.topic.name}")
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
-        observed = f"{behind} messages wait, and no consumer of {state.group} has any: none asks"
+        observed = f"{behind} messages wait, and no consumer of {state.group} has any or requests them"
         yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
@@ -149,9 +149,9 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
             )
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = state.queues[0]
-        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue}, which is one by one")
+        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue}, whose messages are delivered in order")
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
-        yield Cause("queued", "it waits for a consumer to ask for it")
+        yield Cause("queued", "it waits until a consumer requests messages")
 
 
 def _seconds(time_ms: int) -> str:
