@@ -149,7 +149,7 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
             )
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_OUTSTANDING:
         held = state.queues[0]
-        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue}, whose messages are delivered in order")
+        yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue} (in order)")
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
         yield Cause("queued", "it waits until a consumer requests messages")
 
