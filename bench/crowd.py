@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 
 from ortoo.client import ConsumerSettings, connect
 
-SETTINGS = ConsumerSettings(from_first=True, unacknowledged_messages_max=8192, unacknowledged_bytes_max=4 << 20)
+SETTINGS = ConsumerSettings(from_beginning=True, unacknowledged_messages_max=8192, unacknowledged_bytes_max=4 << 20)
 
 
 class Crowd:

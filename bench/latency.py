@@ -87,7 +87,7 @@ async def _pushed(mq: Client, address: str, options: argparse.Namespace) -> list
     async with (
         connect(address) as other,
         mq.producer("pushes") as producer,
-        other.consumer("bench", "pushes", ConsumerSettings(from_first=True)) as consumer,
+        other.consumer("bench", "pushes", ConsumerSettings(from_beginning=True)) as consumer,
     ):
         collecting = asyncio.get_running_loop().create_task(collect(consumer))
         await producer.send(b"is anybody there?")

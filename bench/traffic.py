@@ -112,7 +112,7 @@ class Received:
 async def consuming(address: str, group: str, topic: str, *, verify: bool = True) -> AsyncIterator[Received]:
     """A consumer with a connection of its own that collects from the first message."""
     received = Received()
-    async with connect(address) as mq, mq.consumer(group, topic, ConsumerSettings(from_first=True)) as consumer:
+    async with connect(address) as mq, mq.consumer(group, topic, ConsumerSettings(from_beginning=True)) as consumer:
         task = asyncio.get_running_loop().create_task(received.collect(consumer, verify=verify))
         try:
             yield received

@@ -96,7 +96,7 @@ async def ortoo_read(address: str, topic: str, seconds: float, _: float, bodies:
     async with connect(address) as mq:
         end = await stored(mq, topic)
         group = f"read-{time.time_ns()}"
-        async with mq.consumer(group, topic, ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer(group, topic, ConsumerSettings(from_beginning=True)) as consumer:
             began, last, count = 0.0, 0.0, 0
             async for batch in consumer.batches():
                 read = len(batch.bodies())

@@ -44,7 +44,7 @@ async def test_pushed_messages(wire: Wire, cluster: InProcessCluster) -> None:
         async with asyncio.timeout(60), connect(cluster.address) as mq:
             await send(mq)
             found: list[bytes] = []
-            async with mq.consumer("push", "t", ConsumerSettings(from_first=True)) as consumer:
+            async with mq.consumer("push", "t", ConsumerSettings(from_beginning=True)) as consumer:
                 async for message in consumer:
                     found.append(message.message().body)
                     message.ack()

@@ -83,7 +83,9 @@ class Scene:
 
     async def keep_receiving(self, group: str, topic: str) -> None:
         """Acknowledge all messages that arrive."""
-        async with self.mq.consumer(group, topic, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
+        async with self.mq.consumer(
+            group, topic, ConsumerSettings(from_beginning=True, ack_interval_ms=20)
+        ) as consumer:
             async for batch in consumer.batches():
                 batch.ack()
 

@@ -90,7 +90,7 @@ async def test_three_roles_run_from_one_image(containers: Containers) -> None:
     async with connect(address) as mq:
         async with mq.producer("t") as producer:
             await producer.send(b"through a container")
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 assert message.body == b"through a container"
                 message.ack()

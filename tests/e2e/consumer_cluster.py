@@ -62,7 +62,7 @@ class Member:
     """One consumer, with its current queues."""
 
     def __init__(self, client: Client, group: str, topic: str, books: Books, name: str = "") -> None:
-        self.consumer = client.consumer(group, topic, ConsumerSettings(from_first=True, client_id=name))
+        self.consumer = client.consumer(group, topic, ConsumerSettings(from_beginning=True, client_id=name))
         self._books = books
         self._clock = SystemClock()
 

@@ -122,7 +122,7 @@ async def _drain(cluster: ProcessCluster, cost: Cost, say: Callable[[str], objec
 
 
 async def _push(mq: Client, cost: Cost) -> None:
-    async with mq.consumer(PUSHED, TOPIC, ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
+    async with mq.consumer(PUSHED, TOPIC, ConsumerSettings(from_beginning=True, ack_interval_ms=20)) as consumer:
         async for batch in consumer.batches():
             for body in batch.bodies():
                 cost.came(PUSHED, bytes(body))

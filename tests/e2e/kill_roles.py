@@ -130,7 +130,7 @@ class KillRun:
             self.ledger.stored_at(body, (receipt.queue.enode, receipt.queue.queue_id), receipt.offset)
 
     async def _consume(self) -> None:
-        settings = ConsumerSettings(from_first=True, ack_interval_ms=20, unacknowledged_messages_max=500)
+        settings = ConsumerSettings(from_beginning=True, ack_interval_ms=20, unacknowledged_messages_max=500)
         async with connect(self._address) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer:
             async for batch in consumer.batches():
                 place = (batch.queue.enode, batch.queue.queue_id)

@@ -218,7 +218,7 @@ async def _under_load(
 ) -> None:
     clock = SystemClock()
     async with Background("load") as background:
-        settings = ConsumerSettings(from_first=True, ack_interval_ms=20)
+        settings = ConsumerSettings(from_beginning=True, ack_interval_ms=20)
         for number in range(2):
             background.spawn(f"consumer {number}", _consume(mq, settings, outcome))
             background.spawn(f"popper {number}", _pop(mq, outcome))

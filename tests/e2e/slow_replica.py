@@ -66,7 +66,7 @@ async def member(address: str, name: str, out: Path) -> None:
     clock = SystemClock()
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    settings = ConsumerSettings(from_first=True, client_id=name)
+    settings = ConsumerSettings(from_beginning=True, client_id=name)
     async with connect([address]) as mq, mq.consumer(GROUP, TOPIC, settings) as consumer, Background("m") as background:
 
         async def consume() -> None:

@@ -20,7 +20,7 @@ async def test_the_page_is_true_step_by_step(tmp_path: Path, monkeypatch: pytest
         await mq.admin.create_topic("orders", queue_count=1)
         async with (
             mq.producer("orders") as producer,
-            mq.consumer("billing", "orders", ConsumerSettings(from_first=True, ack_interval_ms=10)) as consumer,
+            mq.consumer("billing", "orders", ConsumerSettings(from_beginning=True, ack_interval_ms=10)) as consumer,
         ):
             received = aiter(consumer)
 
@@ -69,7 +69,7 @@ async def test_a_running_consumer_gets_what_is_stored_at_once_in_a_restored_enod
     ):
         await mq.admin.create_topic("orders", queue_count=1)
         received: list[bytes] = []
-        settings = ConsumerSettings(from_first=True, ack_interval_ms=10)
+        settings = ConsumerSettings(from_beginning=True, ack_interval_ms=10)
         async with mq.producer("orders") as producer, mq.consumer("billing", "orders", settings) as consumer:
 
             async def read() -> None:

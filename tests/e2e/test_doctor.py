@@ -155,7 +155,7 @@ async def prepare(cluster: InProcessCluster) -> None:
     """A topic, and a group that lags behind and has no consumer."""
     async with connect(cluster.address) as mq:
         await mq.admin.create_topic("orders")
-        async with mq.consumer("stable", "orders", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("stable", "orders", ConsumerSettings(from_beginning=True)) as consumer:
             async with mq.producer("orders") as producer:
                 await producer.send(b"x")
             async for message in consumer:

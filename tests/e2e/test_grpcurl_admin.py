@@ -88,7 +88,7 @@ async def test_every_admin_method_works_by_grpcurl(tmp_path: Path) -> None:
             {"topic": TOPIC, "messages": [message], "queue": QUEUE},
         )
         assert sent.exit_code == 0, sent.stderr
-        settings = ConsumerSettings(from_first=True, client_id=CLIENT)
+        settings = ConsumerSettings(from_beginning=True, client_id=CLIENT)
         async with (
             connect(cluster.address, client_id=PULLER) as mq,
             mq.consumer(GROUP, TOPIC, settings) as consumer,

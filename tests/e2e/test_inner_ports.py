@@ -77,7 +77,7 @@ async def works(snode: RoleProcess, topic: str) -> None:
         await mq.admin.ensure_topic(topic, queue_count=1)
         async with mq.producer(topic) as producer:
             await producer.send(b"x")
-        async with mq.consumer("g", topic, ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", topic, ConsumerSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 message.ack()
                 break

@@ -239,7 +239,7 @@ async def test_each_command_prints_an_object_a_line(tmp_path: Path, monkeypatch:
         await park_one(mq)
         async with (
             mq.transactional_producer("orders", "shop", undecided) as producer,
-            mq.pull_consumer("readers", "steps", PullSettings(from_first=True)) as consumer,
+            mq.pull_consumer("readers", "steps", PullSettings(from_beginning=True)) as consumer,
         ):
             assert await consumer.poll(60_000) is not None
             for number in range(2):

@@ -122,7 +122,7 @@ async def test_frozen_enode_costs_time_but_no_message(processes: ProcessCluster)
 async def everything(address: str, count: int) -> set[bytes]:
     """At least `count` messages of the topic, each of which must be there once."""
     found: list[bytes] = []
-    async with connect(address) as mq, mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+    async with connect(address) as mq, mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
         async with asyncio.timeout(60):
             async for batch in consumer.batches():
                 found += batch.bodies()

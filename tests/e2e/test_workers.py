@@ -87,7 +87,7 @@ async def send(mq: Client, topic: str, count: int, group: str | None = None) -> 
 
 def everything(folder: Path, client_id: str) -> ConsumerSettings:
     """A consumer that receives all messages, independently of others."""
-    return ConsumerSettings(broadcast=True, from_first=True, offsets_folder=folder, client_id=client_id)
+    return ConsumerSettings(broadcast=True, from_beginning=True, offsets_folder=folder, client_id=client_id)
 
 
 async def received(consumer: Consumer, count: int) -> set[tuple[Queue, int]]:
@@ -207,7 +207,7 @@ async def test_a_stop_ends_all_workers_and_the_parent_last(tmp_path: Path) -> No
         children = await running.process_ids()
         async with connect(running.snode.address) as mq:
             await mq.admin.create_topic("t")
-            async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+            async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
                 await until(lambda: bool(consumer.queues), PATIENCE_S)
                 assert await running.snode.stop() == 0
                 said = [line for line in running.snode.log_text().splitlines() if "shutdown_complete" in line]

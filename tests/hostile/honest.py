@@ -48,7 +48,7 @@ class Flow:
 async def flow(address: str, topic: str, stop: asyncio.Event) -> AsyncIterator[Flow]:
     """Send until `stop` is set, then wait until all has arrived; yields at each report."""
     state = Flow()
-    wanted = ConsumerSettings(from_first=True)
+    wanted = ConsumerSettings(from_beginning=True)
     async with connect(address) as mq, mq.producer(topic) as producer, mq.consumer("honest", topic, wanted) as consumer:
 
         async def send() -> None:

@@ -11,7 +11,7 @@ from ortoo.common.process.clock import SystemClock
 T = TypeVar("T")
 
 PROMPT = PullSettings(
-    from_first=True,
+    from_beginning=True,
     long_poll_ms=2_000,
     lock_retry_ms=200,
     pull_retry_ms=200,

@@ -18,7 +18,7 @@ class PushClient:
         topic: str,
         *,
         tags: str = "",
-        from_first: bool = False,
+        from_beginning: bool = False,
         messages: int = 10_000,
         size_bytes: int = 64 << 20,
         client_id: str = "",
@@ -32,7 +32,7 @@ class PushClient:
             "group": group,
             "client_id": client_id,
             "subscriptions": [consumer_pb2.Subscription(topic=topic, tag_expression=tags)],
-            "start_from": consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST,
+            "start_from": consumer_pb2.START_FROM_FIRST if from_beginning else consumer_pb2.START_FROM_LAST,
         }
         self._open = consumer_pb2.OpenSession(**(opening | how))
         self.others: list[Any] = []

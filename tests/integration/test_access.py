@@ -76,7 +76,7 @@ async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
             await send(shop)
             with pytest.raises(Forbidden, match="no PUB for topic 'u'"):
                 await send(shop, "u")
-            settings = ConsumerSettings(from_first=True)
+            settings = ConsumerSettings(from_beginning=True)
             async with shop.consumer("g", ["t"], settings) as consumer:
                 message = await anext(aiter(consumer))
                 assert message.body == b"x"
@@ -142,7 +142,7 @@ async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: P
         async with (
             as_user(cluster, "shop") as shop,
             as_user(cluster, "ann") as ann,
-            shop.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer,
+            shop.consumer("g", ["t"], ConsumerSettings(from_beginning=True)) as consumer,
         ):
             messages = aiter(consumer)
             await send(ann)

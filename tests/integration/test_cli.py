@@ -95,7 +95,7 @@ async def test_dev_keeps_its_data_over_a_clean_stop(tmp_path: Path) -> None:
 async def test_groups_and_clients_are_shown_and_moved(dev: DevProcess) -> None:
     """Group members, lag in all topics of a group, queues of a client, a reset, a changed group and a changed topic."""
     await _json(dev, "topic", "create", "t", "--queues", "1")
-    settings = ortoo.PullSettings(from_first=True)
+    settings = ortoo.PullSettings(from_beginning=True)
     async with ortoo.connect(dev.address, client_id="worker") as mq:
         async with mq.producer("t") as producer:
             await (await producer.send_many([b"1", b"2", b"3"]))

@@ -9,7 +9,7 @@ import pytest
 from ortoo.client import AlreadyExists, Consumer, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
 from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 
-EVERYTHING = ConsumerSettings(from_first=True)
+EVERYTHING = ConsumerSettings(from_beginning=True)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ async def test_sql_conditions_choose_messages_for_consumers_and_readers(cluster:
         assert tailed == [b"10", b"12", b"14"]
         last = [it.message.body async for it in mq.admin.tail_last("orders", 2, follow=False, filter=wanted)]
         assert last == [b"12", b"14"]
-        async with mq.consumer("g", {"orders": wanted}, ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", {"orders": wanted}, ConsumerSettings(from_beginning=True)) as consumer:
             got = []
             async for message in consumer:
                 got.append((message.offset, message.body, message.tag))

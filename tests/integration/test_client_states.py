@@ -59,7 +59,7 @@ async def test_a_consumer_whose_entering_is_called_off_is_no_member(cluster: InP
         while await mq.admin.count_consumers("g"):
             await CLOCK.sleep(0.01)
         async with (
-            mq.pull_consumer("g", "t", PullSettings(from_first=True)) as consumer,
+            mq.pull_consumer("g", "t", PullSettings(from_beginning=True)) as consumer,
             mq.producer("t") as producer,
         ):
             await producer.send(b"for the living")

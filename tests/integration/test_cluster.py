@@ -27,7 +27,7 @@ async def test_orderly_restart_loses_nothing(cluster: InProcessCluster, name: st
     await cluster.create_topic("t")
     received: list[bytes] = []
     async with asyncio.timeout(60), connect(cluster.address) as mq:
-        settings = ConsumerSettings(from_first=True)
+        settings = ConsumerSettings(from_beginning=True)
         async with mq.consumer("g", "t", settings) as consumer, mq.producer("t") as producer:
             for number in range(50):
                 await producer.send(b"before %d" % number)

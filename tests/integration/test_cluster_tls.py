@@ -60,7 +60,7 @@ async def works(cluster: InProcessCluster, group: str) -> None:
         await mq.admin.ensure_topic("t", queue_count=1)
         async with mq.producer("t") as producer:
             await producer.send(b"x")
-        async with mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer(group, "t", ConsumerSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 message.ack()
                 break
@@ -233,7 +233,7 @@ async def test_a_process_without_a_certificate_says_what_it_lacks(
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
             await producer.send(b"x")
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 assert message.body == b"x"
                 break

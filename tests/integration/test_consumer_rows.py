@@ -40,7 +40,7 @@ async def test_what_was_given_back_is_pushed_after_its_delay_and_once(tmp_path: 
 
         await give_back(0)  # the group's first one: its topic is created
         retries = consumer_pb2.Subscription(topic="%RETRY%g")
-        async with PushClient(running, "g", "t", from_first=True, subscriptions=[retries]) as client:
+        async with PushClient(running, "g", "t", from_beginning=True, subscriptions=[retries]) as client:
             first = await client.delivery()
             assert first.queue.topic == "%RETRY%g"
             clock = running.cluster.clock
@@ -84,7 +84,7 @@ async def test_an_enodes_name_may_have_any_sign(tmp_path: Path) -> None:
             await running.consumer.CommitOffsets(pull_pb2.CommitConsumerOffsetsRequest(group=group, offsets=rows))
         found = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="g", topic="t"))
         assert {one.queue.enode: one.offset for one in found.offsets} == {"enode-0": 7, "r1@x": 9}
-        async with PushClient(running, "fresh", "t", from_first=True) as client:
+        async with PushClient(running, "fresh", "t", from_beginning=True) as client:
             await client.queues(2)
             await running.publish("t", b"x", queue=queue("t", 0, "r1@x"))
             assert (await client.delivery()).queue.enode == "r1@x"
@@ -118,7 +118,7 @@ async def test_a_live_producer_is_asked_and_when_it_dies_another_of_its_group(tm
                 transaction_id=begun.transaction_id, verdict=enode_deferred_pb2.VERDICT_COMMIT
             )
         )
-        async with PushClient(running, "g", "t", from_first=True) as client:
+        async with PushClient(running, "g", "t", from_beginning=True) as client:
             assert (await client.delivery()).batch.count == 1
         second.cancel()
 
@@ -130,7 +130,7 @@ async def test_the_trace_topic_has_a_record_of_each_send_and_each_acknowledgemen
         async with connect(cluster.address) as mq:
             await mq.admin.create_topic("t", queue_count=1)
             await send(mq, range(3))
-            async with mq.consumer("push", ["t"], ConsumerSettings(from_first=True)) as pushed:
+            async with mq.consumer("push", ["t"], ConsumerSettings(from_beginning=True)) as pushed:
                 async for message in pushed:
                     message.ack()
                     if message.offset == 2:
@@ -184,7 +184,7 @@ async def test_a_push_consumer_is_suspended_and_resumed(tmp_path: Path) -> None:
         await running.topic("t", 2)
         await running.cluster.name_service.PutGroup(_strict_group())
         async with connect(running.cluster.address) as mq:
-            settings = ConsumerSettings(from_first=True, ack_interval_ms=20)
+            settings = ConsumerSettings(from_beginning=True, ack_interval_ms=20)
             async with mq.consumer("g", ["t"], settings) as consumer:
                 await until(lambda: len(consumer.queues) == 2)
                 held, free = consumer.queues
@@ -246,7 +246,7 @@ async def test_in_order_a_handler_commits_by_hand(tmp_path: Path) -> None:
                 committed[5] = await consumer.committed(place)
             return None
 
-        settings = PullSettings(from_first=True, commit_first_ms=600_000, long_poll_ms=500)
+        settings = PullSettings(from_beginning=True, commit_first_ms=600_000, long_poll_ms=500)
         async with mq.pull_consumer("g", ["one"], settings) as consumer:
             running = beside(consumer.run_in_order(handle, HandlerOptions(manual_commit=True, suspend_ms=20)))
             await until(lambda: committed != {})

@@ -69,7 +69,7 @@ async def told_what_is_lost(mq: Client, consumer: Consumer | PullConsumer, losse
 async def test_a_consumer_is_told_what_is_lost_and_goes_on_behind_it(cluster: InProcessCluster, wanted: str) -> None:
     """G12: the messages behind the damage are pushed."""
     losses: list[LostMessages] = []
-    settings = ConsumerSettings(from_first=True, on_loss=losses.append)
+    settings = ConsumerSettings(from_beginning=True, on_loss=losses.append)
     async with connect(cluster.address) as mq:
         await told_what_is_lost(mq, mq.consumer("g", {"t": wanted}, settings), losses)
 
@@ -80,7 +80,7 @@ async def test_a_consumer_that_pulls_is_told_what_is_lost_and_goes_on_behind_it(
 ) -> None:
     """G2, G12: the queue does not stop at damaged bytes. The gap is counted once and skipped."""
     losses: list[LostMessages] = []
-    settings = PullSettings(from_first=True, on_loss=losses.append, pull_retry_ms=50)
+    settings = PullSettings(from_beginning=True, on_loss=losses.append, pull_retry_ms=50)
     async with connect(cluster.address) as mq:
         await told_what_is_lost(mq, mq.pull_consumer("g", {"t": wanted}, settings), losses)
 

@@ -169,7 +169,7 @@ async def test_the_client_delays_lists_and_recalls(tmp_path: Path) -> None:
             await mq.recall(never.recall_handle)
         with pytest.raises(Invalid, match="no handle"):
             await mq.recall(never.recall_handle[:-1])
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
             got = []
             async for message in consumer:
                 got.append((message.body, message.message_id))

@@ -31,7 +31,7 @@ async def cluster(tmp_path: Path) -> AsyncIterator[InProcessCluster]:
 
 async def consumed(mq: Client, group: str, count: int) -> None:
     """A group member acknowledges `count` messages and leaves."""
-    async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_first=True)) as consumer:
+    async with asyncio.timeout(20), mq.consumer(group, "t", ConsumerSettings(from_beginning=True)) as consumer:
         async for message in consumer:
             message.ack()
             count -= 1

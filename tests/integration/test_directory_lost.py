@@ -19,7 +19,7 @@ from ortoo.v1 import namesrv_pb2 as pb
 COUNT, CONSUMED = 1_000, 400
 BODIES = [b"%d" % number for number in range(COUNT)]
 MORE = [b"%d" % number for number in range(COUNT, COUNT + 200)]
-EVERYTHING = ConsumerSettings(from_first=True)
+EVERYTHING = ConsumerSettings(from_beginning=True)
 
 
 @pytest.fixture

@@ -171,7 +171,7 @@ async def test_the_blocking_calls_do_the_same(cluster: InProcessCluster, mq: Cli
     def use() -> tuple[list[bytes], int, int, list[str]]:
         with blocking.connect(cluster.address, client_id="me") as own:
             seen: list[bytes] = []
-            with own.consumer("g", "one", ConsumerSettings(from_first=True)) as consumer:
+            with own.consumer("g", "one", ConsumerSettings(from_beginning=True)) as consumer:
 
                 def handle(message: ReceivedMessage) -> None:
                     seen.append(message.body)

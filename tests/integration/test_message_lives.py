@@ -14,7 +14,7 @@ from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
 CLOCK = SystemClock()
-EVERYTHING = ConsumerSettings(from_first=True)
+EVERYTHING = ConsumerSettings(from_beginning=True)
 
 
 @pytest.fixture

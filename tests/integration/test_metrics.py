@@ -49,7 +49,7 @@ async def test_messages_are_counted_on_their_way(metered: InProcessCluster, addr
         async with mq.producer("t") as producer:
             for sending in await producer.send_many([b"x" * 100] * 50):
                 await sending
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
             seen = 0
             async for batch in consumer.batches():
                 seen += len(batch.bodies())
@@ -127,7 +127,10 @@ async def test_deleted_topic_has_no_series(metered: InProcessCluster, addresses:
     """After a topic is deleted no process has a series of it."""
     async with connect(metered.address) as mq:
         await mq.admin.create_topic("t")
-        async with mq.producer("t") as producer, mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with (
+            mq.producer("t") as producer,
+            mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer,
+        ):
             await producer.send(b"hello")
             async for message in consumer:
                 message.ack()

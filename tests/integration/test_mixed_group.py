@@ -30,7 +30,7 @@ async def test_pushed_and_pulling_members_share_a_group_through_breaks(tmp_path:
         async with (
             connect(cluster.address, client_id="pushed") as one,
             connect(cluster.address, client_id="pulling") as other,
-            one.consumer("g", ["t"], ConsumerSettings(from_first=True, client_id="pushed")) as pushed,
+            one.consumer("g", ["t"], ConsumerSettings(from_beginning=True, client_id="pushed")) as pushed,
             other.pull_consumer("g", ["t"], prompt(rebalance_interval_ms=500)) as pulling,
             Background("test") as background,
         ):

@@ -48,7 +48,7 @@ async def test_a_producers_bytes_are_those_on_disk_and_at_readers(
                 await (await producer.send_many(messages))
         sent = sorted(hash_of(batch) for batch in made)
         pushed: list[str] = []
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
             async for batch in consumer.batches():
                 pushed.append(hash_of(batch.sealed))
                 batch.ack()

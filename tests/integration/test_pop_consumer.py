@@ -82,7 +82,7 @@ async def test_workers_of_one_consumer_pop_together_and_settle_their_own(tmp_pat
                     leaving.cancel()
                     await asyncio.wait([leaving])
                     for message in () if leaving.cancelled() else leaving.result():
-                        await message.give_back(0, counts=False)
+                        await message.nack(0, count_attempt=False)
 
             await asyncio.gather(leave(), *[work() for _ in range(8)])
         assert sorted(map(int, seen)) == list(range(3000))

@@ -129,12 +129,12 @@ async def test_a_consumer_goes_where_it_is_told(mq: Client) -> None:
             consumer.seek(queue, -1)
 
 
-@pytest.mark.parametrize(("rule", "first"), [({}, 20), ({"from_first": True}, 0), ({"from_time_ms": 1}, 0)])
+@pytest.mark.parametrize(("rule", "first"), [({}, 20), ({"from_beginning": True}, 0), ({"from_time_ms": 1}, 0)])
 async def test_a_new_group_begins_where_its_rule_says(mq: Client, rule: dict[str, int], first: int) -> None:
     """E-156: at the end, at the first message, or at a time. It is stored, and the next consumer starts there."""
     queue = await only_queue(mq, "one")
     await send(mq, range(20), "one")
-    settings = prompt(**({"from_first": False} | rule))
+    settings = prompt(**({"from_beginning": False} | rule))
     async with mq.pull_consumer("g", "one", settings) as consumer:
 
         async def is_stored() -> bool:
@@ -142,7 +142,7 @@ async def test_a_new_group_begins_where_its_rule_says(mq: Client, rule: dict[str
 
         await until(is_stored)
         assert consumer.queues == (queue,)
-    async with mq.pull_consumer("g", "one", prompt(from_first=not first)) as consumer:
+    async with mq.pull_consumer("g", "one", prompt(from_beginning=not first)) as consumer:
         await send(mq, range(1), "one")
         batch = await consumer.poll(10_000)
         assert batch is not None

@@ -59,8 +59,8 @@ async def test_queues_of_two_enodes_are_kept_apart(tmp_path: Path) -> None:
     async with open_snode_cluster(tmp_path, enodes=2) as running, asyncio.timeout(40):
         await running.topic("t", 1)
         async with (
-            PushClient(running, "g", "t", client_id="a", from_first=True) as first,
-            PushClient(running, "g", "t", client_id="b", from_first=True) as second,
+            PushClient(running, "g", "t", client_id="a", from_beginning=True) as first,
+            PushClient(running, "g", "t", client_id="b", from_beginning=True) as second,
         ):
             owned = {"a": (await first.queues(1)).queues[0], "b": (await second.queues(1)).queues[0]}
             assert {one.enode for one in owned.values()} == {"enode-0", "enode-1"}
@@ -95,7 +95,7 @@ async def test_broadcast_members_all_get_everything_from_where_they_say(tmp_path
         broadcast = consumer_pb2.MESSAGE_MODEL_BROADCAST
         start = consumer_pb2.QueueStart(queue=queue("t"), offset=2)
         async with (
-            PushClient(running, "g", "t", client_id="a", from_first=True, message_model=broadcast) as first,
+            PushClient(running, "g", "t", client_id="a", from_beginning=True, message_model=broadcast) as first,
             PushClient(running, "g", "t", client_id="b", message_model=broadcast, start_offsets=[start]) as second,
         ):
             whole, part = await first.delivery(), await second.delivery()
@@ -131,7 +131,7 @@ async def test_a_new_group_starts_where_it_says(tmp_path: Path) -> None:
                 assert offsets_of(delivery)[0] == first_offset
                 await client.acknowledge(delivery)
                 await client.event("committed")
-        async with PushClient(running, "last", "t", from_first=True) as client:
+        async with PushClient(running, "last", "t", from_beginning=True) as client:
             await running.publish("t", b"z")
             assert offsets_of(await client.delivery())[0] == 4
 
@@ -219,7 +219,7 @@ async def test_more_members_than_queues_leave_some_idle(tmp_path: Path) -> None:
     """E-121, E-071: of six consumers four have one queue each. Each message goes to the owner of its queue alone."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         topic = await running.topic("t", 4)
-        clients = [PushClient(running, "g", "t", client_id=f"c{number}", from_first=True) for number in range(6)]
+        clients = [PushClient(running, "g", "t", client_id=f"c{number}", from_beginning=True) for number in range(6)]
         for client in clients:
             await client.__aenter__()
         enode = enode_pb2_grpc.EnodeServiceStub(

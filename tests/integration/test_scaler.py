@@ -44,7 +44,7 @@ async def test_scaler_follows_the_lag_from_zero_and_back(tmp_path: Path) -> None
 
             assert await value("lag") == 120
             assert 0 <= await value("oldest-age-seconds") < 30
-            async with mq.consumer("g", "t", ConsumerSettings(from_first=True, ack_interval_ms=10)) as consumer:
+            async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True, ack_interval_ms=10)) as consumer:
                 seen = 0
                 async for batch in consumer.batches():
                     seen += len(batch.bodies())

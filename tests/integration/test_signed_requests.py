@@ -49,7 +49,7 @@ async def test_signatures_over_the_time_alone_can_be_refused(tmp_path: Path) -> 
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         async with as_user(cluster, "shop") as client, client.producer("t") as producer:
             await producer.send(b"x")
-            async with client.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer:
+            async with client.consumer("g", ["t"], ConsumerSettings(from_beginning=True)) as consumer:
                 assert (await anext(aiter(consumer))).body == b"x"
         async with as_user(cluster, "ann") as ann:
             assert (await ann.admin.describe_cluster()).inner_ports_open

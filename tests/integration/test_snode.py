@@ -27,13 +27,13 @@ async def test_published_message_is_pushed_and_its_acknowledgement_lasts(snode: 
     receipts = await snode.publish("t", b"one", b"two")
     assert [r.offset for r in receipts] == [0, 1]
     assert receipts[0].message_id == f"{topic.topic_id:016x}-enode-0-0-0"
-    async with PushClient(snode, "g", "t", from_first=True) as member:
+    async with PushClient(snode, "g", "t", from_beginning=True) as member:
         delivery = await member.delivery()
         assert open_batch(batch_of(delivery.batch)).bodies() == [b"one", b"two"]
         await member.acknowledge(delivery)
         assert (await member.event("committed")).offsets[0].offset == 2
     await snode.publish("t", b"three")
-    async with PushClient(snode, "g", "t", from_first=True) as member:
+    async with PushClient(snode, "g", "t", from_beginning=True) as member:
         assert (await member.delivery()).first_offset == 2
     lag = await snode.admin.DescribeLag(admin_pb2.DescribeLagRequest(group="g", topic="t"))
     assert (lag.lag_messages, lag.queues[0].committed_offset) == (1, 2)
@@ -96,9 +96,9 @@ async def test_unknown_topic_is_named_with_what_to_do(snode: Snode) -> None:
 async def test_two_members_share_queues_and_a_leaver_hands_over(snode: Snode) -> None:
     """Two consumers own disjoint halves; when one leaves the other resumes at its offsets (E-043, E-071)."""
     await snode.topic("t", queues=4)
-    async with PushClient(snode, "g", "t", from_first=True) as first:
+    async with PushClient(snode, "g", "t", from_beginning=True) as first:
         assert len((await first.event("assignment")).queues) == 4
-        async with PushClient(snode, "g", "t", from_first=True) as second:
+        async with PushClient(snode, "g", "t", from_beginning=True) as second:
             mine, yours = await first.event("assignment"), await second.event("assignment")
             assert mine.generation == yours.generation
             assert sorted(q.queue_id for q in (*mine.queues, *yours.queues)) == [0, 1, 2, 3]
@@ -119,7 +119,7 @@ async def test_tags_are_filtered_and_offsets_still_advance(snode: Snode) -> None
     tags: list[str | None] = ["A", "B", "A", "B"]
     requests = [batch_request(1, here, [b"0", b"1", b"2", b"3"], tags=tags), batch_request(2, here, [b"4"], tags="A")]
     assert len(await snode.produce(*requests)) == 2
-    async with PushClient(snode, "g", "t", tags="B", from_first=True) as member:
+    async with PushClient(snode, "g", "t", tags="B", from_beginning=True) as member:
         delivery = await member.delivery()
         bodies = open_batch(batch_of(delivery.batch)).bodies()
         rows = memoryview(delivery.rows).cast("i").tolist() if delivery.rows else range(len(bodies))

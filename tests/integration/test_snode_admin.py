@@ -142,7 +142,7 @@ async def test_a_reset_reaches_the_member_that_consumes(tmp_path: Path) -> None:
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t")
         await running.publish("t", b"a", b"b", b"c")
-        async with PushClient(running, "g", "t", client_id="a", from_first=True) as client:
+        async with PushClient(running, "g", "t", client_id="a", from_beginning=True) as client:
             delivery = await client.delivery()
             await client.acknowledge(delivery)
             await client.event("committed")
@@ -185,7 +185,7 @@ async def test_a_client_is_described_and_called(tmp_path: Path) -> None:
 
         async with SessionClient(running, "a") as client:
             await client.consume("g", "t", consume_type=session_pb2.CONSUME_TYPE_PUSH)
-            async with PushClient(running, "g", "t", session_id=client.session_id, from_first=True) as pushed:
+            async with PushClient(running, "g", "t", session_id=client.session_id, from_beginning=True) as pushed:
                 await pushed.acknowledge(await pushed.delivery())
                 await pushed.event("committed")
                 answering = asyncio.get_running_loop().create_task(answer_commands(client))
@@ -260,8 +260,8 @@ async def test_thresholds_of_slow_consumers_change_at_run_time(tmp_path: Path) -
             for group in ("g", "h"):
                 await client.consume(group, "t", consume_type=session_pb2.CONSUME_TYPE_PUSH)
             async with (
-                PushClient(running, "g", "t", session_id=client.session_id, from_first=True) as slow,
-                PushClient(running, "h", "t", session_id=client.session_id, from_first=True) as other,
+                PushClient(running, "g", "t", session_id=client.session_id, from_beginning=True) as slow,
+                PushClient(running, "h", "t", session_id=client.session_id, from_beginning=True) as other,
             ):
                 await slow.acknowledge(await slow.delivery())
                 await slow.event("committed")

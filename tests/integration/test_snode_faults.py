@@ -21,7 +21,7 @@ async def test_push_goes_on_after_the_enode_restarts(tmp_path: Path) -> None:
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(60):
         await snode.topic("t")
         await snode.publish("t", b"one")
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             first = await member.delivery()
             await snode.cluster.close("enode-0")
             await member.acknowledge(first)
@@ -57,7 +57,7 @@ async def test_one_dead_enode_does_not_stop_the_other(tmp_path: Path) -> None:
     """Messages without a group avoid an enode that is down, and a group's offsets on the other one move on (E-110)."""
     async with open_snode_cluster(tmp_path, enodes=2) as snode, asyncio.timeout(30):
         await snode.topic("t", queues=2)
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             await snode.cluster.close("enode-1")
             receipts = [(await snode.publish("t", b"%d" % n))[0] for n in range(6)]
             assert {receipt.queue.enode for receipt in receipts} == {"enode-0"}
@@ -77,7 +77,7 @@ async def test_name_server_may_be_away(tmp_path: Path) -> None:
         await snode.topic("t")
         await snode.cluster.close("namesrv-0")
         assert (await snode.publish("t", b"one"))[0].offset == 0
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             assert (await member.delivery()).next_offset == 1
         await snode.cluster.open_namesrv()
         assert (await snode.publish("t", b"two"))[0].offset == 1
@@ -114,7 +114,7 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
             name="g", consume_enabled=True, slow_consumer_threshold_messages=10, slow_consumer_grace_ms=200
         )
         await snode.admin.PutGroup(namesrv_pb2.PutGroupRequest(group=group))
-        async with PushClient(snode, "g", "t", from_first=True) as slow:
+        async with PushClient(snode, "g", "t", from_beginning=True) as slow:
             await snode.publish("t", b"first")
             await slow.acknowledge(await slow.delivery())
             await slow.event("committed")
@@ -122,7 +122,7 @@ async def test_slow_consumer_is_evicted_with_the_reason(tmp_path: Path) -> None:
             closed = await slow.event("closed")
             assert closed.reason == consumer_pb2.CLOSE_REASON_SLOW_CONSUMER
             assert "threshold 10" in closed.message
-        async with PushClient(snode, "g", "t", from_first=True) as again:
+        async with PushClient(snode, "g", "t", from_beginning=True) as again:
             assert (await again.delivery()).first_offset == 1
 
 
@@ -143,7 +143,7 @@ async def test_stopping_snode_says_goodbye(tmp_path: Path) -> None:
     """At a stop sessions are closed with SHUTDOWN after their acknowledgements are stored, and streams are answered."""
     async with open_snode_cluster(tmp_path) as snode, Background("test") as background, asyncio.timeout(30):
         await snode.topic("t")
-        member = PushClient(snode, "g", "t", from_first=True)
+        member = PushClient(snode, "g", "t", from_beginning=True)
         await member.__aenter__()
         await snode.publish("t", b"one")
         producing = snode.producer.Produce()
@@ -184,13 +184,13 @@ async def test_restarted_snode_goes_on_from_what_was_acknowledged(tmp_path: Path
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"one", b"two")
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             await member.acknowledge(await member.delivery())
             await member.event("committed")
         await snode.cluster.close("snode-0")
         await snode.cluster.open_snode("snode-0")
         await snode.publish("t", b"three")
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             delivery = await member.delivery()
             assert delivery.first_offset == 2
             await member.acknowledge(delivery)
@@ -202,7 +202,7 @@ async def test_deleted_and_recreated_topic_starts_empty_for_its_group(tmp_path: 
     async with open_snode_cluster(tmp_path) as snode, asyncio.timeout(30):
         await snode.topic("t")
         await snode.publish("t", b"old", b"old")
-        async with PushClient(snode, "g", "t", from_first=True) as member:
+        async with PushClient(snode, "g", "t", from_beginning=True) as member:
             await member.acknowledge(await member.delivery())
             await member.event("committed")
             await snode.admin.DeleteTopic(namesrv_pb2.DeleteTopicRequest(name="t"))

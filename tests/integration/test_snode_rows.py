@@ -115,8 +115,8 @@ async def test_who_takes_nothing_holds_nobody_up(tmp_path: Path) -> None:
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(60):
         await running.topic("t")
         async with (
-            PushClient(running, "idle", "t", messages=0, from_first=True) as idle,
-            PushClient(running, "busy", "t", from_first=True) as busy,
+            PushClient(running, "idle", "t", messages=0, from_beginning=True) as idle,
+            PushClient(running, "busy", "t", from_beginning=True) as busy,
         ):
             await idle.queues(1)
             for _ in range(20):

@@ -154,7 +154,7 @@ async def test_our_client_speaks_tls(tmp_path: Path, monkeypatch: pytest.MonkeyP
         async with connect(address, access_key="ann", secret_key="s3cret", **files) as mq:
             async with mq.producer("t") as producer:
                 await producer.send(b"x")
-            async with mq.consumer("g", ["t"], ConsumerSettings(from_first=True)) as consumer:
+            async with mq.consumer("g", ["t"], ConsumerSettings(from_beginning=True)) as consumer:
                 assert (await anext(aiter(consumer))).body == b"x"
             assert [topic.name for topic in await mq.admin.list_topics()] == ["t"]
         seen = await check_address(address, {"ORTOO_TLS_CA_FILE": str(made)})

@@ -74,7 +74,7 @@ async def test_one_message_is_followed_through_three_processes(tmp_path: Path, r
             await producer.send(Message(b"traced", trace_context=CONTEXT))
             await producer.send(Message(b"not sampled", trace_context=NOT_SAMPLED))
             await producer.send(Message(b"plain"))
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True, ack_interval_ms=20)) as consumer:
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True, ack_interval_ms=20)) as consumer:
             seen = 0
             async for message in consumer:
                 message.ack()
@@ -114,7 +114,7 @@ async def test_pulls_and_pops_are_seen_as_pushes_are(tmp_path: Path, receiver: R
         async with mq.producer("t") as producer:
             await producer.send(Message(b"traced", trace_context=CONTEXT))
             await producer.send(Message(b"not sampled", trace_context=NOT_SAMPLED))
-        async with mq.pull_consumer("pullers", "t", PullSettings(from_first=True)) as puller:
+        async with mq.pull_consumer("pullers", "t", PullSettings(from_beginning=True)) as puller:
             batch = await puller.poll()
             assert batch is not None
             batch.ack()
@@ -138,7 +138,7 @@ async def test_a_second_delivery_is_linked_to_the_first(tmp_path: Path, receiver
         async with mq.producer("t") as producer:
             await producer.send(Message(b"traced", trace_context=CONTEXT))
         for acknowledged in (False, True):
-            async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer:
+            async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer:
                 async for message in consumer:
                     if acknowledged:
                         message.ack()

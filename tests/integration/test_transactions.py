@@ -76,7 +76,7 @@ async def test_only_committed_messages_are_seen(cluster: InProcessCluster) -> No
             await kept.rollback()
         with pytest.raises(Invalid):
             await mq.admin.end_transaction("nonsense", TransactionVerdict.COMMIT)
-        async with mq.consumer("g", "t", ConsumerSettings(from_first=True)) as consumer, asyncio.timeout(10):
+        async with mq.consumer("g", "t", ConsumerSettings(from_beginning=True)) as consumer, asyncio.timeout(10):
             found = []
             async for message in consumer:
                 found.append(message)

@@ -67,7 +67,7 @@ async def test_an_offset_below_the_first_is_corrected_to_it(running: Snode) -> N
     assert await is_beginning(running, answer.next_offset)
     async with (
         connect(running.cluster.address) as mq,
-        mq.pull_consumer("g", ["t"], dataclasses.replace(PROMPT, from_first=True)) as consumer,
+        mq.pull_consumer("g", ["t"], dataclasses.replace(PROMPT, from_beginning=True)) as consumer,
     ):
         batch = await consumer.poll(15_000)
         assert batch is not None
@@ -82,7 +82,7 @@ async def test_a_new_group_begins_with_what_is_left_or_at_the_end(running: Snode
     """E-156, E-101: at the first remaining message, or at the end. Without an offset of the group it is -1."""
     stored = await running.consumer.QueryOffsets(pull_pb2.QueryConsumerOffsetsRequest(group="new", topic="t"))
     assert [one.offset for one in stored.offsets] == [-1]
-    async with PushClient(running, "first", "t", from_first=True) as client:
+    async with PushClient(running, "first", "t", from_beginning=True) as client:
         assert await is_beginning(running, (await client.delivery()).first_offset)
     async with connect(running.cluster.address) as mq:
         settings = PullSettings(from_time_ms=1, long_poll_ms=500)

@@ -74,9 +74,9 @@ async def test_queues_move_between_snodes_without_two_owners(tmp_path: Path) -> 
     """E-071, E-075: a push session at the other snode gets its queues when the first has released them."""
     async with two_snodes(tmp_path) as (running, _), asyncio.timeout(40):
         await running.topic("t", 4)
-        async with PushClient(running, "g", "t", client_id="a", from_first=True) as first:
+        async with PushClient(running, "g", "t", client_id="a", from_beginning=True) as first:
             assert len((await first.queues(4)).queues) == 4
-            async with PushClient(running, "g", "t", client_id="b", snode="snode-1", from_first=True) as second:
+            async with PushClient(running, "g", "t", client_id="b", snode="snode-1", from_beginning=True) as second:
                 mine, theirs = await first.queues(2), await second.queues(2)
                 assert not {str(q) for q in mine.queues} & {str(q) for q in theirs.queues}
                 await running.publish("t", b"x", queue=theirs.queues[0])
@@ -113,7 +113,7 @@ async def test_consumers_go_on_while_the_store_is_away_and_membership_heals(tmp_
         async with (
             SessionClient(running, "a") as first,
             SessionClient(running, "b", snode="snode-1") as second,
-            PushClient(running, "h", "t", client_id="p", from_first=True) as pushed,
+            PushClient(running, "h", "t", client_id="p", from_beginning=True) as pushed,
         ):
             await first.consume("g", "t")
             await second.consume("g", "t")

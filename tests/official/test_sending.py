@@ -28,7 +28,7 @@ async def test_what_an_official_producer_sends_a_native_reader_gets(language: st
         )
         async with (
             ortoo.connect(cluster.address) as mq,
-            mq.consumer("g", "t", ortoo.ConsumerSettings(from_first=True)) as consumer,
+            mq.consumer("g", "t", ortoo.ConsumerSettings(from_beginning=True)) as consumer,
         ):
             found = {}
             async for message in consumer:

@@ -93,12 +93,12 @@ class Cancellations:
                 self.acknowledged[message.body] = None
 
     async def _pull(self) -> None:
-        async with self._client.pull_consumer("pulling", {"t": "*"}, PullSettings(from_first=True)) as consumer:
+        async with self._client.pull_consumer("pulling", {"t": "*"}, PullSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 message.ack()
 
     async def _push(self) -> None:
-        async with self._client.consumer("pushed", {"t": "*"}, ConsumerSettings(from_first=True)) as consumer:
+        async with self._client.consumer("pushed", {"t": "*"}, ConsumerSettings(from_beginning=True)) as consumer:
             async for message in consumer:
                 message.ack()
 

@@ -101,7 +101,7 @@ def test_a_filter_is_named_when_the_message_does_not_pass_it(wanted: str | Sql, 
             await client.admin.ensure_topic("t", queue_count=1)
             async with client.producer("t") as producer:
                 await producer.send(Message(b"first", tag="blue", properties={"n": "9"}))
-                settings = ConsumerSettings(from_first=True)
+                settings = ConsumerSettings(from_beginning=True)
                 async with client.consumer("g", {"t": wanted}, settings):  # a consumer that acknowledges nothing
                     await stage.clock.sleep(2)
                     receipt = await producer.send(Message(b"second", tag="red", properties={"n": "9"}))

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.ortoo(topics=["jobs"], patience="1d", enode={"group_ret
 
 async def consumed(broker: Broker, mq: Client, group: str) -> None:
     """A member of a group acknowledges one message and leaves."""
-    async with mq.consumer(group, "jobs", ConsumerSettings(from_first=True)) as consumer:
+    async with mq.consumer(group, "jobs", ConsumerSettings(from_beginning=True)) as consumer:
         async for message in consumer:
             message.ack()
             break
@@ -42,7 +42,7 @@ async def test_only_the_silent_one_that_nobody_declared_is_forgotten(broker: Bro
         await mq.admin.groups.update("declared", attempts_max=3)
         for group in ("silent", "declared"):
             await consumed(broker, mq, group)
-        settings = ConsumerSettings(from_first=True)
+        settings = ConsumerSettings(from_beginning=True)
         async with (
             Background("members") as background,
             mq.consumer("member", "jobs", settings) as member,

@@ -68,7 +68,7 @@ Consume = Callable[[Client, str, Handled], Awaitable[None]]
 
 async def push(mq: Client, group: str, handled: Handled) -> None:
     """The push consumer of the README."""
-    async with mq.consumer(group, "one", ConsumerSettings(from_first=True)) as consumer:
+    async with mq.consumer(group, "one", ConsumerSettings(from_beginning=True)) as consumer:
         await consumer.run(handled.handle)
 
 

@@ -34,7 +34,7 @@ async def committed(stage: ScriptedCluster, client: Client, queue: Queue, offset
     """The committed offset of group `g` in a queue; with `offset`, after committing that."""
     while True:
         with contextlib.suppress(OrtooError):
-            async with client.pull_consumer("g", settings=PullSettings(from_first=True)) as consumer:
+            async with client.pull_consumer("g", settings=PullSettings(from_beginning=True)) as consumer:
                 consumer.assign([queue])
                 while offset is not None and queue not in consumer.queues:
                     await stage.clock.sleep(0.05)

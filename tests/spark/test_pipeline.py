@@ -152,7 +152,7 @@ def test_reports_are_pages_with_pictures(
     (row,) = trace(spark, settings, said.append)
     assert (row.topic, row.messages) == (topic, 300)
     assert 0 <= row.p50 <= row.p99 <= row.slowest
-    with broker.client.consumer("slow", topic, ConsumerSettings(from_first=True)) as consumer:
+    with broker.client.consumer("slow", topic, ConsumerSettings(from_beginning=True)) as consumer:
         for message in consumer:
             consumer.ack(message)
             break
@@ -169,7 +169,7 @@ def test_reports_are_pages_with_pictures(
 def test_views_show_groups_and_deliveries(spark: Any, broker: Broker, topic: str) -> None:
     """Lag per group and queue, and queues of retries and dead letters, as tables."""
     send(broker, topic, numbered(10))
-    with broker.client.consumer(f"g-{topic}", topic, ConsumerSettings(from_first=True)) as consumer:
+    with broker.client.consumer(f"g-{topic}", topic, ConsumerSettings(from_beginning=True)) as consumer:
         for batch in consumer.batches():
             consumer.ack(batch)
             break

@@ -30,4 +30,4 @@ def test_slow_and_silent_are_what_they_were() -> None:
     """E-045 and E-082: 120 s of silence, 1,024 messages of lag. A group's retries end after 16."""
     assert SnodeSettings().session_expiry_s == 120
     assert (Group("g").slow_consumer_threshold_messages, Group("g").attempts_max) == (1_024, 16)
-    assert ConsumerSettings().from_first is False
+    assert ConsumerSettings().from_beginning is False

@@ -13,7 +13,7 @@ from ortoo.client.offsets.store import LocalOffsets
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 
-LAST, FIRST, TIME = StartRule(), StartRule(from_first=True), StartRule(from_time_ms=1_000)
+LAST, FIRST, TIME = StartRule(), StartRule(from_beginning=True), StartRule(from_time_ms=1_000)
 
 
 @pytest.mark.parametrize(

@@ -89,9 +89,9 @@ class Bench:
         session.grant(messages, 1 << 30)
         return session
 
-    async def join(self, client_id: str, messages: int = 1000, *, from_first: bool = True) -> PushSession:
+    async def join(self, client_id: str, messages: int = 1000, *, from_beginning: bool = True) -> PushSession:
         """A separate session; a queue without an offset starts with its oldest message, or at its end."""
-        start = SessionStart(StartFrom.FIRST if from_first else StartFrom.LAST)
+        start = SessionStart(StartFrom.FIRST if from_beginning else StartFrom.LAST)
         session = PushSession(self.parts, PushPlan("g", client_id, {"t": None}, start))
         session.grant(messages, 1 << 30)
         member = GroupMember(client_id, session.session_id, subscriptions=(Subscription("t"),))

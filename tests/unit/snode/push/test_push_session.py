@@ -154,12 +154,12 @@ async def test_a_group_subscribes_from_its_first_session_on() -> None:
     """Messages stored after a group's first session are its own, even if that session acknowledged nothing (G2)."""
     async with bench() as it:
         await it.store(0, b"before")
-        first = await it.join("c", from_first=False)
+        first = await it.join("c", from_beginning=False)
         while len(it.enode.offsets) < len(QUEUES):
             await it.parts.clock.sleep(0)
         await it.close(first)
         await it.store(0, b"between")
-        second = await it.join("c", from_first=False)
+        second = await it.join("c", from_beginning=False)
         delivery = await event(second, Delivery)
         assert (delivery.queue, delivery.first_offset) == (QUEUES[0], 1)
 

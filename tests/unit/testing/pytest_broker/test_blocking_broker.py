@@ -11,8 +11,8 @@ from ortoo.client.blocking import connect
 from ortoo.testing.pytest_broker import BlockingBroker, Broker
 
 FIRST: dict[str, dict[str, Any]] = {
-    "consumer": {"settings": ConsumerSettings(from_first=True)},
-    "pull_consumer": {"settings": PullSettings(from_first=True)},
+    "consumer": {"settings": ConsumerSettings(from_beginning=True)},
+    "pull_consumer": {"settings": PullSettings(from_beginning=True)},
 }
 pytestmark = pytest.mark.ortoo(topics=["orders", "bills"])
 

@@ -97,7 +97,7 @@ class FlightFlow:
 
 
 async def _consume(addresses: str | Sequence[str], tally: GroupTally, tags: str) -> None:
-    settings = ConsumerSettings(from_first=True)
+    settings = ConsumerSettings(from_beginning=True)
     async with connect(addresses) as mq, mq.consumer(tally.group, {TOPIC: tags}, settings) as consumer:
         async for batch in consumer.batches():
             queue = batch.queue

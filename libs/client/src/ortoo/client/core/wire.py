@@ -32,11 +32,11 @@ def subscription(topic: str, filter: Filter, version: int = 0) -> consumer_pb2.S
     return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
 
 
-def start_from(from_first: bool, from_time_ms: int | None) -> "consumer_pb2.StartFrom.ValueType":
+def start_from(from_beginning: bool, from_time_ms: int | None) -> "consumer_pb2.StartFrom.ValueType":
     """The start of a group without an offset, as protobuf."""
     if from_time_ms is not None:
         return consumer_pb2.START_FROM_TIME
-    return consumer_pb2.START_FROM_FIRST if from_first else consumer_pb2.START_FROM_LAST
+    return consumer_pb2.START_FROM_FIRST if from_beginning else consumer_pb2.START_FROM_LAST
 
 
 def message_model(*, broadcast: bool) -> "consumer_pb2.MessageModel.ValueType":

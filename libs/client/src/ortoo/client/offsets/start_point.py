@@ -9,7 +9,7 @@ from ortoo.client.core.queues import RETRY_PREFIX
 class StartRule:
     """The start without a committed offset: the end (the default), the first message, or a time."""
 
-    from_first: bool = False
+    from_beginning: bool = False
     from_time_ms: int | None = None
 
     def needs_time(self, topic: str) -> bool:
@@ -21,6 +21,6 @@ class StartRule:
 
         A queue of the group's retry topic always starts at its first message, so that none is lost.
         """
-        if self.from_first or topic.startswith(RETRY_PREFIX):
+        if self.from_beginning or topic.startswith(RETRY_PREFIX):
             return begin_offset
         return end_offset if at_time is None or self.from_time_ms is None else at_time

@@ -54,14 +54,14 @@ class QueueAssignment:
         return write(
             session_pb2.RegisterConsumer,
             settings,
-            zones=settings.rooms,
+            zones=settings.zones,
             group=self._group,
             subscriptions=[
                 subscription(topic, self._subscriptions[topic], self._version) for topic in sorted(self._subscriptions)
             ],
             consume_type=session_pb2.CONSUME_TYPE_PULL,
             message_model=message_model(broadcast=settings.broadcast),
-            start_from=start_from(settings.from_first, settings.from_time_ms),
+            start_from=start_from(settings.from_beginning, settings.from_time_ms),
         )
 
     @property
@@ -138,5 +138,5 @@ class QueueAssignment:
             topic,
             queues,
             configured_queues=self._settings.configured_queues,
-            zones=self._settings.rooms,
+            zones=self._settings.zones,
         )

@@ -15,10 +15,10 @@ from ortoo.common.groups.allocation import AllocationStrategy
 class PullSettings:
     """Settings of a pull consumer."""
 
-    from_first: bool = False
+    from_beginning: bool = False
     """Start of the group in a queue without an offset: the oldest message if True, otherwise the end."""
     from_time_ms: int | None = None
-    """Replaces `from_first`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    """Replaces `from_beginning`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
     broadcast: bool = False
     """Every member gets every message and keeps its offsets in a local file."""
     offsets_folder: Path = field(default_factory=lambda: Path.home() / ".ortoo" / "offsets")
@@ -27,7 +27,7 @@ class PullSettings:
     """Assignment of queues to members; all should set the same, and the first one by client id decides."""
     configured_queues: tuple[Queue, ...] = ()
     """The queues of this member, for AllocationStrategy.CONFIG."""
-    rooms: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
     """The availability zones whose queues are assigned, for AllocationStrategy.MACHINE_ROOM."""
     on_loss: Callable[[LostMessages], None] | None = None
     """Called with messages that are lost because their stored bytes are damaged. They are logged in any case,
@@ -59,7 +59,7 @@ class PullSettings:
     @property
     def start(self) -> StartRule:
         """The start of a queue without an offset."""
-        return StartRule(self.from_first, self.from_time_ms)
+        return StartRule(self.from_beginning, self.from_time_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,10 +32,10 @@ _PERSIST_INTERVAL_S = 5.0
 class ConsumerSettings:
     """Settings of a push consumer."""
 
-    from_first: bool = False
+    from_beginning: bool = False
     """Start of the group in a queue without an offset: the oldest message if True, otherwise the end."""
     from_time_ms: int | None = None
-    """Replaces `from_first`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
+    """Replaces `from_beginning`: the first message stored at or after this time, milliseconds since 1970-01-01 UTC."""
     unacknowledged_messages_max: int = 32_768
     """Largest number of delivered and unacknowledged messages; may be exceeded by one batch."""
     unacknowledged_bytes_max: int = 32 << 20
@@ -46,7 +46,7 @@ class ConsumerSettings:
     """Assignment of queues to members; all should set the same, and the first one by client id decides."""
     configured_queues: tuple[Queue, ...] = ()
     """The queues of this member, for AllocationStrategy.CONFIG."""
-    rooms: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
     """The availability zones whose queues are assigned, for AllocationStrategy.MACHINE_ROOM."""
     on_loss: Callable[[LostMessages], None] | None = None
     """Called with messages that are lost because their stored bytes are damaged. They are logged in any case,
@@ -91,7 +91,7 @@ class Consumer:
             messages_max=settings.unacknowledged_messages_max,
             bytes_max=settings.unacknowledged_bytes_max,
             broadcast=self._broadcast_offsets,
-            start_rule=StartRule(settings.from_first, settings.from_time_ms),
+            start_rule=StartRule(settings.from_beginning, settings.from_time_ms),
         )
 
     @property
@@ -196,9 +196,9 @@ def _open_request(
         group=group,
         client_id=client_id,
         zone=zone,
-        zones=settings.rooms,
+        zones=settings.zones,
         subscriptions=[subscription(topic, topics[topic]) for topic in sorted(topics)],
-        start_from=start_from(settings.from_first, settings.from_time_ms),
+        start_from=start_from(settings.from_beginning, settings.from_time_ms),
         start_time_ms=settings.from_time_ms or 0,
         message_model=message_model(broadcast=settings.broadcast),
         client_version=client_version(),

@@ -201,7 +201,7 @@ def _zone_nearby(
     for member in members:
         zone = member_zones.get(member, "")
         if not zone:
-            raise Invalid(f"the zone of the group member {member!r} is missing; connect with one", field="room")
+            raise Invalid(f"the zone of the group member {member!r} is missing; connect with one", field="zone")
         members_in.setdefault(zone, []).append(member)
     queues_in: dict[str, list[Q]] = {}
     for queue in queues:

@@ -100,7 +100,7 @@ class CancellationScenario(Scenario):
 
     async def _pull(self, application: Application, client: Client) -> None:
         """Pull, and leave the consumer at a random point."""
-        settings = PullSettings(from_first=True, commit_first_ms=500, commit_interval_ms=500)
+        settings = PullSettings(from_beginning=True, commit_first_ms=500, commit_interval_ms=500)
 
         async def some() -> None:
             async with client.pull_consumer("cancel-pull", {self.name: "*"}, settings) as consumer:
@@ -111,7 +111,7 @@ class CancellationScenario(Scenario):
 
     async def _pushed_to(self, application: Application, client: Client) -> None:
         """Receive pushes, and leave the consumer at a random point. Its client is its own, and left as well."""
-        settings = ConsumerSettings(from_first=True, client_id=application.incarnation)
+        settings = ConsumerSettings(from_beginning=True, client_id=application.incarnation)
 
         async def some() -> None:
             async with (

@@ -27,7 +27,7 @@ class PullScenario(Scenario):
                     await application.pause_for(self.rate_per_s / 2)
 
         async def consume(application: Application, client: Client) -> None:
-            settings = PullSettings(from_first=True, commit_first_ms=2000, commit_interval_ms=2000)
+            settings = PullSettings(from_beginning=True, commit_first_ms=2000, commit_interval_ms=2000)
             async with client.pull_consumer(group, {self.name: "*"}, settings) as consumer:
                 application.queues = lambda: consumer.queues
                 moves, handled = self.oracle.offsets.moves(group), 0

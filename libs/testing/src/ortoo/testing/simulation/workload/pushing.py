@@ -17,7 +17,9 @@ CREDITS = (12, 32_768)
 async def push_member(application: Application, client: Client, group: str, topic: str) -> None:
     """Consume a topic as a group member, without end."""
     credit = CREDITS[application.chance.below(len(CREDITS))]
-    settings = ConsumerSettings(from_first=True, client_id=application.incarnation, unacknowledged_messages_max=credit)
+    settings = ConsumerSettings(
+        from_beginning=True, client_id=application.incarnation, unacknowledged_messages_max=credit
+    )
     async with client.consumer(group, {topic: "*"}, settings) as consumer:
         watched = _CommittedOffsetCheck(application, consumer, group)
         application.queues = lambda: consumer.queues
