@@ -1,6 +1,8 @@
 """Requests over one call."""
 
 import asyncio
+import logging
+import re
 from typing import Any
 
 import grpc
@@ -8,6 +10,7 @@ import pytest
 
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, Overloaded, Unavailable
 from ortoo.common.errors.status import error_of, failure_of
+from ortoo.common.logs.rate_limit import LOG_INTERVAL_S
 from ortoo.common.process.background import Background
 from ortoo.snode.enodes.request_stream import RequestStream
 from ortoo.testing.time.virtual_clock import VirtualClock
@@ -174,6 +177,22 @@ async def test_what_was_meant_for_a_peer_that_is_not_there_was_never_sent() -> N
         with pytest.raises(Unavailable) as raised:
             await stream.send(enode_pb2.AppendRequest())
         assert raised.value.field == NOT_ACCEPTED_FIELD
+
+
+async def test_failures_are_logged_at_intervals_with_their_number(caplog: pytest.LogCaptureFixture) -> None:
+    """Clients retry many times a second while an enode is down. The log does not grow with them."""
+    far, clock = Far(), VirtualClock()
+    far.reached = False
+    stream = stream_to(far, clock)
+    counts: list[int] = []
+    async with asyncio.timeout(10), Background("test") as background:
+        background.spawn("run", stream.run())
+        for _ in range(41):
+            with caplog.at_level(logging.WARNING), pytest.raises(Unavailable):
+                await stream.send(enode_pb2.AppendRequest())
+            clock.advance(LOG_INTERVAL_S / 20)
+        counts = [int(count) for count in re.findall(r"enode_requests_failed.*count=(\d+)", caplog.text)]
+    assert counts == [1, 20, 20]
 
 
 async def test_silence_is_an_error_after_the_limit() -> None:

@@ -43,7 +43,7 @@ from ortoo.v1 import replica_report_pb2, replication_pb2
 
 REOPEN_DELAY_S = 1.0
 """Delay before a replica opens its log again."""
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(eq=False)

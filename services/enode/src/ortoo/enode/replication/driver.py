@@ -70,7 +70,7 @@ TRANSFER_TIMEOUT_S = 3.0
 TRANSFER_POLL_S = 0.02
 FULL_DISK_RETRY_S = 1.0
 """Delay before a follower retries a write to a full disk."""
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(slots=True)

@@ -15,7 +15,7 @@ from ortoo.enode.replication.protocol.replica import Replica
 
 AskForFrame = Callable[[ReplicaId, int], Awaitable[bytes]]
 """Requests a replica's frame at a position. Errors: Unavailable. DataLoss when it lacks that frame, too."""
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(eq=False)

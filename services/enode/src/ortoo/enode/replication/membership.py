@@ -35,7 +35,7 @@ JOIN_RETRY_S = 0.5
 NO_DESCRIPTOR_S = 0.5
 """The pause before a hard state is written again, when no file could be opened for it."""
 RANDOM_PARTS = 1 << 32
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 AskToJoin = Callable[[str, str, int, bool], Awaitable[ReplicaId]]

@@ -35,7 +35,7 @@ from ortoo.enode.store.engine import Engine
 NOT_LEADING = "this replica does not lead"
 CHANGES_PER_WRITE_MAX = 512
 """Maximum of changes that are stored together."""
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(eq=False)

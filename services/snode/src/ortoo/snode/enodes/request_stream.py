@@ -11,6 +11,7 @@ import grpc
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotLeader, OrtooError, Overloaded, Unavailable, Unsupported
 from ortoo.common.errors.status import cancellation_count, error_of_rpc
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.containment import as_ortoo_error
@@ -80,6 +81,8 @@ class RequestStream(Generic[Request, Answer, Result]):
     _last_answer_s: float = field(default=0.0, init=False)
     """When the peer last answered, or no answer was due."""
     _call_ended_s: float = field(default=-PEER_RETRY_S, init=False)
+    _failed_count: int = field(default=0, init=False)
+    _log_rate: LogRateLimit = field(default_factory=LogRateLimit, init=False)
     """When the last call ended."""
     _pending: dict[int, PendingRequest[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
@@ -135,10 +138,16 @@ class RequestStream(Generic[Request, Answer, Result]):
             except Exception as failure:
                 error = as_ortoo_error(failure, "enode link")
             self._call_ended_s = self.clock.monotonic_s()
-            if self._pending:
-                _log.emit(log_events.ENODE_REQUESTS_FAILED, peer=self.peer, count=len(self._pending), reason=str(error))
+            self._log_failed(error)
             moved = error if isinstance(error, NotLeader) else NotLeader(f"{error}; nothing was stored")
             self.fail_all(error, moved if self.may_redirect else None)
+
+    def _log_failed(self, error: OrtooError) -> None:
+        """Log the requests that fail with the stream, at intervals, because clients may retry many times a second."""
+        self._failed_count += len(self._pending)
+        if self._failed_count and self._log_rate.acquire("failed", self._call_ended_s):
+            _log.emit(log_events.ENODE_REQUESTS_FAILED, peer=self.peer, count=self._failed_count, reason=str(error))
+            self._failed_count = 0
 
     def close(self, error: OrtooError) -> None:
         """Fail all unanswered requests, and later ones."""

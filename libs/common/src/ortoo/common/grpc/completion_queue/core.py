@@ -30,7 +30,7 @@ QUIET_EVENT_DELAY_S = 0.01
 SHUTDOWN_TIMEOUT_S = 5.0
 """Maximum time for which a stop waits for handlers that ignore their cancellation."""
 NO_DEADLINE_S = 1e12
-_log = get_logger("queue front")
+_log = get_logger("completion queue")
 Metadata = tuple[tuple[str, str | bytes], ...]
 
 

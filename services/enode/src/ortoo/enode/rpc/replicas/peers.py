@@ -36,7 +36,7 @@ NO_POSITION = 1 << 62
 QUEUED_MAX = 1_000
 """The number of messages that wait for a slow peer; the oldest are dropped. The log's window bounds the frames."""
 QUEUED_BYTES_MAX = 64 << 20
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(eq=False)

@@ -22,7 +22,7 @@ from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 REPORT_INTERVAL_S = 0.5
 """How often a replica reports when nothing changes."""
 REPORT_TIMEOUT_S = 1.0
-_log = get_logger("members")
+_log = get_logger("replication")
 
 
 @dataclass(eq=False)
