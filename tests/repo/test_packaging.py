@@ -189,6 +189,7 @@ BRINGS = {
     "grpc": "grpcio",
     "grpc_health": "grpcio-health-checking",
     "grpc_reflection": "grpcio-reflection",
+    "prometheus_client": "prometheus-client",
 }
 LIBRARIES = (
     *(*BRINGS, "fastcrc", "numpy", "redis", "sqlalchemy", "structlog", "typer", "rich", "lz4", "zstandard", "pytest"),

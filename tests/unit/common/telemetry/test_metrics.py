@@ -41,13 +41,28 @@ def example() -> Metrics:
 
 
 def test_text_has_every_value() -> None:
-    """The text contains all counted values, with escapes."""
+    """Prometheus' own client reads all counted values, and the label values as they were before they were escaped."""
     found = families("".join(chunks(example())))
-    assert found["messages_total"] == {(("topic", 'a\\"\\\\\\nb'),): 7, (("topic", "t"),): 0}
+    assert found["messages_total"] == {(("topic", 'a"\\\nb'),): 7, (("topic", "t"),): 0}
     assert found["lag"][("group", "h"), ("topic", "t")] == 3
     assert found["latency_seconds_bucket"][("le", "10"), ("method", "Send")] == 1
     assert found["latency_seconds_bucket"][("le", "+Inf"), ("method", "Send")] == 1
     assert found["latency_seconds_sum"][(("method", "Send"),)] == 5
+
+
+@pytest.mark.parametrize(
+    ("wrong", "reason"),
+    [
+        ('lag{topic="t} 1', "Invalid|could not convert"),
+        ("lag 1 2 3 x", "could not convert"),
+        ("lag one", "could not convert"),
+        ("lag 1\nlag 2", "two series"),
+    ],
+)
+def test_a_wrong_text_is_not_read(wrong: str, reason: str) -> None:
+    """A malformed line or a series that is there twice fails every test that scrapes it."""
+    with pytest.raises(ValueError, match=reason):
+        families(f"# HELP lag Lag.\n# TYPE lag gauge\n{wrong}\n")
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="NOT CHECKED, no promtool; install Prometheus")

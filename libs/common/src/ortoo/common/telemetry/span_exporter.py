@@ -1,7 +1,8 @@
 """Export of spans to an OTLP/gRPC receiver. Imported only while tracing is on.
 
 The transport is OpenTelemetry's, with its retries, and its environment variables for headers and certificates. Its span
-classes are not used, because they cost five times as much to begin, to end and to encode as these.
+classes are not used: beginning and ending a span would cost ten times as much, and encoding it three times.
+`python -m bench.telemetry` compares them.
 """
 
 from collections.abc import Sequence

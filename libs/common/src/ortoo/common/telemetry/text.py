@@ -1,4 +1,9 @@
-"""Metrics in Prometheus's text format, version 0.0.4."""
+"""Metrics in Prometheus's text format, version 0.0.4.
+
+The event loop renders the text, so every call waits for it. `prometheus_client` needs eight times as long for a series.
+A family of 10,000 series would hold the event loop for 0.1 s, or compete with it for the interpreter from a thread.
+`python -m bench.telemetry` compares the two.
+"""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache

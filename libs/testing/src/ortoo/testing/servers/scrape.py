@@ -1,12 +1,11 @@
-"""Metrics as Prometheus gets them: one HTTP request, and the text read into values."""
+"""Metrics as Prometheus gets them: one HTTP request, and the text as Prometheus' own client for Python parses it."""
 
 import asyncio
-import re
 from dataclasses import dataclass
 
+from prometheus_client.parser import text_string_to_metric_families
+
 TIMEOUT_S = 20.0
-_LINE = re.compile(r"(?P<name>\w+)(?:\{(?P<labels>.*)\})? (?P<value>\S+)$")
-_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +35,17 @@ Series = dict[tuple[tuple[str, str], ...], float]
 
 
 def families(text: str) -> dict[str, Series]:
-    """Metric name to its series; a series is the sorted tuple of its (label, value) pairs."""
+    """Metric name to its series; a series is the sorted tuple of its (label, value) pairs.
+
+    Errors: ValueError for a text that is not in Prometheus' format, or that has a series twice.
+    """
     found: dict[str, Series] = {}
-    for line in text.splitlines():
-        if not line.startswith("#") and (match := _LINE.match(line)) is not None:
-            labels = tuple(sorted(_LABEL.findall(match["labels"] or "")))
-            found.setdefault(match["name"], {})[labels] = float(match["value"])
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            series, labels = found.setdefault(sample.name, {}), tuple(sorted(sample.labels.items()))
+            if labels in series:
+                raise ValueError(f"metric {sample.name} has two series with the labels {labels}; expected one")
+            series[labels] = sample.value
     return found
 
 
