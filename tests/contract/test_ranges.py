@@ -85,7 +85,7 @@ def test_the_ends_of_a_range_are_taken_and_what_is_beyond_is_refused_by_name(rol
             assert f"{allowed.minimum:,} to {allowed.maximum:,}" in refused.value.message
 
 
-@pytest.mark.parametrize("end", ["least", "most"])
+@pytest.mark.parametrize("end", ["minimum", "maximum"])
 async def test_every_role_starts_with_the_ends_of_its_ranges(end: str, tmp_path: Path) -> None:
     """With all numbers at their minimum, or at their maximum, the processes start and find each other."""
     chosen: dict[str, dict[str, Any]] = {}

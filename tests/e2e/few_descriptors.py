@@ -193,7 +193,7 @@ class Run:
                 await self._send(new, f"from a new client {when}")
             # Not earlier: a full port also closes the connection of `ortoo doctor`, until silent ones are closed.
             found = await self._advice("connection limit reached")
-            if not any(str(self.limit) in one["seen"] and role.role in one["process"] for one in found):
+            if not any(str(self.limit) in one["observed"] and role.role in one["process"] for one in found):
                 self.verdict.broken.append(f"{when} doctor does not name the limit: {self.verdict.doctor}")
         if not role.alive or role.pid != pid:
             self.verdict.broken.append(f"{when} the process ended")

@@ -86,7 +86,7 @@ async def advice(
     assert "Traceback" not in outcome.stderr, outcome.stderr
     found: list[dict[str, Any]] = [json.loads(line) for line in outcome.stdout.splitlines()]
     assert outcome.exit_code == int(any(one["critical"] for one in found))
-    assert all(one["seen"] and one["remedy"] for one in found)
+    assert all(one["observed"] and one["remedy"] for one in found)
     return {one["name"]: one["remedy"] for one in found}
 
 

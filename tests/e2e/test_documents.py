@@ -39,8 +39,8 @@ ELSEWHERE = {
     "ortoo enode drain": "tests/simulation/test_draining.py",
     "ortoo enode fill": "tests/simulation/test_draining.py",
     "ortoo settings": "tests/simulation/test_settings.py",
-    "ortoo export": "tests/unit/cli/commands/test_declared.py",
-    "ortoo apply": "tests/unit/cli/commands/test_declared.py",
+    "ortoo export": "tests/unit/cli/commands/test_declarations.py",
+    "ortoo apply": "tests/unit/cli/commands/test_declarations.py",
 }
 """The tests that run the other commands of the documents, by the first words of a command."""
 NOT_RUN = {

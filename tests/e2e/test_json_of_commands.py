@@ -95,7 +95,7 @@ WORDS: Mapping[str, tuple[str, ...]] = {
 }
 """The arguments of each command, in an order in which every command has something to print."""
 WITHOUT_JSON = {"dev"}
-OWN_NUMBERS = {"added", "groups", "in_flight", "member", "publish_order", "queues", "removed", "slow_grace_ms"} | {
+OWN_NUMBERS = {"added", "groups", "in_flight", "publish_order", "replica", "queues", "removed", "slow_grace_ms"} | {
     *("leader", "proposed", "slow_messages", "successor")
 }
 """Numbers of at most 32 bits that the protos name differently, or do not have."""
@@ -184,7 +184,7 @@ def tell_of_members(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(Admin, "resume_transaction", resumed)
     monkeypatch.setattr(ReplicaAdmin, "list", found)
-    for method in ("hand_over", "elect", "add", "remove"):
+    for method in ("transfer_leadership", "elect", "add", "remove"):
         monkeypatch.setattr(ReplicaAdmin, method, number)
     monkeypatch.setattr(ReplicaAdmin, "accept_store", former)
     monkeypatch.setattr(Admin, "list_orphaned_topics", lost)

@@ -33,7 +33,7 @@ async def _grows_to(client: Client, stored: list[bytes], count: int) -> None:
 
 async def test_a_store_of_one_member_becomes_a_set_of_three_under_load(tmp_path: Path) -> None:
     """The messages of b272859 and those sent meanwhile are at the leader after the first replica was removed."""
-    shutil.copytree(SAMPLE / "enode", tmp_path / "member-1")
+    shutil.copytree(SAMPLE / "enode", tmp_path / "replica-1")
     chosen = {"cluster": "sample", "name": "enode-a", "store": STORE, "group_retention_ms": 0}
     addresses = [f"127.0.0.1:{port}" for port in free_ports(3)]
     stored: list[bytes] = []

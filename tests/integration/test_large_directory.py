@@ -42,7 +42,7 @@ class Large:
         self._change = change
         self.watches = self
 
-    async def follow(self) -> AsyncGenerator[RouteChange, None]:
+    async def watch(self) -> AsyncGenerator[RouteChange, None]:
         """The whole directory, and one change."""
         yield self._change
         yield RouteChange(10, deleted_topics=("gone",))

@@ -37,7 +37,7 @@ def test_what_a_pop_brings_as_it_is_called_off_goes_back_at_once(
         return await pop(self, replace(wish, cancel=False, request_id=""))
 
     async def older_front(self: Any, request: Any, context: Any) -> Any:
-        request.call_off = False
+        request.cancel = False
         return await front(self, request, context)
 
     if older in ("enode", "both"):
