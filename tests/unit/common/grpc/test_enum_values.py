@@ -3,6 +3,7 @@
 import pytest
 
 from apache.rocketmq.v2.definition_pb2 import Code
+from ortoo.client.admin.groups import group_info
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.allocation import AllocationStrategy
 from ortoo.common.grpc.enum_values import check_known, find_unknown, known_or, name_of
@@ -37,3 +38,10 @@ def test_an_unknown_number_has_a_name() -> None:
     assert name_of(Code, Code.OK) == "OK"
     assert name_of(Code, 99) == "99"
     assert name_of(topic_pb2.EnodeReplicaState, 9) == "9"
+
+
+def test_a_backoff_of_a_newer_server_is_shown_as_unknown() -> None:
+    """The client lists groups whose back-off it cannot name."""
+    group = topic_pb2.Group(name="g", retry=topic_pb2.RetryPolicy(kind=9))  # type: ignore[arg-type]
+    assert group_info(group).retry == "unknown"
+    assert group_info(topic_pb2.Group(name="g")).retry == "classic"
