@@ -18,6 +18,7 @@ from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import (
     client_pb2,
     consumer_pb2,
+    enode_deferred_pb2,
     failure_pb2,
     flow_control_pb2,
     namesrv_pb2,
@@ -84,6 +85,8 @@ class NewerSession(SessionServiceServicer):
                     group="g", client_ids=["c", "d"], strategy=consumer_pb2.ALLOCATION_STRATEGY_CIRCLE
                 )
                 yield session_pb2.ConnectResponse(members_changed=changed)
+            elif kind == "close":
+                yield session_pb2.ConnectResponse(closed=consumer_pb2.SessionClosed())
 
 
 async def test_a_session_survives_a_strategy_of_a_newer_group_member(caplog: pytest.LogCaptureFixture) -> None:
@@ -146,27 +149,42 @@ async def test_an_unknown_value_rejects_a_registration(running: Snode, field: st
         assert not (await client.consume("g", "t")).HasField("failure")
 
 
-async def test_unknown_values_in_calls_are_invalid_arguments(running: Snode) -> None:
-    """Each call names the field and the accepted values."""
-    options = pop_pb2.PopOptions(start_from=UNKNOWN)
-    rule = flow_control_pb2.FlowRule(unit=UNKNOWN, per_second=1)
-    calls = {
-        "source": running.producer.EndTransaction(
-            producer_pb2.EndTransactionRequest(transaction_id="x", verdict="VERDICT_COMMIT", source=UNKNOWN)  # type: ignore[arg-type]
+RULE = flow_control_pb2.FlowRule(unit=UNKNOWN, per_second=1)
+CALLS: dict[str, tuple[str, str, Any]] = {
+    "source": (
+        "producer",
+        "EndTransaction",
+        producer_pb2.EndTransactionRequest(
+            transaction_id="x", verdict=enode_deferred_pb2.VERDICT_COMMIT, source=UNKNOWN
         ),
-        "verdict": running.producer.EndTransaction(
-            producer_pb2.EndTransactionRequest(transaction_id="x", verdict=UNKNOWN)
-        ),
-        "options.start_from": running.consumer.Pop(pop_pb2.PopRequest(group="g", topic="t", options=options)),
-        "mode": running.admin.SetDeliveryMode(client_pb2.SetDeliveryModeRequest(group="g", topic="t", mode=UNKNOWN)),
-        "rules.unit": running.admin.UpdateFlowControl(flow_control_pb2.UpdateFlowControlRequest(rules=[rule])),
-        "permission": running.admin.CreateTopic(namesrv_pb2.CreateTopicRequest(name="u", permission=UNKNOWN)),
-    }
-    for field, call in calls.items():
-        with pytest.raises(grpc.aio.AioRpcError) as raised:
-            await call
-        assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT, field
-        assert (raised.value.details() or "").startswith(f"{field}: "), field
+    ),
+    "verdict": (
+        "producer",
+        "EndTransaction",
+        producer_pb2.EndTransactionRequest(transaction_id="x", verdict=UNKNOWN),
+    ),
+    "options.start_from": (
+        "consumer",
+        "Pop",
+        pop_pb2.PopRequest(group="g", topic="t", options=pop_pb2.PopOptions(start_from=UNKNOWN)),
+    ),
+    "mode": ("admin", "SetDeliveryMode", client_pb2.SetDeliveryModeRequest(group="g", topic="t", mode=UNKNOWN)),
+    "rules.unit": ("admin", "UpdateFlowControl", flow_control_pb2.UpdateFlowControlRequest(rules=[RULE])),
+    "permission": ("admin", "CreateTopic", namesrv_pb2.CreateTopicRequest(name="u", permission=UNKNOWN)),
+}
+
+
+@pytest.mark.parametrize("field", CALLS)
+async def test_an_unknown_value_in_a_call_is_an_invalid_argument(running: Snode, field: str) -> None:
+    """The error names the field and the accepted values."""
+    service, method, request = CALLS[field]
+    with pytest.raises(grpc.aio.AioRpcError) as raised:
+        await getattr(getattr(running, service), method)(request)
+    assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert (raised.value.details() or "").startswith(f"{field}: ")
+    assert "give one of" in (raised.value.details() or "") or "expected VERDICT_COMMIT" in (
+        raised.value.details() or ""
+    )
 
 
 @pytest.mark.parametrize("field", ["start_from", "strategy", "message_model"])
