@@ -1,7 +1,7 @@
 """Enum values of other processes are opened by `known_or` alone, because constructors raise for unknown values."""
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.repo.tree import Tree
@@ -29,17 +29,21 @@ EXCEPTIONS = {
 
 def conversions(tree: Tree) -> Iterator[tuple[str, str]]:
     """Each (module, expression) that makes an enum of a value, or a name of a number of a protobuf enum."""
-    parsed = {name.split("/src/", 1)[1]: ast.parse(tree.text(name)) for name in tree.named(".py") if "/src/" in name}
+    parsed = {
+        name.split("/src/", 1)[1]: list(ast.walk(ast.parse(tree.text(name))))
+        for name in tree.named(".py")
+        if "/src/" in name
+    }
     enums = {
         f"{_dotted(module)}.{node.name}"
-        for module, body in parsed.items()
-        for node in ast.walk(body)
+        for module, nodes in parsed.items()
+        for node in nodes
         if isinstance(node, ast.ClassDef) and any(_last_name(base) in ENUM_BASES for base in node.bases)
     }
-    imports = {f"{_dotted(module)}.{name}": full for module, body in parsed.items() for name, full in _imported(body)}
-    for module, body in parsed.items():
+    imports = {f"{_dotted(module)}.{name}": full for module, nodes in parsed.items() for name, full in _imported(nodes)}
+    for module, nodes in parsed.items():
         if module != OPENER:
-            for node in ast.walk(body):
+            for node in nodes:
                 if _names_number(node) or _full_name(_opened(node), _dotted(module), imports) in enums:
                     yield module, ast.unparse(node)
 
@@ -69,9 +73,9 @@ def _names_number(node: ast.AST) -> bool:
     return False
 
 
-def _imported(body: ast.Module) -> Iterator[tuple[str, str]]:
+def _imported(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, str]]:
     """Each local name, and the full name of what it was imported from."""
-    for node in ast.walk(body):
+    for node in nodes:
         if isinstance(node, ast.ImportFrom):
             yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
 

@@ -64,7 +64,8 @@ def test_an_unknown_flush_mode_of_an_answer_claims_the_least() -> None:
 
 def test_unknown_values_in_routes_are_mapped() -> None:
     """Larger and negative numbers, since each would end the watch of the routes."""
-    for number in (UNKNOWN, -1):
+    numbers: tuple[Any, ...] = (UNKNOWN, -1)
+    for number in numbers:
         update = decode_update(
             namesrv_pb2.WatchRoutesResponse(
                 topics=[topic_pb2.Topic(name="t", permission=number, message_type=number)],
