@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
-from ortoo.common.grpc.messages import read, write
+from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.records.message import Message
 from ortoo.v1 import record_pb2, topic_pb2
 
@@ -59,30 +59,40 @@ def test_what_was_written_is_read_again(topic: Topic) -> None:
     message = write(topic_pb2.Topic, topic)
     assert message.topic_id == topic.topic_id
     assert [place.enode for place in message.placements] == [place.enode for place in topic.placements]
-    assert read(Topic, message) == topic
-    assert read(Topic, topic_pb2.Topic.FromString(message.SerializeToString())) == topic
+    assert read_request(Topic, message) == topic
+    assert read_request(Topic, topic_pb2.Topic.FromString(message.SerializeToString())) == topic
 
 
 def test_an_unknown_number_of_an_enum_is_refused_with_its_path() -> None:
     """The error contains the path of the field and the valid values."""
     message = topic_pb2.Topic(name="t", permission=topic_pb2.PERMISSION_NONE)
     with pytest.raises(Invalid, match=r"topic\.permission. 4 is not a valid permission; give one of .*_READ_ONLY"):
-        read(Topic, message, "topic")
+        read_request(Topic, message, "topic")
     retry = topic_pb2.Group(retry=topic_pb2.RetryPolicy(kind=9))  # type: ignore[arg-type]
     with pytest.raises(Invalid, match=r"group\.retry\.kind: 9 is not a valid retry kind"):
-        read(Group, retry, "group")
+        read_request(Group, retry, "group")
+
+
+def test_an_enum_of_another_process_is_given_by_the_caller() -> None:
+    """`read` does not convert enums, in nested values neither: the caller chooses the value for unknown numbers."""
+    message = topic_pb2.Topic(name="t", permission=topic_pb2.PERMISSION_NONE)
+    with pytest.raises(TypeError, match=r"permission is an enum: pass permission=known_or\(Access, message.permission"):
+        read(Topic, message)
+    with pytest.raises(TypeError, match=r"kind is an enum"):
+        read(Group, topic_pb2.Group(retry=topic_pb2.RetryPolicy()))
+    assert read(Topic, message, permission=Access.READ_ONLY).permission is Access.READ_ONLY
 
 
 def test_what_a_message_leaves_out_is_the_default() -> None:
     """An absent field with presence gives the default. An argument that may be None is None, others are zero."""
-    assert read(Group, topic_pb2.Group(name="g")) == Group("g", 0, None)
+    assert read_request(Group, topic_pb2.Group(name="g")) == Group("g", 0, None)
     said = topic_pb2.Group(name="g", attempts_max=3, broadcast_enabled=False, retry=topic_pb2.RetryPolicy())
-    assert read(Group, said) == Group("g", 0, 3, broadcast_enabled=False, retry=RetryPolicy())
+    assert read_request(Group, said) == Group("g", 0, 3, broadcast_enabled=False, retry=RetryPolicy())
 
 
 def test_what_is_given_is_used_as_it_is() -> None:
     """Arguments and fields that need a rule of their own come from the caller."""
-    assert read(Group, topic_pb2.Group(name="g"), slow_consumer_grace_ms=5).slow_consumer_grace_ms == 5
+    assert read_request(Group, topic_pb2.Group(name="g"), slow_consumer_grace_ms=5).slow_consumer_grace_ms == 5
     written = write(topic_pb2.Group, Group("g", 1, None), name="h", version=7)
     assert (written.name, written.version, written.attempts_max) == ("h", 7, 0)
     assert list(written.retry.listed_delays_ms) == [7]

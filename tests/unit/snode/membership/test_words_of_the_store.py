@@ -222,6 +222,13 @@ def test_the_text_of_a_member_is_read_by_all_snodes() -> None:
             decode_member(text)
 
 
+def test_a_group_member_with_a_strategy_of_a_newer_snode_is_kept() -> None:
+    """It has the default strategy. Without the record, its queues would be assigned to other group members."""
+    one = dataclasses.replace(member("a"), strategy=AllocationStrategy.CONFIG)
+    text = one.encode().replace('"strategy":4', '"strategy":77')
+    assert decode_member(text) == dataclasses.replace(one, strategy=AllocationStrategy.AVERAGELY)
+
+
 def test_an_older_word_about_a_topic_is_passed_over() -> None:
     """Versions are compared topic by topic; one without a version counts."""
     known = [Subscription("t", "old", version=5), Subscription("gone", version=1)]

@@ -17,6 +17,11 @@ SESSION_CLOSE_TIMEOUT = warning(
     "The snode did not confirm the end of the session in time.",
     "None. The snode ends the session by its own timeout.",
 )
+ALLOCATION_STRATEGY_UNKNOWN = warning(
+    "allocation_strategy_unknown",
+    "A newer group member uses an allocation strategy that this client does not know. The client uses AVERAGELY.",
+    "Update this client, or use a strategy that all group members know. Until then queues may be read twice or not.",
+)
 MESSAGES_LOST = error(
     "messages_lost",
     "Stored messages cannot be read any more, so the consumer skips them.",

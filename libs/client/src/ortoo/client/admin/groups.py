@@ -21,7 +21,8 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import EnumNames, queue_of, wire_queue
 from ortoo.common.errors import Invalid
 from ortoo.common.errors.status import error_of
-from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
 from ortoo.v1 import client_pb2, consumer_pb2, record_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
@@ -189,7 +190,13 @@ class GroupAdmin:
 
 def group_info(group: topic_pb2.Group) -> GroupInfo:
     """Convert a group from its protobuf message."""
-    return read(GroupInfo, group, retry=read(RetryPolicy, group.retry).text())
+    return read(GroupInfo, group, retry=_retry_text(group.retry))
+
+
+def _retry_text(policy: topic_pb2.RetryPolicy) -> str:
+    """The back-off as people type it; "unknown" for a kind of a newer server."""
+    kind = known_or(RetryKind, policy.kind, None)
+    return "unknown" if kind is None else read(RetryPolicy, policy, kind=kind).text()
 
 
 def _group_member_info(member: consumer_pb2.GroupMember) -> GroupMemberInfo:

@@ -8,7 +8,7 @@ from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import OnFinished, ReceivedBatch
 from ortoo.client.core.wire import EnumNames, received_batch, wire_queue
-from ortoo.common.errors import Internal
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.v1 import pull_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 
@@ -80,10 +80,8 @@ async def pull(
         request,
         timeout_s=wait_ms / 1000 + RESPONSE_TIMEOUT_S,
     )
-    try:
-        status = PullStatus(_STATUSES.name(answer.status))
-    except ValueError:
-        text = f"the answer to a pull has the unknown status {answer.status}; update this client"
-        raise Internal(text) from None
+    # `next_offset` continues the pull whatever a newer server's status means.
+    default = PullStatus.FOUND if answer.batches else PullStatus.NO_NEW
+    status = known_or(PullStatus, _STATUSES.name(answer.status), default)
     batches = tuple(received_batch(it, queue, generation=generation, on_finished=on_finished) for it in answer.batches)
     return PullResult(status, answer.next_offset, answer.begin_offset, answer.end_offset, batches)

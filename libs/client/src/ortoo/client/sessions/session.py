@@ -14,6 +14,7 @@ from ortoo.client.sessions.group_view import GroupView
 from ortoo.common.errors import Conflict, NotFound, OrtooError
 from ortoo.common.errors.status import error_of
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.v1 import pull_pb2, session_pb2
@@ -172,7 +173,7 @@ async def query_group_view(connection: Connection, group: str) -> GroupView:
         tuple(answer.client_ids),
         {it.client_id: frozenset(wanted.topic for wanted in it.subscriptions) for it in members},
         {it.client_id: it.zone for it in members},
-        AllocationStrategy(answer.strategy) if answer.strategy else AllocationStrategy.AVERAGELY,
+        _strategy_of(group, answer.strategy),
     )
 
 
@@ -184,5 +185,14 @@ def _group_view_of(news: session_pb2.MembersChanged) -> GroupView:
         if news.member_topics
         else None,
         dict(zip(ids, news.zones, strict=False)),
-        AllocationStrategy(news.strategy) if news.strategy else AllocationStrategy.AVERAGELY,
+        _strategy_of(news.group, news.strategy),
     )
+
+
+def _strategy_of(group: str, number: int) -> AllocationStrategy:
+    """The group's strategy. One of a newer group member becomes the default, and is logged."""
+    strategy = known_or(AllocationStrategy, number or AllocationStrategy.AVERAGELY, None)
+    if strategy is None:
+        _log.emit(log_events.ALLOCATION_STRATEGY_UNKNOWN, group=group, strategy=number)
+        return AllocationStrategy.AVERAGELY
+    return strategy

@@ -7,35 +7,47 @@
 A value is a dataclass, a NamedTuple or any class whose constructor is annotated; values inside a value are read and
 written the same way. The mapping of a pair of classes is computed once. Fields and arguments that the other side lacks
 are left out. An argument that has no default and is missing in the message raises TypeError at the first use.
+
+Enums are converted by `read_request` only, which rejects unknown numbers. For `read`, the caller passes each enum:
+
+    topic = read(Topic, message, permission=known_or(Permission, message.permission, Permission.READ_WRITE))
 """
 
 import inspect
-import re
 import types
 import typing
 from collections.abc import Callable
 from enum import Enum
-from functools import cache
-from typing import Any, TypeVar, Union
+from functools import cache, partial
+from typing import Any, NoReturn, TypeVar, Union
 
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from ortoo.common.errors import Invalid
+from ortoo.common.grpc.enum_values import known_or, unknown_value
 
 Value = TypeVar("Value")
 Written = TypeVar("Written", bound=Message)
 _Convert = Callable[[Any], Any]
 
 
-def read(kind: type[Value], message: Message, prefix: str = "", /, **given: Any) -> Value:
+def read(kind: type[Value], message: Message, /, **given: Any) -> Value:
     """A `kind` from a message; `given` arguments are used as they are.
 
     A field with presence (`optional`, or a message) that is absent becomes the argument's default. An argument that may
     be None becomes None if the field is absent, an empty text or zero. Repeated fields are tuples, maps are dicts.
-    Errors: Invalid for an unknown enum number, naming the field below `prefix`.
+    An enum that is not given raises TypeError, because the sender may know more values than this process.
     """
+    return _read(kind, message, None, given)
+
+
+def read_request(kind: type[Value], message: Message, prefix: str = "", /, **given: Any) -> Value:
+    """As `read`, for requests: converts enums. Errors: Invalid for an unknown number, with the path below `prefix`."""
+    return _read(kind, message, prefix, given)
+
+
+def _read(kind: type[Value], message: Message, prefix: str | None, given: dict[str, Any]) -> Value:
     made: Any = kind
     for name, get in _reading(made, message.DESCRIPTOR, prefix):
         if name not in given:
@@ -59,8 +71,11 @@ _LEFT_OUT = object()
 
 
 @cache
-def _reading(kind: Any, descriptor: Descriptor, prefix: str) -> list[tuple[str, _Convert]]:
-    """The arguments of `kind` that a message has, each with the function that reads it."""
+def _reading(kind: Any, descriptor: Descriptor, prefix: str | None) -> list[tuple[str, _Convert]]:
+    """The arguments of `kind` that a message has, each with the function that reads it.
+
+    `prefix` is the path of the message in a request; None for other messages, whose enums are not converted.
+    """
     is_plain = hasattr(kind, "__dataclass_fields__") or issubclass(kind, tuple)
     hints = typing.get_type_hints(kind if is_plain else kind.__init__)
     return [
@@ -70,7 +85,7 @@ def _reading(kind: Any, descriptor: Descriptor, prefix: str) -> list[tuple[str, 
     ]
 
 
-def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str) -> _Convert:
+def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str | None) -> _Convert:
     """The function that reads one argument, annotated `hint`, from a message; it may return _LEFT_OUT."""
     name = field.name
     may_be_none = typing.get_origin(hint) in (Union, types.UnionType) and type(None) in typing.get_args(hint)
@@ -94,23 +109,25 @@ def _getter(field: FieldDescriptor, hint: Any, default: Any, prefix: str) -> _Co
     return lambda message: convert(getattr(message, name))
 
 
-def _item_reader(field: FieldDescriptor, kind: Any, prefix: str) -> _Convert | None:
+def _item_reader(field: FieldDescriptor, kind: Any, prefix: str | None) -> _Convert | None:
     """The function that converts the field, or one of its items, to `kind`; None if no conversion is needed."""
-    path = f"{prefix}.{field.name}" if prefix else field.name
+    path = None if prefix is None else f"{prefix}.{field.name}".removeprefix(".")
     if field.message_type is not None:
-        return lambda message: read(kind, message, path)
+        return lambda message: _read(kind, message, path, {})
     if field.enum_type is None or not (isinstance(kind, type) and issubclass(kind, Enum)):
         return None
-    words = re.sub(r"(?<!^)(?=[A-Z])", " ", field.enum_type.name).lower()
-    known = ", ".join(value.name for value in field.enum_type.values)
+    return partial(_refuse_enum, field.name, kind) if path is None else partial(_checked, field.enum_type, kind, path)
 
-    def checked(number: int) -> Enum:
-        try:
-            return kind(number)
-        except ValueError:
-            raise Invalid(f"{number} is not a valid {words}; give one of {known}", field=path) from None
 
-    return checked
+def _checked(enum: EnumDescriptor, kind: type[Enum], path: str, number: int) -> Enum:
+    value = known_or(kind, number, None)
+    if value is None:
+        raise unknown_value(enum, number, path)
+    return value
+
+
+def _refuse_enum(name: str, kind: type[Enum], number: int) -> NoReturn:
+    raise TypeError(f"{name} is an enum: pass {name}=known_or({kind.__name__}, message.{name}, ...) to read")
 
 
 @cache

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.common.process.containment import Scope
@@ -61,7 +62,7 @@ class DeferredHandlers(EnodeHandlers):
         verdict = _VERDICTS.get(request.verdict)
         if verdict is None:
             raise Invalid("a transaction ends by VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
-        source = VerdictOrigin(request.source) if request.source in (1, 2, 3) else VerdictOrigin.PRODUCER
+        source = known_or(VerdictOrigin, request.source, VerdictOrigin.PRODUCER)
         await self.appends.transactions.end(request.topic_id, request.number, verdict, source)
         return pb.SettleHalfResponse()
 

@@ -2,6 +2,7 @@
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
+from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -61,7 +62,7 @@ class GroupHandlers(EnodeHandlers):
         """Set a group's delivery mode for a topic unless it has another one."""
         await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
-        mode = _mode(request.mode)
+        mode = _mode_of(request)
         if mode is GroupMode.UNDECIDED:
             raise Invalid("missing delivery mode; give the mode in which the group consumes the topic", field="mode")
         await self.store.modes.use(request.topic_id, request.group, mode)
@@ -73,7 +74,7 @@ class GroupHandlers(EnodeHandlers):
         """Change a group's delivery mode for a topic, for an operator."""
         await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
-        mode = _mode(request.mode)
+        mode = _mode_of(request)
         before = await self.pops.change_mode(request.topic_id, request.group, mode, force=request.force)
         return lives_pb.SetStoredModeResponse(previous=before.value)  # type: ignore[arg-type]
 
@@ -96,9 +97,7 @@ def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
     return offsets
 
 
-def _mode(number: int) -> GroupMode:
-    """Decode a mode. Errors: Invalid for one that this version does not know."""
-    try:
-        return GroupMode(number)
-    except ValueError:
-        raise Invalid(f"{number} is no delivery mode that this version knows", field="mode") from None
+def _mode_of(request: lives_pb.UseDeliveryModeRequest | lives_pb.SetStoredModeRequest) -> GroupMode:
+    """The requested mode. Errors: Invalid for one that this version does not know."""
+    check_known(request, "mode")
+    return known_or(GroupMode, request.mode, GroupMode.UNDECIDED)

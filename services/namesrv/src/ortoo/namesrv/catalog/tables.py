@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from ortoo.common.groups.retry_policy import RetryPolicy
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.namesrv.decisions.publish_order import format_order, parse_order
 from ortoo.namesrv.decisions.replicas import ReplicaId
 from ortoo.namesrv.decisions.topics import MessageType, Permission
@@ -56,8 +57,7 @@ def _unsigned(kept: int) -> int:
 
 def _enum_reader(kind: type[IntEnum]) -> Callable[[int], IntEnum]:
     """A reader of enumeration numbers. A number of a newer name server is read as unspecified and stays stored."""
-    members = {int(member): member for member in kind}
-    return lambda number: members.get(number, members[0])
+    return lambda number: known_or(kind, number, kind(0))
 
 
 def _replicas_to_text(replicas: tuple[ReplicaId, ...]) -> str:

@@ -9,7 +9,7 @@ from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.messages import read, write
+from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.common.process.clock import Clock
 from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.users import Users
@@ -76,7 +76,7 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Register an enode or renew its lease."""
         unknown = [read(StoredTopic, one) for one in request.unknown_topics]
-        enode = read(Enode, request.enode, "enode", alive=True, replicas=())  # replicas come from their own reports
+        enode = read(Enode, request.enode, alive=True, replicas=())  # replicas come from their own reports
         with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
@@ -105,7 +105,7 @@ class NameService(NameServiceServicer):
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
         """Create a topic, or return an existing one with the same properties."""
-        topic = await self.directory.create_topic(read(NewTopic, request))
+        topic = await self.directory.create_topic(read_request(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
     async def UpdateTopic(self, request: pb.UpdateTopicRequest, context: Context) -> pb.UpdateTopicResponse:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from ortoo.common.grpc.messages import read, write
+from ortoo.common.grpc.messages import read, read_request, write
 from ortoo.namesrv.catalog.users import User
 from ortoo.namesrv.decisions.deletions import TopicDeletion
 from ortoo.namesrv.decisions.groups import FieldSelection, Group
@@ -22,7 +22,7 @@ FIRST = ("enodes", "snodes")
 def topic_change_of(request: namesrv_pb2.UpdateTopicRequest) -> TopicChange:
     """A requested change from its message. Errors: Invalid."""
     places = tuple(read(PublishPlace, place) for place in request.publish_order.places)
-    return read(
+    return read_request(
         TopicChange,
         request,
         publish_order=places if request.HasField("publish_order") else None,
@@ -44,7 +44,7 @@ def deleted_to(deletion: TopicDeletion) -> namesrv_pb2.DeletedTopic:
 
 def group_of(group: topic_pb2.Group) -> Group:
     """A group from its message; callers cannot set its version and creation time. Errors: Invalid."""
-    return read(Group, group, "group", version=0, created_at_ms=0)
+    return read_request(Group, group, "group", version=0, created_at_ms=0)
 
 
 def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:

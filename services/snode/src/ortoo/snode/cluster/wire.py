@@ -4,6 +4,7 @@ from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.groups.handle_seal import HandleKey, HandleKeys
 from ortoo.common.groups.retry_policy import RetryKind, RetryPolicy
 from ortoo.common.grpc.bulk_calls import envelope_of
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -25,12 +26,11 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 def decode_topic(topic: topic_pb2.Topic) -> Topic:
     """A topic; values that only newer processes know count as unset."""
-    permission, message_type = int(topic.permission), int(topic.message_type)
     return read(
         Topic,
         topic,
-        permission=Permission(permission) if 0 < permission <= max(Permission) else Permission.READ_WRITE,
-        message_type=MessageType(message_type) if message_type <= max(MessageType) else MessageType.UNSPECIFIED,
+        permission=known_or(Permission, topic.permission, Permission.READ_WRITE),
+        message_type=known_or(MessageType, topic.message_type, MessageType.UNSPECIFIED),
         publish_order=tuple(read(PublishPlace, place) for place in topic.publish_order.places),
     )
 
@@ -56,8 +56,7 @@ def decode_group(group: topic_pb2.Group) -> Group:
 
 def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
     """A back-off policy; an unknown kind, of a newer process, becomes the classic one."""
-    number = int(retry.kind)
-    return read(RetryPolicy, retry, kind=RetryKind(number) if number <= max(RetryKind) else RetryKind.CLASSIC)
+    return read(RetryPolicy, retry, kind=known_or(RetryKind, retry.kind, RetryKind.CLASSIC))
 
 
 def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
@@ -66,7 +65,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
         EnodeReplica(
             one.number,
             one.disk,
-            EnodeReplicaState(one.state if one.state <= max(EnodeReplicaState) else 0),
+            known_or(EnodeReplicaState, one.state, EnodeReplicaState.UNSPECIFIED),
             one.address,
         )
         for one in enode.replicas

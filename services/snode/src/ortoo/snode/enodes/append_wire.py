@@ -4,6 +4,7 @@ from ortoo.common.errors.status import error_of
 from ortoo.common.filters.selection import ROW_BYTES, SelectedRows
 from ortoo.common.grpc.bulk_calls import batch_of, envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.stored_batch import StoredBatch
 from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, FlushMode
@@ -22,10 +23,14 @@ def encode_append(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: 
 
 
 def decode_append_response(response: enode_pb2.AppendResponse) -> AppendedBatch:
-    """The location of the stored batch. Errors: those of the enode."""
+    """The location of the stored batch. Errors: those of the enode.
+
+    An unknown flush mode becomes ASYNC, which claims the least: every acknowledged batch fulfils it.
+    """
     if response.HasField("failure"):
         raise error_of(response.failure)
-    return AppendedBatch(response.first_offset, response.stored_at_ms, FlushMode(response.flush_mode))
+    flush_mode = known_or(FlushMode, response.flush_mode, FlushMode.ASYNC)
+    return AppendedBatch(response.first_offset, response.stored_at_ms, flush_mode)
 
 
 def decode_fetch_response(bulky: BulkMessage) -> FetchedBatches:

@@ -19,6 +19,7 @@ from ortoo.common.groups.pop import (
     StaleMessage,
 )
 from ortoo.common.grpc.bulk_calls import batch_of
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.process.background import Background
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -277,20 +278,20 @@ class GrpcEnodeLink(ReplicaLink):
         request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
-    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+    async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
         """Change how a group consumes a topic.
 
-        Returns the previous mode. Errors: Conflict while replicas are active.
+        Returns the previous mode, a number if it is unknown here. Errors: Conflict while replicas are active.
         """
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
         response = await self._call(lambda stub: stub.SetStoredMode, request)
-        return DeliveryMode(response.previous)
+        return known_or(DeliveryMode, response.previous, response.previous)
 
-    async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode]]:
-        """How a group consumes topics: topic id and mode."""
+    async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode | int]]:
+        """How a group consumes topics: topic id and mode. A mode that is unknown here stays a number."""
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
-        return [(one.topic_id, DeliveryMode(one.mode)) for one in response.modes]
+        return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
 
     async def _call(
         self,

@@ -9,6 +9,7 @@ from typing import Any
 
 from ortoo.common.errors import Unsupported
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.enum_values import known_or
 from ortoo.snode.cluster.routes import Queue
 
 
@@ -86,14 +87,17 @@ class GroupMember:
 
 
 def decode_member(text: str | bytes) -> GroupMember:
-    """Read the text of `encode`. Errors: Unsupported for the text of a newer snode."""
+    """Read the text of `encode`. An unknown strategy becomes AVERAGELY, so that the group member is assigned queues.
+
+    Errors: Unsupported for another format.
+    """
     data: dict[str, Any] = json.loads(text)
     if data.pop("format", 0) != FORMAT:
         raise Unsupported("a member of a group was written by a newer snode; upgrade this one")
     data["subscriptions"] = tuple(Subscription(*one) for one in data["subscriptions"])
     data["configured"] = tuple(Queue(*one) for one in data["configured"])
     data["rooms"] = tuple(data["rooms"])
-    data["strategy"] = AllocationStrategy(data["strategy"])
+    data["strategy"] = known_or(AllocationStrategy, data["strategy"], AllocationStrategy.AVERAGELY)
     return GroupMember(**data)
 
 

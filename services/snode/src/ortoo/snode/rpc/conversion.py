@@ -4,9 +4,10 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
-from ortoo.common.errors import Invalid, OrtooError
+from ortoo.common.errors import OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.groups.allocation import AllocationStrategy
+from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import decode_queue
@@ -35,12 +36,10 @@ def encode_failure(error: OrtooError | None) -> failure_pb2.Failure | None:
 
 def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
     """How a client consumes: the fields of a group member of these names. Errors: Invalid."""
-    number = request.strategy or AllocationStrategy.AVERAGELY
-    if number not in list(AllocationStrategy):
-        raise Invalid(f"{number} is not a strategy; give 1 to {len(AllocationStrategy)}", field="strategy")
+    check_known(request, "strategy", "message_model")
     return {
         "broadcast": request.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,
-        "strategy": AllocationStrategy(number),
+        "strategy": known_or(AllocationStrategy, request.strategy, AllocationStrategy.AVERAGELY),
         "configured": tuple(map(decode_queue, request.configured_queues)),
         "rooms": tuple(request.zones),
     }

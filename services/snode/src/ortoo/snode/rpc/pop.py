@@ -10,6 +10,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.pop import Finish, LeaseVerdict, PopRules, Redeliver, Renew
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
+from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
@@ -141,6 +142,7 @@ def _decode_pop(request: pb.PopRequest) -> PopCall:
 
 
 def _decode_rules(options: pb.PopOptions) -> PopRules:
+    check_known(options, "start_from", prefix="options")
     return read(PopRules, options, from_last=options.start_from == pb.POP_START_LAST)
 
 

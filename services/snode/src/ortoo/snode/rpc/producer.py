@@ -11,6 +11,7 @@ from ortoo.common.errors.status import failure_of
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.enum_values import check_known, find_unknown, known_or
 from ortoo.common.grpc.errors import Context, translate_error
 from ortoo.common.grpc.messages import write
 from ortoo.common.logs.logger import get_logger
@@ -106,10 +107,12 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
 
     async def EndTransaction(self, request: pb.EndTransactionRequest, context: Context) -> pb.EndTransactionResponse:
         """Commit or roll back."""
-        if int(request.verdict) not in (1, 2):
+        verdict = known_or(HalfVerdict, request.verdict, None)
+        if verdict is None:
             raise Invalid("expected VERDICT_COMMIT or VERDICT_ROLL_BACK", field="verdict")
-        source = VerdictSource(request.source) if request.source in (1, 2, 3) else VerdictSource.PRODUCER
-        await self.sending.transactions.end(request.transaction_id, HalfVerdict(request.verdict), source)
+        check_known(request, "source")
+        source = known_or(VerdictSource, request.source, VerdictSource.PRODUCER)
+        await self.sending.transactions.end(request.transaction_id, verdict, source)
         return pb.EndTransactionResponse()
 
     async def WatchTransactionChecks(
@@ -171,9 +174,10 @@ async def _read_batches(requests: AsyncIterator[BulkMessage], stream: ProduceStr
     error: OrtooError | None = None
     try:
         async for request, (records,) in requests:
-            mode = FlushMode(request.flush_mode) if request.flush_mode in (0, 1, 2) else FlushMode.SYNC
-            await stream.submit(request.request_id, decode_queue(request.queue), batch_of(request.batch, records), mode)
-            del request, records
+            queue, batch = decode_queue(request.queue), batch_of(request.batch, records)
+            mode, refusal = known_or(FlushMode, request.flush_mode, FlushMode.SYNC), find_unknown(request, "flush_mode")
+            await stream.submit(request.request_id, queue, batch, mode, refusal)
+            del request, records, batch
     except Exception as failure:
         error = translate_error(failure, "Produce")
     stream.finish(error)

@@ -9,6 +9,7 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
+from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import translate_error
 from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
@@ -156,6 +157,7 @@ class PushCall:
 
 
 def _decode_start(request: pb.OpenSession) -> SessionStart:
+    check_known(request, "start_from", prefix="open")
     start_from = {
         pb.START_FROM_FIRST: StartFrom.FIRST,
         pb.START_FROM_TIME: StartFrom.TIME,

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context, translate_error
 from ortoo.common.grpc.layers.call_memory import open_call_share
 from ortoo.common.grpc.messages import read, write
@@ -116,6 +117,7 @@ class ConnectCall:
         match kind:
             case "register_consumer":
                 registration = request.register_consumer
+                check_known(registration, "consume_type")
                 requested = dataclasses.replace(
                     self.sessions.as_member(session),
                     subscriptions=decode_subscriptions(registration.subscriptions),

@@ -68,8 +68,15 @@ class ProduceStream:
     _has_results: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _has_room: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
-    async def submit(self, request_id: int, queue: Queue, batch: SealedBatch, flush_mode: FlushMode) -> None:
-        """Send one batch, once there is space for it. Its answer reports any error."""
+    async def submit(
+        self,
+        request_id: int,
+        queue: Queue,
+        batch: SealedBatch,
+        flush_mode: FlushMode,
+        refusal: OrtooError | None = None,
+    ) -> None:
+        """Send one batch, once there is space for it. Its answer reports any error, or the given refusal."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
@@ -78,6 +85,8 @@ class ProduceStream:
         future: asyncio.Future[AppendedBatch]
         size_bytes = topic_id = delayed_count = 0
         try:
+            if refusal is not None:
+                raise refusal
             self.memory.draw(len(batch.records))
             size_bytes = len(batch.records)
             topic = self.directory.find_topic(queue.topic) or await self.topics.topic(queue.topic)

@@ -87,7 +87,8 @@ class TopicMode:
 
     topic: str
     enode: str
-    mode: DeliveryMode
+    mode: DeliveryMode | int
+    """A number if this version does not know the mode."""
 
 
 class DeliveryModes:
@@ -122,7 +123,7 @@ class DeliveryModes:
             while len(self._cached_until_s) > MODE_CACHE_MAX:
                 self._cached_until_s.popitem(last=False)
 
-    async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode:
+    async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
         """Change how a group consumes a topic, on all its enodes; returns the previous mode.
 
         Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
@@ -130,7 +131,7 @@ class DeliveryModes:
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
-        previous = DeliveryMode.UNDECIDED
+        previous: DeliveryMode | int = DeliveryMode.UNDECIDED
         for placement in topic.placements:
             try:
                 enode_previous = await self._links.to(placement.enode).set_mode(

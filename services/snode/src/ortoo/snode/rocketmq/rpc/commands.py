@@ -6,6 +6,7 @@ from apache.rocketmq.v2 import service_pb2 as pb
 from apache.rocketmq.v2.definition_pb2 import Code, Status
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unsupported
 from ortoo.common.errors.status import failure_of
+from ortoo.common.grpc.enum_values import name_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
 from ortoo.snode.cluster.wire import decode_message
@@ -95,7 +96,7 @@ class RocketmqCommands:
 
 
 def _check(client_id: str, status: Status) -> None:
-    reason = status.message or Code.Name(status.code)
+    reason = status.message or name_of(Code, status.code)
     if status.code in (Code.NOT_IMPLEMENTED, Code.UNSUPPORTED, Code.VERIFY_FIFO_MESSAGE_UNSUPPORTED):
         raise Unsupported(f"client {client_id} does not know the command: {reason}")
     if status.code != Code.OK:

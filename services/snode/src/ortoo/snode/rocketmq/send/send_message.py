@@ -8,6 +8,7 @@ from apache.rocketmq.v2 import definition_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, MessageType
 from apache.rocketmq.v2.service_pb2 import SendMessageRequest, SendMessageResponse, SendResultEntry
 from ortoo.common.errors import OrtooError, Overloaded
+from ortoo.common.grpc.enum_values import name_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.sealed_batch import MESSAGES_MAX
 from ortoo.snode.cluster.routes import MessageType as MessageKind
@@ -113,7 +114,7 @@ def _single_topic(messages: Sequence[definition_pb2.Message]) -> str:
 def _check_types(topic: Topic, sent: Sequence[SentMessage]) -> None:
     for at, one in enumerate(sent):
         if one.message_type not in ACCEPTED_TYPES[topic.message_type]:
-            kind = MessageType.Name(one.message_type)
+            kind = name_of(MessageType, one.message_type)
             raise GrpcProxyError(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
                 f"messages[{at}] is {kind}, which topic {topic.name} does not accept",

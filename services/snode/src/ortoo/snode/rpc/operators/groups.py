@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, NotFound, OrtooError
 from ortoo.common.errors.status import failure_of, rpc_errors
+from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.snode.clients.directory import ClientDirectory, ClientEntry
@@ -115,9 +116,10 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
         """Change how a group consumes a topic."""
-        mode = _decode_mode(request.mode)
+        check_known(request, "mode")
+        mode = known_or(DeliveryMode, request.mode, DeliveryMode.UNDECIDED)
         previous = await self.topics.delivery_modes.set_mode(request.group, request.topic, mode, force=request.force)
-        return pb.SetDeliveryModeResponse(previous=previous.value)  # type: ignore[arg-type]
+        return pb.SetDeliveryModeResponse(previous=int(previous))  # type: ignore[arg-type]
 
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
@@ -216,14 +218,6 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return admin_pb2_grpc.AdminServiceStub(await self.policy.forwarding_channel(channel))
 
 
-def _decode_mode(number: int) -> DeliveryMode:
-    """A delivery mode. Errors: Invalid for one that this version does not know."""
-    try:
-        return DeliveryMode(number)
-    except ValueError:
-        raise Invalid(f"{number} is not a delivery mode of this version", field="mode") from None
-
-
 def _encode_client(entry: ClientEntry) -> pb.ClientInfo:
     groups = {"producer_groups": entry.producer_groups, "consumer_groups": entry.consumer_groups}
     return write(pb.ClientInfo, entry.member, zone=entry.member.room, connected_at_ms=entry.member.since_ms, **groups)
@@ -241,6 +235,7 @@ def _decode_target(request: pb.ResetOffsetsRequest) -> ResetTarget:
 
 
 def _decode_rule(rule: flow_control_pb2.FlowRule) -> FlowRule:
+    check_known(rule, "unit", prefix="rules")
     unit = FlowUnit.BYTES if rule.unit == flow_control_pb2.FLOW_UNIT_BYTES else FlowUnit.REQUESTS
     return read(FlowRule, rule, unit=unit)
 

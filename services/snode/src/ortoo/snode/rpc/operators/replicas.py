@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from ortoo.common.errors import Conflict, Invalid, NotFound, NotLeader, Unavailable
 from ortoo.common.errors.status import rpc_errors
+from ortoo.common.grpc.enum_values import name_of
 from ortoo.common.grpc.errors import Context
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.rpc.operators.directory import DirectoryAdminHandlers, forward
@@ -137,5 +138,5 @@ def _find_replica(
 
 
 def _state_name(status: replica_admin_pb2.ReplicaStatus) -> str:
-    name = topic_pb2.EnodeReplicaState.Name(status.state)
+    name = name_of(topic_pb2.EnodeReplicaState, status.state)
     return name.removeprefix("ENODE_REPLICA_STATE_").lower()
