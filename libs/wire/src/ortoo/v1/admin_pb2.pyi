@@ -123,7 +123,7 @@ class TailRequest(_message.Message):
     from_beginning: _builtins.bool
     """Start with the oldest stored message; otherwise with messages that are stored from now on."""
     follow: _builtins.bool
-    """Continue with messages that are stored later. Always so without from_first."""
+    """Continue with messages that are stored later. Always so without from_beginning."""
     messages_max: _builtins.int
     """The maximum number of messages; 0 = no limit."""
     tag_expression: _builtins.str
