@@ -245,7 +245,13 @@ class PushSessions:
             slow = await self._slow_reason(session, now_s, ends)
             if slow and not session.is_closing:
                 self.evicted_count += 1
-                _log.emit(log_events.SLOW_CONSUMER_EVICTED, group=session.group, session=session.session_id, why=slow)
+                _log.emit(
+                    log_events.SLOW_CONSUMER_EVICTED,
+                    group=session.group,
+                    client=session.client_id,
+                    session=session.session_id,
+                    why=slow,
+                )
                 self.start_close(session, CloseReason.SLOW_CONSUMER, slow)
 
     def _evict_not_reading(self, session: PushSession, reason: str) -> None:
