@@ -14,12 +14,12 @@ from ortoo.common.pop import PopRules, PopWish
 from ortoo.common.randomness import Randomness
 from ortoo.common.record_batch import encode, open_batch
 from ortoo.common.sealed_batch import SealedBatch
-from ortoo.enode.deferred.delays import DelayScheduler
-from ortoo.enode.deferred.intake import AppendRouter
-from ortoo.enode.deferred.transactions import TransactionCoordinator
+from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.intake import Intake
+from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk import RealDisk
 from ortoo.enode.identified import IdentifiedIntake
-from ortoo.enode.pops.leasing import PopLeasing
+from ortoo.enode.pops.leasing import Leasing
 from ortoo.enode.state.check_schedule import CheckSchedule
 from ortoo.enode.state.life_changes import Mode
 from ortoo.enode.state.lock_table import Wish
@@ -111,9 +111,9 @@ async def write_store(folder: Path) -> dict[str, Any]:
     (granted,) = await store.locks.take([Wish((ORDERS, "billing", 1), "client-1", "session-1")])
     expected["lock"] = [1, granted.generation, "client-1", "session-1"]  # type: ignore[union-attr]
     async with Background("sample") as background:
-        delays = DelayScheduler(store, background, clock=clock)
-        transactions = TransactionCoordinator(store, background, CheckSchedule(6_000, 30_000, 15), clock=clock)
-        intake = AppendRouter(store, delays, transactions)
+        delays = Delays(store, background, clock=clock)
+        transactions = Transactions(store, background, CheckSchedule(6_000, 30_000, 15), clock=clock)
+        intake = Intake(store, delays, transactions)
         for number in range(3):
             await intake.append(ORDERS, number, batch(f"late-{number}", deliver_at_ms=NOW_MS + (number + 1) * WEEK_MS))
         half = await transactions.begin(ORDERS, 0, batch("half-0", "half-1"), producer_group="shop", key=77)
@@ -122,7 +122,7 @@ async def write_store(folder: Path) -> dict[str, Any]:
         identified = IdentifiedIntake(store, intake, background, clock, window_ms=WEEK_MS)
         (place,) = await identified.append(JOBS, 0, batch("once"), ["payment-1"])
         expected["identified"] = [place.queue_id, place.offset, place.stored_at_ms]
-        desk = PopLeasing(store, clock, background)
+        desk = Leasing(store, clock, background)
         await store.append(JOBS, 0, batch(*(f"job-{number}" for number in range(12))))
         rules = PopRules(attempts_max=3, dead_letter_topic_id=LETTERS)
         expected["leases"] = []
