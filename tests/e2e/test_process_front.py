@@ -137,7 +137,10 @@ async def test_malformed_list_of_name_servers_is_refused(role: str) -> None:
 
 
 async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
-    """Two SIGTERM give one line with the duration and exit code 0, and all data are there at the next start (E-011)."""
+    """A start gives one line with the address. Two SIGTERM give one line with the duration and exit code 0 (E-011).
+
+    All data are there at the next start.
+    """
     async with connect(processes.address) as mq:
         await mq.admin.create_topic("t")
         async with mq.producer("t") as producer:
@@ -146,6 +149,7 @@ async def test_second_stop_changes_nothing(processes: ProcessCluster) -> None:
         os.kill(role.pid, signal.SIGTERM)
         os.kill(role.pid, signal.SIGTERM)
         assert await role.wait() == 0
+        assert [line.count(role.address) for line in role.log_text().splitlines() if "process_ready" in line] == [1]
         overs = [line for line in role.log_text().splitlines() if "shutdown_complete" in line]
         assert len(overs) == 1, role.log_text()
         assert re.search(r'"?duration_ms"?[=:] ?\d+', overs[0])

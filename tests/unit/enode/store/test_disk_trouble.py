@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import errno
+import logging
 import os
 import threading
 from collections.abc import Sequence
@@ -152,6 +153,21 @@ async def test_a_write_that_meets_a_full_disk_is_written_again(tmp_path: Path) -
     async with asyncio.timeout(5):
         assert (await waiting).first_offset == 0
     assert (await store.fetch(1, 0, 0)).batches
+    await store.close()
+
+
+async def test_a_step_of_housekeeping_that_fails_again_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A full disk fails the same step each second. The log has a line for it at intervals."""
+    store = await opened(tmp_path, TroubledDisk())
+
+    async def index_sealed() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with caplog.at_level(logging.WARNING):
+        assert [await store.engine.housekeeping._run_step(index_sealed) for _ in range(3)] == [False] * 3
+    assert caplog.text.count("housekeeping_postponed") == 1
     await store.close()
 
 

@@ -207,7 +207,8 @@ REPLICA_REPORT_FAILED_RETRYING = warning(
 STORE_OPENED = info(
     "store_opened",
     "The store was opened.",
-    "None. `truncated_bytes` above zero means that an unacknowledged tail was truncated.",
+    "None. `clean` is true after a graceful stop. `truncated_bytes` above zero means that an unacknowledged tail was "
+    "truncated.",
 )
 FOREIGN_SEGMENT_IGNORED = error(
     "foreign_segment_ignored",
@@ -246,8 +247,8 @@ INDEX_NEARLY_FULL = warning(
 )
 HOUSEKEEPING_POSTPONED = warning(
     "housekeeping_postponed",
-    "A step of housekeeping was postponed. It runs again at the next interval.",
-    "Follow the reason if it repeats.",
+    "A step of housekeeping failed, for example because the disk is full. It is retried. A line every 10 s reports it.",
+    "Follow the reason. `store_read_only` follows when a full disk stops sends.",
 )
 HOUSEKEEPING_FAILED = error(
     "housekeeping_failed",

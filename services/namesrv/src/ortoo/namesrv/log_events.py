@@ -49,7 +49,7 @@ LEADER_ELECTION_PROPOSED = info(
 )
 REPLICA_REPORTS_MISSING = warning(
     "replica_reports_missing",
-    "Replicas of an enode have stopped reporting.",
+    "Replicas of an enode have stopped reporting. `away` lists their numbers.",
     "Check the replicas and the network.",
 )
 ELECTION_BLOCKED_BY_DATABASE = error(

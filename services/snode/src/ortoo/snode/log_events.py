@@ -135,7 +135,8 @@ COMMIT_TOO_LATE = debug(
 SLOW_CONSUMER_EVICTED = warning(
     "slow_consumer_evicted",
     "A consumer did not commit for too long or read too slowly, so its session was ended.",
-    "Make the handler faster, or raise the limits of slow consumers.",
+    "Make the handler faster, or raise the limits of slow consumers. If the acknowledged offset is the same in each "
+    "line, the handler hangs or never acknowledges.",
 )
 LITE_TOPIC_EXPIRED = info(
     "lite_topic_expired",

@@ -99,6 +99,11 @@ SLOW_READERS_EVICTED = warning(
     "them since the start.",
     "Look at the peer, or raise the memory budget.",
 )
+PROCESS_READY = info(
+    "process_ready",
+    "The process has started and answers calls.",
+    "None.",
+)
 SHUTDOWN_COMPLETE = info(
     "shutdown_complete",
     "The process has stopped.",

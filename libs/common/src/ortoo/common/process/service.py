@@ -13,6 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Conflict, Invalid, OrtooError
+from ortoo.common.errors.findings import process_version
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.machine.affinity import restore_parent_cores
@@ -130,6 +131,7 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
             freeze_startup_objects()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
+            _log.emit(log_events.PROCESS_READY, name=running.name, address=running.address, version=process_version())
             LineWriter(STANDARD_OUTPUT).write(f"ready {running.name} {running.address}")
             await stop.wait()
             _log.emit(log_events.SHUTDOWN_STARTED, name=running.name)

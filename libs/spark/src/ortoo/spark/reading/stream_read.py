@@ -188,7 +188,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             commit_group(self._link(), group, {q: offset for q, offset in at.queues.items() if q in state.ranges})
             self._committed = at
         except OrtooError as error:
-            _log.emit(log_events.GROUP_OFFSET_COMMIT_FAILED, group=group, why=str(error))
+            _log.emit(log_events.GROUP_OFFSET_COMMIT_FAILED, group=group, reason=str(error))
 
     def _metrics(self, stored: SourceOffsets) -> dict[str, Any]:
         """Metrics for Spark's progress: the lag under the names of the Kafka source, losses and retries."""

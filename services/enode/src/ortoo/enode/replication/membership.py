@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
@@ -78,6 +79,7 @@ class ReplicaMembership:
         self.stored = kept
         self.opened = OpenFolder.taken(self.disk, self.folder)
         """The open folder; no hard state is written when it is no longer at its path."""
+        self._log_rate = LogRateLimit()
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
@@ -207,7 +209,8 @@ class ReplicaMembership:
                     raise Conflict(f"at {address} is replica {other.number}, not {number}", field="replica_addresses")
                 others += [] if asks_only else [other]
             except OrtooError as error:
-                _log.emit(log_events.REPLICA_SET_WAITING, replica=number, address=address, reason=str(error))
+                if self._log_rate.acquire(str(number), self.clock.monotonic_s()):
+                    _log.emit(log_events.REPLICA_SET_WAITING, replica=number, address=address, reason=str(error))
                 await self.clock.sleep(JOIN_RETRY_S)
                 return
         if self.stored != stored:

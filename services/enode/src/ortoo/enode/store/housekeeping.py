@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
+from ortoo.common.logs.rate_limit import LogRateLimit
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import ExpiredDropped, StateChange
 from ortoo.enode.disk.clean_stop import write_clean_stop
@@ -77,6 +78,7 @@ class Housekeeping:
         self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
         """Makes all replicas delete the log below a position; None without other replicas."""
         self._tasks: list[asyncio.Task[None]] = []
+        self._log_rate = LogRateLimit()
         self._sealed: deque[SealedSegment] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
@@ -272,7 +274,8 @@ class Housekeeping:
         try:
             await step()
         except (OrtooError, OSError) as error:
-            _log.emit(log_events.HOUSEKEEPING_POSTPONED, step=step.__name__, reason=str(error))
+            if self._log_rate.acquire(step.__name__, self.clock.monotonic_s()):
+                _log.emit(log_events.HOUSEKEEPING_POSTPONED, step=step.__name__, reason=str(error))
         except Exception:
             _log.emit(log_events.HOUSEKEEPING_FAILED, exc_info=True, step=step.__name__)
         else:

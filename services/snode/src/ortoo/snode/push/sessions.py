@@ -250,7 +250,7 @@ class PushSessions:
                     group=session.group,
                     client=session.client_id,
                     session=session.session_id,
-                    why=slow,
+                    reason=slow,
                 )
                 self.start_close(session, CloseReason.SLOW_CONSUMER, slow)
 
