@@ -18,7 +18,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common includes its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing
+MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing libs/verification
 # The Spark package. Its dependencies are 400 MB, so only targets that run Spark install them (`make spark-setup`).
 SPARK_MEMBERS := libs/spark[lake,msgpack,test]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
@@ -139,16 +139,16 @@ descriptors: $(READY)  ## 10,000 segments and 20,000 idle connections at process
 	@$(PY) -m tests.e2e.few_descriptors --segments $(or $(SEGMENTS),10000) --connections $(or $(CONNECTIONS),20000)
 
 crash: $(READY)  ## 2,500 stops of the store, 500 damaged places, 5,000 random runs, a full disk, a million pops, timers, message groups, replays, 20 kills a role
-	@$(PY) -m ortoo.testing.store.crash_points --points 2500
-	@$(PY) -m ortoo.testing.store.crash_points --points 500 --segment-bytes 4096
-	@$(PY) -m ortoo.testing.store.damage_points --megabytes 200 --places 500
-	@$(PY) -m ortoo.testing.runs.pop_schedule --steps 1000000
+	@$(PY) -m ortoo.verification.store.crash_points --points 2500
+	@$(PY) -m ortoo.verification.store.crash_points --points 500 --segment-bytes 4096
+	@$(PY) -m ortoo.verification.store.damage_points --megabytes 200 --places 500
+	@$(PY) -m ortoo.verification.runs.pop_schedule --steps 1000000
 	@ORTOO_EXAMPLES=5000 $(PYTEST) tests/property/test_store_model.py
 	@ORTOO_EXAMPLES=1000 $(PYTEST) tests/property/test_record_batch.py
-	@$(PY) -m ortoo.testing.store.full_disk || test $$? -eq 77
-	@$(PY) -m ortoo.testing.runs.timer_run
-	@$(PY) -m ortoo.testing.runs.fifo_run
-	@$(PY) -m ortoo.testing.runs.replay_run
+	@$(PY) -m ortoo.verification.store.full_disk || test $$? -eq 77
+	@$(PY) -m ortoo.verification.runs.timer_run
+	@$(PY) -m ortoo.verification.runs.fifo_run
+	@$(PY) -m ortoo.verification.runs.replay_run
 	@$(PYTEST) -m crash tests/e2e
 
 hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods, the largest requests, 10,000 sessions that do not read, logs without a reader, fuzzed parsers (SECONDS=60)
@@ -160,7 +160,7 @@ hostile: $(READY)  ## Ten minutes with 5,000 half-open connections, floods, the 
 	@for target in batch handle signature sql; do $(PY) -m tests.hostile.fuzz $$target --seconds 60; done
 
 simulate: $(READY)  ## Simulate a cluster with faults, 300 seeds (SEED=1000 SEEDS=5000 ENODE_REPLICAS=3 for others); docs/simulation.md
-	@$(PY) -m ortoo.testing.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
+	@$(PY) -m ortoo.verification.simulation --seed $(or $(SEED),1) --seeds $(or $(SEEDS),300) --replicas $(or $(ENODE_REPLICAS),1) \
 	  --workers $$(nproc)
 
 take-overs: $(READY)  ## Kill, freeze, empty, stop and cut off the leader of three real replicas under load, 12 rounds (ROUNDS=100)
@@ -182,8 +182,8 @@ directory-away: $(READY)  ## PostgreSQL down for a minute under load, then down 
 cancellations: $(READY)  ## Cancelled calls: 1,000 in each of ten runs, restarts under pops, then the scenario alone, 300 seeds with and without faults
 	@$(PY) -m tests.simulation.cancellations --count 1000 --seeds 10
 	@$(PY) -m tests.simulation.rolling_pops --seeds 50
-	@$(PY) -m ortoo.testing.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
-	@$(PY) -m ortoo.testing.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
+	@$(PY) -m ortoo.verification.simulation --scenario cancelling --no-faults --seeds $(or $(SEEDS),300) --workers $$(nproc)
+	@$(PY) -m ortoo.verification.simulation --scenario cancelling --seeds $(or $(SEEDS),300) --workers $$(nproc)
 
 planted: $(READY)  ## Search for the first seed that finds each planted bug, half an hour: the table in docs/simulation.md
 	@$(PY) -m tests.simulation.planted.table
@@ -260,7 +260,7 @@ quick-tests: $(READY)
 
 # Fifty fixed seeds of the simulated cluster. A failing seed prints the command that repeats it.
 quick-seeds: $(READY)
-	@$(PY) -m ortoo.testing.simulation --seed 1 --seeds 50 --workers 2
+	@$(PY) -m ortoo.verification.simulation --seed 1 --seeds 50 --workers 2
 
 # Many of these wait for processes and clocks, so more run at once than there are cores. Each free worker takes the next
 # test. Tests that wait run while Spark computes, and tests that only compute come last.

@@ -24,8 +24,8 @@ from ortoo.client import Client, Producer, connect
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
-from ortoo.testing.servers.processes import RoleProcess, process_cluster
 from ortoo.v1 import enode_pb2, record_pb2
+from ortoo.verification.servers.processes import RoleProcess, process_cluster
 from tests.e2e.replica_cluster import leading, replica_cluster, whole
 
 METHOD = (

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from bench.report import Figures, main
 from ortoo.client import Client
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
-from ortoo.testing.simulation.logs import simulated_logs
-from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.run.scenarios import SCENARIOS
-from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.pushing import push_member
-from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.testing.simulation.world import World
+from ortoo.verification.simulation.logs import simulated_logs
+from ortoo.verification.simulation.oracle.oracle import Oracle
+from ortoo.verification.simulation.run.scenarios import SCENARIOS
+from ortoo.verification.simulation.workload.application import Application
+from ortoo.verification.simulation.workload.pushing import push_member
+from ortoo.verification.simulation.workload.scenario import Scenario
 
 METHOD = (
     "a name server, 2 enodes, 2 snodes and 12 clients that push and pop. Loads: 4 and 50 messages a second, no "

@@ -29,7 +29,7 @@ from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from bench.processes import cluster, descendants, running_s
 from bench.report import Figures, main
 from bench.traffic import make_topic
-from ortoo.testing.servers.valkey import valkey
+from ortoo.verification.servers.valkey import valkey
 
 METHOD = (
     "apache.rocketmq.v2 SendMessage with one message of 256 bytes to 8 queues, durable, by h2load. At 64 in flight 4 "

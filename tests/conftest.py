@@ -37,8 +37,8 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _processes_are_forked() -> Iterator[None]:
-    """Fork roles and commands, which saves the second of their imports; see `ortoo.testing.forks.fork_server`."""
-    from ortoo.testing.forks.spawning import end_server, forking
+    """Fork roles and commands, which saves the second of their imports; see `ortoo.verification.forks.fork_server`."""
+    from ortoo.verification.forks.spawning import end_server, forking
 
     with forking():
         yield

@@ -14,7 +14,7 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Message, connect
 from ortoo.common.grpc.transport import using_transport
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.conformance.wire import Wire
 
 COUNT = 1_000

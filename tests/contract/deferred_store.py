@@ -15,7 +15,7 @@ from ortoo.enode.transactions.checks import CheckSchedule
 from ortoo.enode.transactions.coordinator import TransactionCoordinator
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 

@@ -11,9 +11,9 @@ from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME, MemoryDisk
-from ortoo.testing.store.model import observe
-from ortoo.testing.store.workload import FOLDER
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.store.model import observe
+from ortoo.verification.store.workload import FOLDER
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 TOPIC = 5
 QUEUES = 3

@@ -16,7 +16,7 @@ from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import CrashOutcome
 from ortoo.testing.disks.memory_disk import USUAL_OUTCOME
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import QUEUES, TOPIC, OneStore
 
 DEAD_LETTERS = 6

@@ -11,7 +11,7 @@ from ortoo.enode.log.checkpoint import decode_slice
 from ortoo.enode.log.frame import FrameKind
 from ortoo.testing.disks.disk_image import SyncData, SyncFolder, WriteFile
 from ortoo.testing.disks.faulty_disk import FaultyDisk
-from ortoo.testing.store.crash_points import (
+from ortoo.verification.store.crash_points import (
     OUTCOMES,
     CrashReport,
     check_fault,
@@ -22,11 +22,11 @@ from ortoo.testing.store.crash_points import (
     record,
     silence_logs,
 )
-from ortoo.testing.store.damage_points import STARTS, DamagePoint, check_damage_point, choose_point
-from ortoo.testing.store.damage_points import DamageReport as DamageReport
-from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
-from ortoo.testing.store.log_fold import frames_written
-from ortoo.testing.store.undamaged_store import build_store
+from ortoo.verification.store.damage_points import STARTS, DamagePoint, check_damage_point, choose_point
+from ortoo.verification.store.damage_points import DamageReport as DamageReport
+from ortoo.verification.store.failed_flushes import enumerate_failed_flushes
+from ortoo.verification.store.log_fold import frames_written
+from ortoo.verification.store.undamaged_store import build_store
 
 
 def test_a_crash_after_any_operation_loses_nothing_acknowledged() -> None:

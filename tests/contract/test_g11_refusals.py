@@ -5,7 +5,7 @@ import errno
 from ortoo.common.errors import NotFound, Overloaded, Unavailable
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import OUTCOMES
+from ortoo.verification.store.crash_points import OUTCOMES
 from tests.contract.one_store import QUEUES, TOPIC, OneStore, batch, refusal
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ortoo.common.errors import DataLoss
 from ortoo.enode.log.frame import HEADER_BYTES
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import TOPIC, OneStore
 
 

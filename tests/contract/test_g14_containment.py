@@ -18,11 +18,11 @@ from ortoo.client import Message, connect
 from ortoo.common.errors import Invalid
 from ortoo.common.groups.handle_seal import HandleSeals, open_handle
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 METADATA = (("x-mq-client-id", "hostile"), ("x-mq-language", "PYTHON"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")

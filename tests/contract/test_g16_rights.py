@@ -19,7 +19,6 @@ from ortoo.keda import externalscaler_pb2
 from ortoo.snode.policy.access_rules import AccessRules, parse_access_rules
 from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import (
     admin_pb2,
     consumer_pb2,
@@ -32,6 +31,7 @@ from ortoo.v1 import (
     settings_pb2,
     topic_pb2,
 )
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.guarded_cluster import SECRET, signed
 
 RULES = """

@@ -12,7 +12,7 @@ from ortoo.common.process.memory_budget import (
     MemoryBudget,
     MemoryShare,
 )
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 MIB = 1 << 20
 

@@ -17,8 +17,8 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.layers.layer import Layers
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import enode_pb2, namesrv_pb2
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.certificates import NAME, Authority, Certificate
 from tests.integration.enode_replicas import leading, open_members
 from tests.repo.tree import ROOT

@@ -5,7 +5,7 @@ import pytest
 from ortoo.common.errors import Unavailable
 from ortoo.enode.log.settings import FlushMode
 from ortoo.testing.disks.disk_image import LOSE_UNSYNCED
-from ortoo.testing.store.crash_points import OUTCOMES
+from ortoo.verification.store.crash_points import OUTCOMES
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore, batch
 
 

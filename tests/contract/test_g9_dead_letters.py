@@ -15,7 +15,7 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.pops.parking import RETRY_DELAY_MS, ParkedMessage
 from ortoo.enode.pops.retry_copies import RetryCopies
-from ortoo.testing.time.virtual_clock import EPOCH_MS
+from ortoo.verification.time.virtual_clock import EPOCH_MS
 from tests.contract.one_store import TOPIC
 from tests.contract.pop_store import DEAD_LETTERS, GROUP, PopStore, play, texts
 

@@ -17,7 +17,7 @@ from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.log.results import AppendResult
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
 

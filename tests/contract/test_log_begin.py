@@ -8,7 +8,7 @@ from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.enode.disk.disk import Buffer
 from ortoo.enode.log.results import QueueRange
 from ortoo.enode.log.segment import segment_bases, segment_name
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 
 RETAINING = replace(SETTINGS, retention_bytes=40_000, retention_interval_ms=1_000)

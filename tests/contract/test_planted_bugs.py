@@ -2,9 +2,9 @@
 
 import pytest
 
-from ortoo.testing.store.crash_points import enumerate_points
-from ortoo.testing.store.failed_flushes import enumerate_failed_flushes
-from ortoo.testing.store.model import StoreViolation
+from ortoo.verification.store.crash_points import enumerate_points
+from ortoo.verification.store.failed_flushes import enumerate_failed_flushes
+from ortoo.verification.store.model import StoreViolation
 from tests.contract.planted_bugs import BUGS, BUGS_OF_A_FAILING_DISK, SOONEST, Plant
 
 POINTS_MAX = 1500

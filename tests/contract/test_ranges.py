@@ -19,8 +19,8 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.settings import SnodeSettings
-from ortoo.testing.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 from ortoo.v1 import enode_pb2, namesrv_pb2
+from ortoo.verification.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
 from tests.contract.test_g16_rights import FILES, filled, request_of
 
 ROLES: dict[str, Any] = {"namesrv": NamesrvSettings, "enode": EnodeSettings, "snode": SnodeSettings}

@@ -12,7 +12,7 @@ from ortoo.enode.changes.halves import HalfOpen, HalfVerdict, VerdictOrigin
 from ortoo.enode.disk.atomic_files import read_file
 from ortoo.enode.transactions.checks import DueCheck
 from ortoo.enode.transactions.coordinator import STALE_CHECKS_MAX
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
 from tests.contract.test_retention_of_delayed import RETENTION_BYTES, SMALL, delayed_bodies, fill

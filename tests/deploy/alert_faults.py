@@ -24,12 +24,12 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.postgres import postgres
-from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from ortoo.v1 import producer_pb2, record_pb2, replica_report_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.postgres import postgres
+from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.deploy import ailing_enode
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus

@@ -12,10 +12,10 @@ from typing import Any
 from ortoo.client import Client, ConsumerSettings, OrtooError
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.postgres import Postgres
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.postgres import Postgres
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
 from tests.deploy import ailing_enode
 from tests.deploy.ailing_enode import Ailments
 from tests.repo.tree import ROOT

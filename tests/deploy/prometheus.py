@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.scrape import get
+from ortoo.verification.servers.scrape import get
 from tests.repo.tree import ROOT
 
 RULES = ROOT / "deploy/k8s/chart/files/alerts.yaml"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.deploy.test_chart import CASES, CHART, ROLES, containers, objects, rendered, run, tool
 from tests.repo.chart_schema import filled, text_of
 

@@ -10,9 +10,9 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import get
+from ortoo.verification.servers import grpcurl
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import get
 from tests.deploy.containers import Containers, missing_tools
 from tests.repo.tree import ROOT
 

@@ -1,5 +1,5 @@
 """Clusters of real processes for the tests here."""
 
-from ortoo.testing.servers.fixtures import cluster, processes
+from ortoo.verification.servers.fixtures import cluster, processes
 
 __all__ = ["cluster", "processes"]

@@ -10,8 +10,8 @@ from pathlib import Path
 from ortoo.client import Client, ConsumerSettings, Queue, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
-from ortoo.testing.servers.valkey import Valkey, valkey
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
+from ortoo.verification.servers.valkey import Valkey, valkey
 
 POLL_S = 0.01
 

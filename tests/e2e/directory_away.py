@@ -22,7 +22,7 @@ from pathlib import Path
 
 from ortoo.client import Client, OrtooError
 from ortoo.common.logs import logger as logs
-from ortoo.testing.servers.postgres import Postgres, postgres
+from ortoo.verification.servers.postgres import Postgres, postgres
 from tests.e2e.drill import run_drill, say
 from tests.e2e.failovers import MOST_S, TakeOvers, under_load
 from tests.e2e.history import Send

@@ -30,8 +30,8 @@ from ortoo.client import (
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers import command
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from ortoo.verification.servers import command
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 from tests.e2e.drill import run_drill
 from tests.e2e.machine import Machine
 

@@ -38,7 +38,7 @@ from ortoo.client import Client, NotFound, OrtooError, Producer, ProducerSetting
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.history import History, Read, Send
 from tests.e2e.replica_cluster import ENODE, REPLICAS, leading, number_of, reign, replace_disk, replica_cluster, whole

@@ -24,10 +24,10 @@ from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.common.logs.logger import configure
 from ortoo.common.machine.descriptors import FEW
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers import command
-from ortoo.testing.servers.ports import free_address
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
-from ortoo.testing.servers.scrape import scraped
+from ortoo.verification.servers import command
+from ortoo.verification.servers.ports import free_address
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
+from ortoo.verification.servers.scrape import scraped
 from tests.e2e.drill import run_drill, say
 from tests.e2e.idle_connections import Idle, idle_connections
 

@@ -26,10 +26,10 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
-from ortoo.testing.store.full_disk import SKIPPED, MountNotAllowed, small_disk
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
+from ortoo.verification.store.full_disk import SKIPPED, MountNotAllowed, small_disk
 from tests.e2e.drill import run_drill
 from tests.e2e.machine import Machine
 

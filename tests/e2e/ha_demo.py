@@ -29,9 +29,9 @@ from ortoo.client import Message as Flight
 from ortoo.client import OrtooError, ProducerSettings, connect
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.postgres import postgres
-from ortoo.testing.servers.processes import RoleProcess
-from ortoo.testing.servers.valkey import valkey
+from ortoo.verification.servers.postgres import postgres
+from ortoo.verification.servers.processes import RoleProcess
+from ortoo.verification.servers.valkey import valkey
 from tests.e2e.drill import run_drill
 from tests.e2e.failovers import Round, TakeOvers, under_load
 from tests.e2e.replica_cluster import replica_cluster

@@ -23,9 +23,9 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import open_batch
-from ortoo.testing.servers import command
-from ortoo.testing.servers.processes import RoleProcess, process_cluster
 from ortoo.v1 import admin_pb2, admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2, topic_pb2
+from ortoo.verification.servers import command
+from ortoo.verification.servers.processes import RoleProcess, process_cluster
 from tests.e2e.drill import run_drill
 from tests.e2e.ledger import Ledger, Place
 

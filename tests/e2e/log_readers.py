@@ -25,10 +25,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ortoo.client import Message, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import SMALL_STORE, RoleProcess
-from ortoo.testing.servers.scrape import get, scraped
-from ortoo.testing.servers.valkey import valkey
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import SMALL_STORE, RoleProcess
+from ortoo.verification.servers.scrape import get, scraped
+from ortoo.verification.servers.valkey import valkey
 
 READERS = ("killed", "stopped", "slow", "full", "closed")
 PIPE_BYTES = 4096

@@ -30,14 +30,14 @@ from typing import cast
 from ortoo.client import Client, OrtooError, connect
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.servers.processes import ProcessCluster
-from ortoo.testing.servers.scrape import scraped
 from ortoo.testing.simulation.cluster.cluster import SimulatedCluster
-from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.real_world import real_world
-from ortoo.testing.simulation.run.scenarios import SCENARIOS
-from ortoo.testing.simulation.workload.application import Application
-from ortoo.testing.simulation.workload.scenario import Scenario
+from ortoo.verification.servers.processes import ProcessCluster
+from ortoo.verification.servers.scrape import scraped
+from ortoo.verification.simulation.oracle.oracle import Oracle
+from ortoo.verification.simulation.real_world import real_world
+from ortoo.verification.simulation.run.scenarios import SCENARIOS
+from ortoo.verification.simulation.workload.application import Application
+from ortoo.verification.simulation.workload.scenario import Scenario
 from tests.e2e.drill import run_drill, say
 from tests.e2e.repeating import Repeating
 from tests.e2e.replica_cluster import ENODE, leading, replace_disk, replica_cluster, whole

@@ -16,8 +16,8 @@ from typing import Any
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import admin_pb2_grpc, consumer_pb2, consumer_pb2_grpc, namesrv_pb2
+from ortoo.verification.servers.processes import process_cluster
 from tests.e2e.drill import run_drill
 
 TOPIC = "t"

@@ -20,7 +20,7 @@ from ortoo.client import Client, OrtooError, Producer, ProducerSettings, connect
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess
 from tests.e2e.drill import run_drill, say
 from tests.e2e.replica_cluster import leading, replace_disk, replica_cluster, whole
 

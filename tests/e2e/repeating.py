@@ -14,11 +14,11 @@ from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.simulation.oracle.sent import TrackedMessage
-from ortoo.testing.simulation.oracle.stored import compare_stored
-from ortoo.testing.simulation.workload.application import RESTART_PAUSE_S, Application
-from ortoo.testing.simulation.workload.scenario import Scenario
 from ortoo.v1 import producer_pb2, record_pb2
+from ortoo.verification.simulation.oracle.sent import TrackedMessage
+from ortoo.verification.simulation.oracle.stored import compare_stored
+from ortoo.verification.simulation.workload.application import RESTART_PAUSE_S, Application
+from ortoo.verification.simulation.workload.scenario import Scenario
 
 PRODUCERS = 12
 """Each pauses for long, so that the batches that it resends are old."""

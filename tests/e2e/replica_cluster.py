@@ -8,7 +8,7 @@ from pathlib import Path
 from ortoo.cli.demo.role_subprocess import free_addresses
 from ortoo.client import Client, OrtooError, ReplicaInfo
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.e2e.replica_network import ReplicaNetwork
 
 ENODE = "enode-0"

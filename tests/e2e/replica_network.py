@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import RoleProcess
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import RoleProcess
 
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="lines of replicas are cut on Linux; run it there")
 READ_BYTES = 1 << 16

@@ -49,9 +49,9 @@ from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS
-from ortoo.testing.servers.postgres import postgres
-from ortoo.testing.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
-from ortoo.testing.servers.valkey import valkey
+from ortoo.verification.servers.postgres import postgres
+from ortoo.verification.servers.processes import SMALL_STORE, DidNotStart, ProcessCluster, RoleProcess
+from ortoo.verification.servers.valkey import valkey
 from tests.e2e.drill import run_drill, say
 from tests.e2e.machine import Machine
 from tests.e2e.replica_cluster import leading, replica_cluster, whole

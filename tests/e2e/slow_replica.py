@@ -25,8 +25,8 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.forks.spawning import Spawned, spawn
 from ortoo.v1 import admin_pb2_grpc, client_pb2
+from ortoo.verification.forks.spawning import Spawned, spawn
 from tests.e2e.consumer_cluster import ConsumerCluster, consumer_cluster, ends_of
 from tests.e2e.drill import run_drill
 

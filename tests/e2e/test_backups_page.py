@@ -8,8 +8,8 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.background import Background
-from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import open_cluster
 from tests.e2e.test_documents import says, steps
 
 

@@ -10,8 +10,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from ortoo.client import connect
 from ortoo.common.grpc.server import LIVE
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import RoleProcess
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import RoleProcess
 from tests.deploy.test_chart import containers, objects, rendered
 from tests.integration.certificates import NAME, Authority
 from tests.integration.health import until_ready

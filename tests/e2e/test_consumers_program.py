@@ -5,7 +5,7 @@ import re
 import sys
 from pathlib import Path
 
-from ortoo.testing.servers import command
+from ortoo.verification.servers import command
 
 PAGE = Path(__file__).parents[2] / "docs/consumers.md"
 

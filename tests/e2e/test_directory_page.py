@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.postgres import postgres
 from tests.e2e.test_documents import says, steps
 
 

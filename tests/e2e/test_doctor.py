@@ -20,13 +20,13 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.index.catalog import RUN_BYTES
-from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import process_cluster
-from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import SMALL_STORE, InProcessCluster, open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import process_cluster
+from ortoo.verification.servers.valkey import valkey
 from tests.integration.certificates import NEW_KEY
 
 LIMIT_S = 2.0

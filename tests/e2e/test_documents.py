@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers import command
+from ortoo.verification.servers import command
 from tests.repo.tree import ROOT
 
 WALKED = ("tutorial.md", "how-to.md")
@@ -44,7 +44,7 @@ ELSEWHERE = {
 }
 """The tests that run the other commands of the documents, by the first words of a command."""
 NOT_RUN = {
-    "python -m ortoo.testing.simulation": "tests/simulation run seeds of it",
+    "python -m ortoo.verification.simulation": "tests/simulation run seeds of it",
     "make simulate": "takes an hour",
     "make planted": "takes an hour",
     "python -m tests.simulation": "takes as long as its bugs need seeds",

@@ -12,7 +12,7 @@ from tests.repo.tree import ROOT
 DRILL = """
 import asyncio, sys
 from pathlib import Path
-from ortoo.testing.servers.processes import RoleProcess
+from ortoo.verification.servers.processes import RoleProcess
 from tests.e2e.drill import run_drill, say
 
 async def work():

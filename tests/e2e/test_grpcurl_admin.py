@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2
+from ortoo.verification.servers import grpcurl
+from ortoo.verification.servers.cluster import open_cluster
 
 SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"]
 TOPIC, GROUP, CLIENT, PULLER = "orders", "stable", "test-client", "test-puller"

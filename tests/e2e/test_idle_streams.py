@@ -11,8 +11,8 @@ from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import admin_pb2_grpc, consumer_pb2, enode_pb2, namesrv_pb2, producer_pb2, record_pb2, topic_pb2
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 from tests.e2e.many_sessions import memory_bytes
 
 WARMING, STREAMS, BODY_BYTES = 5, 30, 2 << 20

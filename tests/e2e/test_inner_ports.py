@@ -11,13 +11,13 @@ import pytest
 
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import DidNotStart, RoleProcess
 from ortoo.v1 import enode_pb2, enode_replicas_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import DidNotStart, RoleProcess
 from tests.integration.certificates import NAME, Authority, Certificate
 
 ROLES = ("namesrv", "enode", "snode")

@@ -31,8 +31,8 @@ from ortoo.client import (
 from ortoo.client.admin.admin import Admin
 from ortoo.client.admin.descriptions import Adoption, TopicPlacement
 from ortoo.client.admin.replicas import ReplicaAdmin
-from ortoo.testing.servers import command
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers import command
+from ortoo.verification.servers.cluster import open_cluster
 
 WORDS: Mapping[str, tuple[str, ...]] = {
     "cluster": ("",),

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.runs.timer_run import TimerRun
-from ortoo.testing.runs.transaction_run import TransactionRun
+from ortoo.verification.runs.timer_run import TimerRun
+from ortoo.verification.runs.transaction_run import TransactionRun
 
 
 async def test_delayed_messages_outlive_a_kill_and_steps_of_the_clock(tmp_path: Path) -> None:

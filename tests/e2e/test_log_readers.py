@@ -11,10 +11,10 @@ import pytest
 
 from ortoo.client import Message, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.command import DevProcess
-from ortoo.testing.servers.ports import free_address, free_ports
-from ortoo.testing.servers.processes import RoleProcess
-from ortoo.testing.servers.scrape import get
+from ortoo.verification.servers.command import DevProcess
+from ortoo.verification.servers.ports import free_address, free_ports
+from ortoo.verification.servers.processes import RoleProcess
+from ortoo.verification.servers.scrape import get
 from tests.e2e.log_readers import CLOSE, READERS, LogPipe, endure
 
 PROCESSES = {"namesrv", "enode-0", "snode-0", "1", "2", "parent"}

@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from ortoo.client import Client, connect
-from ortoo.testing.servers.processes import process_cluster
+from ortoo.verification.servers.processes import process_cluster
 from tests.e2e.deaf_relay import deaf_relay
 
 BEFORE, LOST, AFTER = 10, 60, 30

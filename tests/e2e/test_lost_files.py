@@ -11,8 +11,8 @@ import pytest
 from ortoo.client import Client, Invalid, OrtooError, Queue, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS
-from ortoo.testing.servers.command import run
-from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.servers.command import run
+from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 from tests.e2e.replica_cluster import LEADING, leading, members_of, replace_disk, replica_cluster, whole
 
 STARTS = 3

@@ -6,10 +6,10 @@ from pathlib import Path
 import grpc
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import process_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.processes import process_cluster
 
 CLOCK = SystemClock()
 LEASE_S = 3.0

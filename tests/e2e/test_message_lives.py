@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from ortoo.testing.runs.fifo_run import FifoRun
-from ortoo.testing.runs.replay_run import ReplayRun, faults
+from ortoo.verification.runs.fifo_run import FifoRun
+from ortoo.verification.runs.replay_run import ReplayRun, faults
 
 
 async def test_message_groups_keep_their_order_while_consumers_come_and_go_and_one_group_is_poisoned(

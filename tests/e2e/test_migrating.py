@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers import command
+from ortoo.verification.servers import command
 from tests.repo.tree import ROOT
 
 PAGES = sorted(page for page in (ROOT / "docs/migrating").glob("*.md") if page.name != "README.md")

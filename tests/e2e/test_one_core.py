@@ -10,10 +10,10 @@ import pytest
 
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER
-from ortoo.testing.servers.ports import free_address
-from ortoo.testing.servers.processes import RoleProcess
-from ortoo.testing.servers.scrape import get, scraped
+from ortoo.verification.servers.lone_enode import NO_NAME_SERVER
+from ortoo.verification.servers.ports import free_address
+from ortoo.verification.servers.processes import RoleProcess
+from ortoo.verification.servers.scrape import get, scraped
 
 CORES = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set[int]()
 pytestmark = pytest.mark.skipif(len(CORES) < 2, reason="ONE CORE, or none to choose; run it on Linux with two")

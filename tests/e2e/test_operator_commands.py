@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from ortoo.cli.app import app
 from ortoo.cli.terminal import completion
 from ortoo.client import connect
-from ortoo.testing.servers import command, grpcurl
-from ortoo.testing.servers.cluster import InProcessCluster
+from ortoo.verification.servers import command, grpcurl
+from ortoo.verification.servers.cluster import InProcessCluster
 
 
 async def test_top_shows_what_flows(cluster: InProcessCluster) -> None:

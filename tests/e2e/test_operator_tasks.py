@@ -13,7 +13,7 @@ import typer
 
 from ortoo.cli.app import app
 from ortoo.client import Client, Message, PopSettings, TransactionVerdict, connect
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 
 
 class Task(NamedTuple):

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import connect
-from ortoo.testing.forks import spawning
-from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess
+from ortoo.verification.forks import spawning
+from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess
 
 ROLES = ("namesrv", "enode", "snode")
 every_role = pytest.mark.parametrize("role", ROLES)

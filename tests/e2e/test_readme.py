@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers import command
-from ortoo.testing.servers.command import DevProcess
+from ortoo.verification.servers import command
+from ortoo.verification.servers.command import DevProcess
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -10,8 +10,8 @@ import pytest
 from ortoo.client import ConsumerSettings, connect
 from ortoo.common.process.background import Background
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
-from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.servers import grpcurl
+from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
 
 ORDERS = list(itertools.permutations(("namesrv", "enode-0", "snode-0")))
 

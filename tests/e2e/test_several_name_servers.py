@@ -14,8 +14,8 @@ from ortoo.client import Producer, connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.postgres import Postgres, postgres
-from ortoo.testing.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
+from ortoo.verification.servers.postgres import Postgres, postgres
+from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 
 SEND_MAX_S = 5.0
 """Sends do not wait for a name server, but a busy machine delays them."""

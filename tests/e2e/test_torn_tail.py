@@ -10,9 +10,15 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.enode.disk.durable_mark import decode_slots
 from ortoo.enode.log.segment import SUFFIX
-from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_single_enode, stored_batches, topic
-from ortoo.testing.servers.processes import RoleProcess
+from ortoo.verification.servers import grpcurl
+from ortoo.verification.servers.lone_enode import (
+    NO_NAME_SERVER,
+    append_batches,
+    open_single_enode,
+    stored_batches,
+    topic,
+)
+from ortoo.verification.servers.processes import RoleProcess
 
 TOPIC = 7
 BATCH = encode([b"m" * 200] * 10, now_ms=1)

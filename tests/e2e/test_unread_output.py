@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Message, connect
-from ortoo.testing.forks.spawning import forking, spawn
-from ortoo.testing.servers import command
-from ortoo.testing.servers.command import DevProcess
-from ortoo.testing.servers.processes import ProcessCluster
+from ortoo.verification.forks.spawning import forking, spawn
+from ortoo.verification.servers import command
+from ortoo.verification.servers.command import DevProcess
+from ortoo.verification.servers.processes import ProcessCluster
 
 EXIT_UNREAD = 141
 """The exit code that a shell shows for a program that SIGPIPE ended."""

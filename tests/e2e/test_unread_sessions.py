@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ortoo.testing.forks.spawning import forking
+from ortoo.verification.forks.spawning import forking
 from tests.e2e.unread_sessions import SENT, unread_sessions
 
 BUDGET_BYTES, RESIDENT_BYTES_MAX = 256 << 20, 320 << 20

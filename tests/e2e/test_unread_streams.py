@@ -9,7 +9,6 @@ from typing import Any
 import grpc
 
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import (
     admin_pb2_grpc,
     enode_pb2,
@@ -20,6 +19,7 @@ from ortoo.v1 import (
     producer_pb2_grpc,
     record_pb2,
 )
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 from tests.e2e.many_sessions import memory_bytes
 
 BUDGET_BYTES = 48 << 20

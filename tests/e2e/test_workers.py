@@ -13,12 +13,12 @@ import pytest
 from ortoo.client import Client, Consumer, ConsumerSettings, Message, PopSettings, Queue, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
-from ortoo.testing.servers.scrape import get, scraped
-from ortoo.testing.servers.valkey import Valkey, valkey
 from ortoo.v1 import findings_pb2, namesrv_pb2, namesrv_pb2_grpc
 from ortoo.v1.findings_pb2_grpc import FindingsServiceStub
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import DidNotStart, ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.servers.scrape import get, scraped
+from ortoo.verification.servers.valkey import Valkey, valkey
 from tests.e2e.consumer_cluster import Books, members, settled, until
 from tests.e2e.test_doctor import looked
 

@@ -13,7 +13,6 @@ from ortoo.common.errors.status import error_of, rpc_errors
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX, Channels
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -26,6 +25,7 @@ from ortoo.v1 import (
     record_pb2,
     topic_pb2,
 )
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 GOOD = encode([b"good", b"batch"], now_ms=1)

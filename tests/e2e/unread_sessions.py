@@ -20,7 +20,6 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
 from ortoo.v1 import (
     admin_pb2,
     admin_pb2_grpc,
@@ -31,6 +30,7 @@ from ortoo.v1 import (
     producer_pb2_grpc,
     record_pb2,
 )
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 from tests.e2e.drill import run_drill
 from tests.e2e.many_sessions import memory_bytes
 

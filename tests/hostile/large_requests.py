@@ -23,8 +23,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ortoo.common.grpc.channels import MESSAGE_BYTES_MAX
 from ortoo.common.grpc.limits.element_limits import ELEMENTS_MAX
 from ortoo.common.records.wire import varint
-from ortoo.testing.forks.spawning import forking
-from ortoo.testing.servers.processes import RoleProcess, process_cluster
+from ortoo.verification.forks.spawning import forking
+from ortoo.verification.servers.processes import RoleProcess, process_cluster
 from tests.hostile.siege import SPARED
 from tests.hostile.strangers import forget_peak, resident_mib
 from tests.hostile.surface import Method, methods_of

@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from ortoo.client import Message, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess, process_cluster
 from tests.hostile import attacks
 from tests.hostile.nonsense import Words, request_of
 from tests.hostile.surface import Method, methods_of

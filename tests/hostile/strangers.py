@@ -19,8 +19,8 @@ from pathlib import Path
 import yaml  # type: ignore[import-untyped]
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.forks.spawning import forking
-from ortoo.testing.servers.processes import ProcessCluster, RoleProcess, process_cluster
+from ortoo.verification.forks.spawning import forking
+from ortoo.verification.servers.processes import ProcessCluster, RoleProcess, process_cluster
 from tests.hostile.floods import FLOODS, Target, resets, silent_checks
 
 CHART = Path(__file__).parents[2] / "deploy" / "k8s" / "chart" / "values.yaml"

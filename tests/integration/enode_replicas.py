@@ -8,9 +8,9 @@ from typing import Any
 
 from ortoo.enode.leadership.running_replica import RunningReplica, open_replica
 from ortoo.enode.settings import EnodeSettings
-from ortoo.testing.servers.cluster import STOP_GRACE_S, InProcessCluster
-from ortoo.testing.servers.ports import free_address, free_ports
 from ortoo.v1 import namesrv_pb2
+from ortoo.verification.servers.cluster import STOP_GRACE_S, InProcessCluster
+from ortoo.verification.servers.ports import free_address, free_ports
 
 
 def one_member(

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ortoo.client import Client, connect
 from ortoo.common.grpc.signature import AUTHORIZATION, DATE_TIME, sign
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 RULES = """
 [[user]]

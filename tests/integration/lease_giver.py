@@ -6,9 +6,9 @@ from typing import Any
 
 from ortoo.common.errors import Conflict
 from ortoo.common.errors.status import status_of
-from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceServicer, add_NameServiceServicer_to_server
+from ortoo.verification.servers.listening import serve_servicer
 
 
 class LeaseGiver(NameServiceServicer):

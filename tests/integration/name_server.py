@@ -8,8 +8,8 @@ from typing import Any
 from ortoo.common.grpc.channels import Channels
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
-from ortoo.testing.servers.ports import free_address
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.servers.ports import free_address
 
 
 @contextlib.asynccontextmanager

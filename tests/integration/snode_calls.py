@@ -7,11 +7,11 @@ from typing import Any
 
 from ortoo.common.records.batch import Message, encode
 from ortoo.snode.cluster.wire import encode_batch
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 
 class Snode:

@@ -14,9 +14,9 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Client, ConsumerSettings, Forbidden, Queue, connect
 from ortoo.snode.policy import access
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import consumer_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.guarded_cluster import RULES, as_user, guarded, signed
 
 

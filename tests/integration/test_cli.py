@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ortoo import client as ortoo
-from ortoo.testing.servers import command
-from ortoo.testing.servers.command import DevProcess
+from ortoo.verification.servers import command
+from ortoo.verification.servers.command import DevProcess
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import AlreadyExists, Consumer, ConsumerSettings, Invalid, Message, NotFound, Sql, blocking, connect
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 EVERYTHING = ConsumerSettings(from_beginning=True)
 

@@ -24,7 +24,7 @@ from ortoo.client import (
     connect,
 )
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 CLOCK = SystemClock()
 TURNS = (0, 1, 2, 3, 5, 8, 13, 21, 34)

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from ortoo.client import ConsumerSettings, connect
-from ortoo.testing.servers.cluster import InProcessCluster
-from ortoo.testing.servers.fixtures import cluster
+from ortoo.verification.servers.cluster import InProcessCluster
+from ortoo.verification.servers.fixtures import cluster
 
 __all__ = ["cluster"]
 

@@ -14,15 +14,15 @@ from ortoo.common.errors import Invalid, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.settings import load
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.processes import RoleProcess
-from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import client_pb2, enode_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.processes import RoleProcess
+from ortoo.verification.servers.valkey import valkey
 from tests.integration.certificates import NAME, Authority
 from tests.integration.enode_replicas import leading, open_members
 from tests.integration.health import until_ready

@@ -11,12 +11,12 @@ import pytest
 from ortoo.client import connect
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, WINDOW_S, ClusterToken
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_deferred_pb2, namesrv_pb2, replication_pb2
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import ReplicationServiceStub
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.integration.enode_replicas import open_members
 from tests.integration.health import until_ready
 

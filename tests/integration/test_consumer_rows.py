@@ -16,11 +16,11 @@ from ortoo.client import (
     ReceivedMessage,
     connect,
 )
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import scraped
 from ortoo.v1 import consumer_pb2, enode_deferred_pb2, namesrv_pb2, producer_pb2, pull_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import scraped
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, until
 from tests.integration.push_client import PushClient
 from tests.integration.snode_calls import Snode, open_snode_cluster, queue

@@ -18,8 +18,8 @@ from ortoo.client import (
     Queue,
     connect,
 )
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.grpcurl import call
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.grpcurl import call
 
 COUNT = 12
 LOST = 5

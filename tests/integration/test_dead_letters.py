@@ -9,10 +9,10 @@ import pytest
 
 from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.command import run as run_command
 from ortoo.v1 import pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.command import run as run_command
 
 CLOCK = SystemClock()
 

@@ -22,9 +22,9 @@ from ortoo.common.grpc.layers.call_memory import TRANSPORT_COPIES
 from ortoo.common.grpc.tls import make_self_signed_certificate
 from ortoo.common.process.memory_budget import RESIDENT_PERCENT
 from ortoo.common.records.view import open_batch
-from ortoo.testing.servers.cluster import STOP_GRACE_S, InProcessCluster, open_cluster
 from ortoo.v1 import pop_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.verification.servers.cluster import STOP_GRACE_S, InProcessCluster, open_cluster
 from tests.integration.deaf_client import DeafClient, deaf_client
 
 PATH = "/apache.rocketmq.v2.MessagingService/ReceiveMessage"

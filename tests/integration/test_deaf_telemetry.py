@@ -14,7 +14,7 @@ from apache.rocketmq.v2.service_pb2 import TelemetryCommand
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import Message, connect
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 
 METADATA = (("x-mq-client-id", "deaf"), ("x-mq-language", "JAVA"))
 TOPICS = 60

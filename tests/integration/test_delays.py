@@ -10,9 +10,9 @@ from ortoo.client import Conflict, ConsumerSettings, DelayedMessage, Invalid, Me
 from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.enode.app import RunningEnode
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.lone_enode import SMALL_STORE, open_single_enode, topic
-from ortoo.testing.time.stepped_clock import SteppedClock
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.lone_enode import SMALL_STORE, open_single_enode, topic
+from ortoo.verification.time.stepped_clock import SteppedClock
 
 DAY_MS = 86_400_000
 

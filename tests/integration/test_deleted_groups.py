@@ -10,7 +10,7 @@ import pytest
 from ortoo.client import AlreadyExists, Client, ConsumerSettings, GroupInfo, NotFound, Unavailable, connect
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 COUNT = 10
 

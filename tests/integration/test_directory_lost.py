@@ -12,9 +12,9 @@ from ortoo.client import AlreadyExists, Client, Conflict, ConsumerSettings, Mess
 from ortoo.common.process.clock import SystemClock
 from ortoo.enode.app import RunningEnode
 from ortoo.namesrv.offline.backup import backup, restore
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.postgres import postgres
 
 COUNT, CONSUMED = 1_000, 400
 BODIES = [b"%d" % number for number in range(COUNT)]

@@ -8,9 +8,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from ortoo.client import connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import get
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import get
 
 
 async def test_readiness_goes_red_before_anything_ends(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.servers.lone_enode import append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2, enode_pb2_grpc, failure_pb2
+from ortoo.verification.servers.lone_enode import append_request, open_single_enode, topic
 
 TOPIC = 7
 

@@ -11,9 +11,9 @@ from ortoo.common.errors import Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, failure_pb2
+from ortoo.verification.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 
 TOPIC = 7
 BATCH = encode([b"a" * 100] * 10, now_ms=1)

@@ -10,9 +10,9 @@ from grpc_health.v1 import health_pb2
 from ortoo.common.records.batch import encode
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.testing.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
+from ortoo.verification.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
 from tests.integration.lease_giver import lease_giver
 
 TOPIC = 7

@@ -10,8 +10,8 @@ import pytest
 from ortoo.common.records.batch import encode
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.store import lock_table
-from ortoo.testing.servers.lone_enode import SingleEnode, append_batches, open_single_enode, topic
 from ortoo.v1 import enode_pb2, failure_pb2
+from ortoo.verification.servers.lone_enode import SingleEnode, append_batches, open_single_enode, topic
 
 TOPIC = 7 << 31
 """Its locks start at generation 1."""

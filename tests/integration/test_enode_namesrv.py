@@ -10,10 +10,10 @@ import pytest
 from ortoo.common.errors import NotFound, OrtooError
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.records.batch import encode
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.lone_enode import append_request
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, namesrv_pb2, topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.lone_enode import append_request
 
 BATCH = encode([b"x"] * 10, now_ms=1)
 HASTE = {"enode": {"heartbeat_interval_s": 0.2}, "namesrv": {"lease_s": 1.0, "expiry_interval_s": 0.05}}

@@ -10,10 +10,16 @@ from grpc_health.v1 import health_pb2
 
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.common.records.batch import encode
-from ortoo.testing.forks.spawning import outcome
-from ortoo.testing.servers import grpcurl
-from ortoo.testing.servers.lone_enode import NO_NAME_SERVER, append_batches, open_single_enode, stored_batches, topic
-from ortoo.testing.servers.processes import DidNotStart, RoleProcess
+from ortoo.verification.forks.spawning import outcome
+from ortoo.verification.servers import grpcurl
+from ortoo.verification.servers.lone_enode import (
+    NO_NAME_SERVER,
+    append_batches,
+    open_single_enode,
+    stored_batches,
+    topic,
+)
+from ortoo.verification.servers.processes import DidNotStart, RoleProcess
 
 TOPIC = 7
 BATCH = encode([b"m" * 200] * 10, now_ms=1)

@@ -1,11 +1,11 @@
-"""A small disk that is filled under load: the short form of `python -m ortoo.testing.store.full_disk`."""
+"""A small disk that is filled under load: the short form of `python -m ortoo.verification.store.full_disk`."""
 
 import warnings
 from pathlib import Path
 
 import pytest
 
-from ortoo.testing.store.full_disk import MountNotAllowed, fill
+from ortoo.verification.store.full_disk import MountNotAllowed, fill
 
 
 async def test_a_disk_filled_under_load_refuses_sends_and_resumes_when_there_is_space(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.repo.tree import ROOT
 
 CLIENTS = Path(__file__).parent / "generated_clients"

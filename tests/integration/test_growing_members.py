@@ -8,8 +8,8 @@ from pathlib import Path
 
 from ortoo.client import Client, OrtooError, Queue, connect
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.ports import free_ports
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
 from tests.golden.test_older_stores import JOBS, ORDERS, STORES, bodies
 from tests.integration.enode_replicas import leading, one_member
 

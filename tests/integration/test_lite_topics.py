@@ -14,8 +14,8 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.lite_client import ADD, COMPLETE, GROUP, REMOVE, TOPIC, LiteClient, bodies
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ortoo.client import Invalid, Message, NotFound, connect
-from ortoo.testing.servers import command, grpcurl
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers import command, grpcurl
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 
 @pytest.fixture

@@ -21,9 +21,9 @@ from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.metrics import register_store
 from ortoo.enode.store.store import Store
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import families, get, scraped
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import families, get, scraped
 
 ROLES = ("namesrv", "enode", "snode")
 

@@ -18,10 +18,10 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.telemetry.export import MetricsExport
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode.settings import load
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.listening import serve_servicer
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import scraped
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.listening import serve_servicer
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import scraped
 
 
 class Receiver(metrics_service_pb2_grpc.MetricsServiceServicer):

@@ -8,7 +8,7 @@ import pytest
 
 from ortoo.client import ConsumerSettings, Message, Queue, connect
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.pull_group import prompt, until
 
 MESSAGES, BATCH, BREAKS = 10_000, 250, 3

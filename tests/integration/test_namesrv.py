@@ -19,10 +19,10 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.service import EXIT_INVALID_SETTINGS, EXIT_NOT_STARTED
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
-from ortoo.testing.forks.spawning import outcome
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.forks.spawning import outcome
 
 GUARD_S = 20
 

@@ -11,7 +11,7 @@ from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
-from ortoo.testing.servers.postgres import postgres
+from ortoo.verification.servers.postgres import postgres
 
 DAY_MS = 86_400_000
 

@@ -18,10 +18,10 @@ from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.process.clock import SystemClock
 from ortoo.namesrv.catalog import schema, tables
-from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1 import topic_pb2
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.servers.postgres import Postgres, postgres
 from tests.integration.name_server import name_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

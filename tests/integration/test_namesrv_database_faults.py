@@ -14,7 +14,7 @@ from ortoo.namesrv.catalog.catalog import Catalog
 from ortoo.namesrv.catalog.transaction import CatalogTransaction
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaId
-from ortoo.testing.servers.postgres import Postgres, postgres
+from ortoo.verification.servers.postgres import Postgres, postgres
 from tests.e2e.deaf_relay import deaf_relay
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

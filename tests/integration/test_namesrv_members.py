@@ -12,11 +12,11 @@ import pytest_asyncio
 
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
-from ortoo.testing.servers.postgres import Postgres, postgres
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.servers.postgres import Postgres, postgres
 from tests.integration.name_server import name_server
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,7 +18,7 @@ from ortoo.namesrv.catalog.engine import create_database_engine
 from ortoo.namesrv.decisions.process_leases import Enode
 from ortoo.namesrv.decisions.topics import NewTopic
 from ortoo.namesrv.directory.directory import Directory
-from ortoo.testing.servers.postgres import postgres
+from ortoo.verification.servers.postgres import postgres
 
 ID = "00000000-0000-4000-8000-000000000001"
 

@@ -10,11 +10,11 @@ import pytest
 from ortoo.common.cluster.refused import OTHER_STORE_FIELDS
 from ortoo.common.errors import Conflict, Invalid, NotFound
 from ortoo.common.errors.status import rpc_errors
-from ortoo.testing.servers.postgres import postgres
 from ortoo.v1 import namesrv_pb2, topic_pb2
 from ortoo.v1 import replica_admin_pb2 as admin_pb
 from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.servers.postgres import postgres
 from tests.integration.name_server import name_server
 
 

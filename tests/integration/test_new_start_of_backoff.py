@@ -13,11 +13,11 @@ from ortoo.client.app import Client
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.process.retry import Backoff
-from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import consumer_pb2, producer_pb2, session_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
 from ortoo.v1.producer_pb2_grpc import ProducerServiceServicer, add_ProducerServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import SessionServiceServicer, add_SessionServiceServicer_to_server
+from ortoo.verification.servers.listening import serve_servicer
 
 WORKS = (False, False, True, False, False, True, True)
 """For each call: whether it opens and works before it breaks."""

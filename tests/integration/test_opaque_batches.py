@@ -20,9 +20,9 @@ from ortoo.common.grpc.bulk_calls import (
 from ortoo.common.grpc.bulk_field import BULK_BYTES_MIN, BulkField, BulkMessage
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.testing.runs.made_batches import record_sealed_batches
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2, enode_pb2, producer_pb2
+from ortoo.verification.runs.made_batches import record_sealed_batches
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 MIB = 1 << 20
 

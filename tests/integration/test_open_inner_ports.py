@@ -13,9 +13,9 @@ from ortoo.enode.settings import load as load_enode
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
 from ortoo.snode.settings import load
-from ortoo.testing.servers.ports import free_port
 from ortoo.v1 import namesrv_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
+from ortoo.verification.servers.ports import free_port
 
 TLS = {f"tls_cluster_{name}": "127.0.0.1:0" for name in ("listen_address", "certificate_file", "key_file", "ca_file")}
 PUT = pb.PutUserRequest(user=pb.User(access_key="ann"), secret_key="s3cret")

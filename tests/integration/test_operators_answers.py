@@ -13,10 +13,10 @@ from google.protobuf.message_factory import GetMessageClass
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.client import Client, Message, NotFound, connect
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import admin_pb2, consumer_pb2, dead_letter_pb2, namesrv_pb2, pop_pb2, producer_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.pull_group import PROMPT, send
 
 LARGE = 4 << 20

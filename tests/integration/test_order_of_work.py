@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from apache.rocketmq.v2 import definition_pb2, service_pb2
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.hostile.surface import Method, methods_of
 from tests.integration.guarded_cluster import guarded, signed
 

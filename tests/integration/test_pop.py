@@ -12,8 +12,8 @@ from ortoo.client import Message, connect
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.view import open_batch
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, pop_pb2, producer_pb2, producer_pb2_grpc, record_pb2, topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 CLOCK = SystemClock()
 

@@ -18,7 +18,7 @@ from ortoo.client import (
 )
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 
 CLOCK = SystemClock()
 

@@ -18,7 +18,7 @@ from ortoo.client import (
     blocking,
     connect,
 )
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, prompt, send, stored_offset, until
 
 

@@ -10,8 +10,8 @@ import pytest
 from ortoo.client import AllocationStrategy, Client, PullConsumer, Queue, ReceivedMessage, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import consumer_pb2_grpc, namesrv_pb2, pull_pb2, topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.pull_group import PROMPT, beside, disjoint, only_queue, prompt, send, until
 
 QUEUES = 8

@@ -9,7 +9,7 @@ import pytest
 from ortoo.client import Client, PullConsumer, Queue, ReceivedMessage, connect
 from ortoo.client.pull.flow_control import FlowLimits
 from ortoo.client.pull.queue_locks import ConsumerQueueLocks
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.pull_group import beside, only_queue, prompt, send, stored_offset, until
 
 NEW = [b"new %d" % number for number in range(5)]

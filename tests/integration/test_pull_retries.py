@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from ortoo.client import Client, HandlerOptions, Message, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, stored_offset, until
 
 

@@ -20,10 +20,10 @@ from ortoo.enode.disk.disk import RealFile
 from ortoo.enode.log.frame import HEADER_BYTES
 from ortoo.enode.rpc.streams import pushdown
 from ortoo.snode.enodes import append_wire
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.lone_enode import SMALL_STORE, SingleEnode, append_request, open_single_enode, topic
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import failure_pb2
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.lone_enode import SMALL_STORE, SingleEnode, append_request, open_single_enode, topic
 
 TOPIC = 7
 COUNT = 100

@@ -16,8 +16,6 @@ from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.keda import externalscaler_pb2 as scaler_pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import (
     admin_pb2,
     client_pb2,
@@ -36,6 +34,8 @@ from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 from ortoo.v1.session_pb2_grpc import SessionServiceStub
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.valkey import valkey
 from tests.integration.guarded_cluster import RULES, SECRET, guarded, signed, signed_headers
 
 WHO = (("x-mq-client-id", "c"),)

@@ -9,7 +9,7 @@ import pytest
 
 from apache.rocketmq.v2.admin_pb2 import ChangeLogLevelRequest
 from apache.rocketmq.v2.admin_pb2_grpc import AdminStub
-from ortoo.testing.servers.processes import process_cluster
+from ortoo.verification.servers.processes import process_cluster
 
 PROGRAM = """
 from ortoo.common.logs import log_event, logger as logs

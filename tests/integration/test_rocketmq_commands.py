@@ -13,9 +13,9 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.process.background import Background
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import client_pb2, failure_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.verification.servers.cluster import open_cluster
 
 METADATA = (("x-mq-client-id", "a-client"), ("x-mq-language", "BASIC"), ("x-mq-client-version", "7.0"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")

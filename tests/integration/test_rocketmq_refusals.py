@@ -16,9 +16,9 @@ from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import flow_control_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 
 METADATA = (("x-mq-client-id", "tester"), ("x-mq-language", "PYTHON"))
 TOPIC, GROUP = Resource(name="t"), Resource(name="g")

@@ -10,7 +10,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.client import connect
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 
 METADATA = (("x-mq-client-id", "small"), ("x-mq-language", "JAVA"))
 TAKEN_BYTES_MAX = 1 << 20

@@ -11,7 +11,7 @@ from ortoo.common.errors.status import rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2 as pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 
 METADATA = {"group": "g", "topic": "t", "lagThreshold": "50", "oldestAgeSeconds": "30"}
 

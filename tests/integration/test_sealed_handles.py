@@ -26,11 +26,11 @@ from ortoo.namesrv.decisions.route_changes import StoredDirectory
 from ortoo.namesrv.directory.directory import Directory
 from ortoo.snode.pop.receipt_handle import ReceiptHandle, read_receipt
 from ortoo.snode.rocketmq.send.recall_message import join_handle
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_deferred_pb2, failure_pb2, namesrv_pb2, pop_pb2, producer_pb2, record_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 WHO = (("x-mq-client-id", "c"),)
 HOUR_MS = 3_600_000

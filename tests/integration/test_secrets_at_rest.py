@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from ortoo.common.errors import Invalid
 from ortoo.namesrv.catalog.encryption import Encryption, read_encryption
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import namesrv_pb2 as pb
+from ortoo.verification.servers.cluster import open_cluster
 
 SECRET = "a-secret-that-nobody-sees"
 

@@ -10,8 +10,8 @@ import pytest
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.process.background import Background
 from ortoo.common.records.batch import open_batch
-from ortoo.testing.servers.cluster import STOP_GRACE_S
 from ortoo.v1 import admin_pb2, consumer_pb2, failure_pb2, namesrv_pb2, producer_pb2, topic_pb2
+from ortoo.verification.servers.cluster import STOP_GRACE_S
 from tests.integration.push_client import PushClient
 from tests.integration.snode_calls import batch_request, open_snode_cluster, queue
 

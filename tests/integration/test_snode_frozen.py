@@ -10,11 +10,11 @@ import pytest
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.channels import Channels
-from ortoo.testing.servers.processes import process_cluster
-from ortoo.testing.servers.valkey import valkey
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.processes import process_cluster
+from ortoo.verification.servers.valkey import valkey
 
 
 async def refused(producer: ProducerServiceStub, request: producer_pb2.PublishRequest) -> None:

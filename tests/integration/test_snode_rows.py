@@ -11,9 +11,6 @@ import grpc
 import pytest
 
 from ortoo.client import HandlerOptions, ReceivedMessage, connect
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.ports import free_ports
-from ortoo.testing.servers.scrape import Series, scraped
 from ortoo.v1 import (
     admin_pb2,
     client_pb2,
@@ -25,6 +22,9 @@ from ortoo.v1 import (
     session_pb2,
     topic_pb2,
 )
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.ports import free_ports
+from ortoo.verification.servers.scrape import Series, scraped
 from tests.integration.pull_group import PROMPT, beside, send, until
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient

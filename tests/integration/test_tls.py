@@ -16,10 +16,10 @@ from ortoo.client import ConsumerSettings, connect
 from ortoo.client.admin.address_check import SpokenProtocol, check_address
 from ortoo.common.errors import Invalid, Unavailable
 from ortoo.snode.settings import load
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import admin_pb2, namesrv_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.certificates import NEW_KEY
 
 

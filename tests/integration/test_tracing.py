@@ -13,9 +13,9 @@ from ortoo.client import ConsumerSettings, Message, PullSettings, connect
 from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode
 from ortoo.common.telemetry.tracing import sampled_contexts
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.listening import serve_servicer
-from ortoo.testing.servers.processes import process_cluster
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.listening import serve_servicer
+from ortoo.verification.servers.processes import process_cluster
 
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 CONTEXT = f"00-{TRACE}-{PARENT}-01"

@@ -10,9 +10,9 @@ import pytest
 from apache.rocketmq.v2 import definition_pb2 as d
 from apache.rocketmq.v2 import service_pb2 as s
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, producer_pb2, record_pb2, topic_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.integration.guarded_cluster import SECRET, signed
 
 RULES = """

@@ -25,8 +25,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.enode.changes.halves import HalfVerdict as StoreVerdict
 from ortoo.enode.changes.halves import VerdictOrigin
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
-from ortoo.testing.servers.lone_enode import SMALL_STORE, open_single_enode, topic
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from ortoo.verification.servers.lone_enode import SMALL_STORE, open_single_enode, topic
 
 QUICK: dict[str, Any] = {
     "transaction_check_after_ms": 200,

@@ -11,8 +11,8 @@ from ortoo.client import PullSettings, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.keda import externalscaler_pb2
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
-from ortoo.testing.servers.cluster import SMALL_STORE, open_cluster
 from ortoo.v1 import consumer_pb2, pull_pb2
+from ortoo.verification.servers.cluster import SMALL_STORE, open_cluster
 from tests.integration.pull_group import PROMPT
 from tests.integration.push_client import PushClient
 from tests.integration.snode_calls import Snode, batch_request, queue

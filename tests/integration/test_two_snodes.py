@@ -11,10 +11,10 @@ import pytest
 from ortoo.common.errors import Conflict
 from ortoo.common.process.clock import SystemClock
 from ortoo.snode.membership.store import redis_client
-from ortoo.testing.servers.cluster import open_cluster
-from ortoo.testing.servers.valkey import Valkey, valkey
 from ortoo.v1 import consumer_pb2, pull_pb2, session_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
+from ortoo.verification.servers.cluster import open_cluster
+from ortoo.verification.servers.valkey import Valkey, valkey
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode

@@ -14,7 +14,6 @@ from ortoo.client.sessions.group_view import GroupView
 from ortoo.client.sessions.session import query_group_view
 from ortoo.common.errors import OrtooError
 from ortoo.common.groups.allocation import AllocationStrategy
-from ortoo.testing.servers.listening import serve_servicer
 from ortoo.v1 import (
     client_pb2,
     consumer_pb2,
@@ -29,6 +28,7 @@ from ortoo.v1 import (
 )
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceServicer, add_ConsumerServiceServicer_to_server
 from ortoo.v1.session_pb2_grpc import SessionServiceServicer, add_SessionServiceServicer_to_server
+from ortoo.verification.servers.listening import serve_servicer
 from tests.integration.push_client import PushClient
 from tests.integration.session_client import SessionClient
 from tests.integration.snode_calls import Snode, batch_request, open_snode_cluster, queue

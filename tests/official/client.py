@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.testing.forks.spawning import Spawned, spawn
+from ortoo.verification.forks.spawning import Spawned, spawn
 
 FOLDER = Path(__file__).parent
 NODE_MODULES = FOLDER / "node/node_modules"

@@ -7,9 +7,9 @@ import grpc
 import pytest
 
 from ortoo.common.process.clock import SystemClock
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import client_pb2, consumer_pb2, failure_pb2, session_pb2, topic_pb2
 from ortoo.v1.admin_pb2_grpc import AdminServiceStub
+from ortoo.verification.servers.cluster import open_cluster
 from tests.official.client import official
 
 

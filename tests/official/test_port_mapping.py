@@ -15,7 +15,7 @@ from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.official.client import LANGUAGES, official
 
 OUTSIDE_PORT = 30_081

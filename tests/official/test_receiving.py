@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ortoo import client as ortoo
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2, topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.official.client import LANGUAGES, ClientError, Official, official
 
 EVERYTHING = {"expression": "*"}

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from ortoo import client as ortoo
-from ortoo.testing.servers.cluster import open_cluster
+from ortoo.verification.servers.cluster import open_cluster
 from tests.official.client import LANGUAGES, ClientError, official
 
 

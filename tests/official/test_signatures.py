@@ -9,8 +9,8 @@ from apache.rocketmq.v2 import service_pb2
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from apache.rocketmq.v2.service_pb2_grpc import MessagingServiceStub
 from ortoo.common.grpc.signature import sign
-from ortoo.testing.servers.cluster import open_cluster
 from ortoo.v1 import namesrv_pb2
+from ortoo.verification.servers.cluster import open_cluster
 from tests.official.client import LANGUAGES, ClientError, official
 
 REQUIRED = {"snode": {"rocketmq_signatures_required": True}}

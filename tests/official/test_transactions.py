@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import topic_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.official.client import LANGUAGES, Official, official
 
 SOON = {"enode": {"transaction_check_after_ms": 500, "transaction_check_interval_ms": 500}}

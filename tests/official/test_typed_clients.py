@@ -9,8 +9,8 @@ import pytest
 
 from ortoo.client import connect
 from ortoo.common.grpc.tls import make_self_signed_certificate
-from ortoo.testing.servers.cluster import InProcessCluster, open_cluster
 from ortoo.v1 import namesrv_pb2
+from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from tests.official.client import TYPED_LANGUAGES, Official, official
 
 EVERYTHING = {"t": {"expression": "*"}}

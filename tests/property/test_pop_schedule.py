@@ -2,7 +2,7 @@
 
 import pytest
 
-from ortoo.testing.runs.pop_schedule import PopSchedule, PopViolation
+from ortoo.verification.runs.pop_schedule import PopSchedule, PopViolation
 
 
 @pytest.mark.parametrize("seed", [1, 2])

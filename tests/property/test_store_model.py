@@ -19,10 +19,10 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import OUTCOMES, silence_logs
-from ortoo.testing.store.model import observe
-from ortoo.testing.store.workload import FOLDER, NEEDED
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.store.crash_points import OUTCOMES, silence_logs
+from ortoo.verification.store.model import observe
+from ortoo.verification.store.workload import FOLDER, NEEDED
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.property.slow_store import SlowStore, refusal
 
 EXAMPLES = int(os.environ.get("ORTOO_EXAMPLES", "150"))

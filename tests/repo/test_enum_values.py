@@ -13,7 +13,7 @@ EXCEPTIONS = {
     ("ortoo/common/errors/status.py", "failure_pb2.FailureKind.Name(kind)"): "kinds of the table in this module",
     ("ortoo/spark/writing/write_options.py", "Codec[reader.choice('codec', 'none', 'none', 'zstd', 'lz4').upper()]"):
         "one of the choices of an option",
-    ("ortoo/testing/store/workload.py", "GroupMode(chance.below(4))"): "a random known mode",
+    ("ortoo/verification/store/workload.py", "GroupMode(chance.below(4))"): "a random known mode",
     ("ortoo/enode/delays/scheduler.py", "TimerStatus(status)"): "from the memory of this process",
     ("ortoo/enode/offline/inspect.py", "FrameKind(header.kind)"): "decode_header rejects unknown kinds by Unsupported",
     ("ortoo/enode/state/tables/pops.py", "Phase(phase)"):

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from ortoo.client import Client, connect
 from ortoo.testing.simulation.cluster.cluster import ClusterShape, SimulatedCluster
 from ortoo.testing.simulation.kernel.clock import MachineClock
-from ortoo.testing.simulation.logs import simulated_logs
 from ortoo.testing.simulation.world import World
+from ortoo.verification.simulation.logs import simulated_logs
 
 LIMIT_S = 900.0
 """The limit of a script; one that takes longer waits for an event that never comes."""

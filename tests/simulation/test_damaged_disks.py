@@ -6,11 +6,11 @@ import pytest
 
 from ortoo.client import Queue
 from ortoo.enode.pops.key_order import KeyOrder
-from ortoo.testing.simulation.oracle.oracle import Oracle
-from ortoo.testing.simulation.oracle.received import NOWHERE, ObservedDelivery
-from ortoo.testing.simulation.run.outcome import RunOptions
-from ortoo.testing.simulation.run.simulation import run
 from ortoo.testing.simulation.world import World
+from ortoo.verification.simulation.oracle.oracle import Oracle
+from ortoo.verification.simulation.oracle.received import NOWHERE, ObservedDelivery
+from ortoo.verification.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run.simulation import run
 
 
 def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:

@@ -8,7 +8,7 @@ from ortoo.enode.leadership import replica_process
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.testing.simulation.run.agreement import differences
+from ortoo.verification.simulation.run.agreement import differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, sent, topic
 

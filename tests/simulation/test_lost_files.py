@@ -14,7 +14,7 @@ from ortoo.client import Client, OrtooError
 from ortoo.common.errors import DataLoss
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
+from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_equal_states import agreed
 from tests.simulation.test_take_over import THREE, bodies, sent, topic

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ortoo.testing.simulation.run.outcome import RunOptions
-from ortoo.testing.simulation.run.simulation import run
+from ortoo.verification.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run.simulation import run
 
 
 @pytest.mark.parametrize(

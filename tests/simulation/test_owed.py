@@ -6,7 +6,7 @@ from ortoo.client import Client
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.log.frame import MAGIC_BYTES
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
+from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, leader, topic
 

@@ -9,7 +9,7 @@ from ortoo.enode.log.copies.frame_copies import frames_in
 from ortoo.enode.log.frame import BadFrame
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX
+from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, sent, topic
 

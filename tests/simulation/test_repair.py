@@ -10,10 +10,10 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.enode.leadership.running_replica import RunningReplica
 from ortoo.enode.log.segment import INDEX_SUFFIX
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
-from ortoo.testing.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub
 from ortoo.v1.replica_report_pb2 import ReplicaId
+from ortoo.verification.simulation.run.agreement import SEGMENT_SUFFIX, differences
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 from tests.simulation.test_take_over import THREE, bodies, leader, topic
 

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.forks.spawning import outcome
-from ortoo.testing.simulation.run.outcome import RunOptions
-from ortoo.testing.simulation.run.seeds import SEEDS_A_PROCESS, shares
-from ortoo.testing.simulation.run.simulation import run
+from ortoo.verification.forks.spawning import outcome
+from ortoo.verification.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run.seeds import SEEDS_A_PROCESS, shares
+from ortoo.verification.simulation.run.simulation import run
 
 
 def outcomes(*, hash_seed: int, gc_threshold: int, arguments: list[str]) -> list[str]:
     """The output of a separate process about its runs, without their durations."""
-    program = f"import gc, sys; from ortoo.testing.simulation.run.command import main; gc.set_threshold({gc_threshold})"
+    program = (
+        f"import gc, sys; from ortoo.verification.simulation.run.command import main; gc.set_threshold({gc_threshold})"
+    )
     done = subprocess.run(
         [sys.executable, "-c", f"{program}; sys.exit(main({arguments!r}))"],
         env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
@@ -71,7 +73,7 @@ def test_a_run_can_be_seen_again() -> None:
     """The printed command has all options that a run depends on."""
     choices = RunOptions(7, 10.0, (2, 5), scenarios=("popping",), kinds=("power cut",), plant="a.b:c")
     assert choices.command() == (
-        "python -m ortoo.testing.simulation --seed 7 --seconds 10 --without 2,5 --scenario popping "
+        "python -m ortoo.verification.simulation --seed 7 --seconds 10 --without 2,5 --scenario popping "
         "--fault 'power cut' --plant a.b:c"
     )
 
@@ -93,8 +95,8 @@ def test_a_run_can_be_seen_again() -> None:
 )
 async def test_a_planted_bug_is_found(plant: str, promise: str, arguments: list[str]) -> None:
     """One for each kind of promise, within a few seeds; `make planted` searches for the others."""
-    command = (sys.executable, "-m", "ortoo.testing.simulation", "--seeds", "8", "--first", *arguments)
+    command = (sys.executable, "-m", "ortoo.verification.simulation", "--seeds", "8", "--first", *arguments)
     code, out, error = await outcome(*command, "--plant", f"tests.simulation.planted.{plant}")
     assert code == 1, out + error
     assert promise in out
-    assert "repeat: python -m ortoo.testing.simulation --seed" in out
+    assert "repeat: python -m ortoo.verification.simulation --seed" in out

@@ -12,8 +12,8 @@ from ortoo.client import Client, Message, NotFound, PopSettings
 from ortoo.common.grpc.channels import Channels
 from ortoo.testing.simulation.cluster.cluster import ClusterShape
 from ortoo.testing.simulation.cluster.roles import EnodeMachine
-from ortoo.testing.simulation.run.outcome import RunOptions
-from ortoo.testing.simulation.run.simulation import run
+from ortoo.verification.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run.simulation import run
 from tests.simulation.scripted_cluster import ScriptedCluster, play
 
 

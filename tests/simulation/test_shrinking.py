@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from ortoo.testing.simulation.run.outcome import RunOptions, RunOutcome
-from ortoo.testing.simulation.run.plan import PlannedFault
-from ortoo.testing.simulation.run.shrink import shrink
 from ortoo.testing.simulation.violations import Violation
+from ortoo.verification.simulation.run.outcome import RunOptions, RunOutcome
+from ortoo.verification.simulation.run.plan import PlannedFault
+from ortoo.verification.simulation.run.shrink import shrink
 
 FAULTS = [PlannedFault(number, number * 2.0, "kill", "enode-0", "", 1.0, 0.5) for number in range(10)]
 

@@ -14,8 +14,8 @@ from ortoo.testing.simulation.disk.platter import PowerFailure
 from ortoo.testing.simulation.disk.simulated_disk import MachineDisk
 from ortoo.testing.simulation.kernel.event_loop import VirtualLoop
 from ortoo.testing.simulation.kernel.random_streams import RandomStreams
-from ortoo.testing.simulation.run import simulation
-from ortoo.testing.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run import simulation
+from ortoo.verification.simulation.run.outcome import RunOptions
 from tests.simulation.on_loop import run
 
 FOLDER = Path("/store")

@@ -11,7 +11,7 @@ from typing import Any
 
 from ortoo.client import Queue, blocking
 from ortoo.client.blocking.loop_thread import LoopThread
-from ortoo.testing.servers.processes import ProcessCluster, process_cluster
+from ortoo.verification.servers.processes import ProcessCluster, process_cluster
 
 SHORT_LIVED = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """Options of a JVM that lives for seconds and should not spend time on optimisation."""

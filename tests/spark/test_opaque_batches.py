@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ortoo.testing.runs.made_batches import record_sealed_batches
+from ortoo.verification.runs.made_batches import record_sealed_batches
 from tests.spark.sending import send, varied
 from tests.spark.session import Broker
 

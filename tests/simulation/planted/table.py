@@ -38,7 +38,7 @@ def planted() -> Mapping[str, tuple[str, Callable[[], None]]]:
 def seeds_needed(where: str) -> tuple[int, str]:
     """The number of seeds needed, 0 if too many; and the findings."""
     for first in range(1, SEEDS_MAX, 10):
-        command = [sys.executable, "-m", "ortoo.testing.simulation", "--plant", where, "--seed", str(first)]
+        command = [sys.executable, "-m", "ortoo.verification.simulation", "--plant", where, "--seed", str(first)]
         command += OPTIONS.get(where.partition(":")[2], ())
         done = subprocess.run([*command, "--seeds", "10", "--first"], capture_output=True, text=True, check=False)
         lines = done.stdout.splitlines()

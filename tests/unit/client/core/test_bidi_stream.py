@@ -5,7 +5,7 @@ from typing import Any
 
 from ortoo.client.core.bidi_stream import INITIAL_HEARTBEAT_INTERVAL_S, BidiStream
 from ortoo.common.process.background import Background
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 
 
 class Call:

@@ -14,7 +14,7 @@ from ortoo.client.pop.popped import PopLease
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 LEASE_S = 3.0
 ENODES = ("enode-0", "enode-1")

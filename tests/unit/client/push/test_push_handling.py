@@ -7,8 +7,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.push.push_handlers import PushHandlers
 from ortoo.common.process.background import Background
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
 from ortoo.v1 import pull_pb2
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 from tests.unit.client.push.member_bench import A, B, Server
 
 BACK_OFF_S = 7_200.0

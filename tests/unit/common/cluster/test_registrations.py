@@ -11,7 +11,7 @@ from ortoo.common.errors import Conflict, Fenced
 from ortoo.common.errors.findings import Finding
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 ADDRESS = "names:1"
 

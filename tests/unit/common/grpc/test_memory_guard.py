@@ -11,7 +11,7 @@ from ortoo.common.grpc.limits.memory_guard import (
     Step,
 )
 from ortoo.common.process.memory_budget import MemoryBudget
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 MIB = 1 << 20
 LIMIT = 1_000 * MIB

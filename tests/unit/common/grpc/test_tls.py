@@ -14,7 +14,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.grpc.cluster_token import cluster_channels
 from ortoo.common.grpc.server import GrpcServer
 from ortoo.common.grpc.tls import TlsListener, cluster_credentials, cluster_listener, make_self_signed_certificate
-from ortoo.testing.forks.spawning import outcome
+from ortoo.verification.forks.spawning import outcome
 
 STRANGERS = """
 import asyncio

@@ -3,7 +3,7 @@
 import asyncio
 
 from ortoo.common.process.deadlines import DeadlineHeap, DeadlineWheel
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 def test_calls_come_in_the_order_of_their_times() -> None:

@@ -7,7 +7,7 @@ from structlog.testing import capture_logs
 from ortoo.common.process.background import Background
 from ortoo.common.process.containment import waiting_place
 from ortoo.common.process.service import LATE_STOP_S, log_late_stop
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 async def test_a_stop_that_takes_long_names_who_is_still_there_and_where() -> None:

@@ -18,7 +18,7 @@ from ortoo.common.telemetry.histogram import Histogram
 from ortoo.common.telemetry.metrics import OTHER, Metrics
 from ortoo.common.telemetry.process_metrics import descriptor_findings
 from ortoo.common.telemetry.text import chunks
-from ortoo.testing.servers.scrape import families, get
+from ortoo.verification.servers.scrape import families, get
 
 
 def test_histogram_counts_each_value_once() -> None:

@@ -6,7 +6,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.atomic_files import read_file, write_atomically
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.crash_points import OUTCOMES
+from ortoo.verification.store.crash_points import OUTCOMES
 
 FOLDER = Path("/store")
 FILE = FOLDER / "identity"

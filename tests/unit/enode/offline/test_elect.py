@@ -25,7 +25,7 @@ from ortoo.enode.store.store import Store
 from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import OneStore
 
 OTHERS = tuple(ReplicaId(number, f"disk-{number}") for number in (2, 3))

@@ -12,7 +12,7 @@ from ortoo.enode.disk.durable_mark import read_durable_mark
 from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import TOPIC
 

@@ -15,8 +15,8 @@ from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.workload import FOLDER
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.store.workload import FOLDER
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import SETTINGS
 
 TOPIC = 5

@@ -15,7 +15,7 @@ from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
 from ortoo.enode.recovery.refold import StateRefold
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
 from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
 

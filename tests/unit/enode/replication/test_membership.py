@@ -19,8 +19,8 @@ from ortoo.enode.replication.replicated_log import open_replicated_log
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.workload import FOLDER
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.store.workload import FOLDER
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.contract.one_store import SETTINGS, OneStore
 
 BUSY = replace(SETTINGS, idle_mark_ms=1_000_000)

@@ -17,7 +17,7 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.store.store import Store
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
 
 

@@ -20,7 +20,7 @@ from ortoo.enode.store.housekeeping import Housekeeping
 from ortoo.testing.disks.disk_image import WriteFile
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk
-from ortoo.testing.store.workload import FOLDER
+from ortoo.verification.store.workload import FOLDER
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import SETTINGS, TOPIC, OneStore
 

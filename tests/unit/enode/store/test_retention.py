@@ -15,7 +15,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import Expired, RetentionClock
 from ortoo.enode.store.retention import expired as expired_segments
 from ortoo.enode.store.store import Store
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 DAY_MS = 86_400_000
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from ortoo.namesrv.decisions.replicas import Proposal, ReplicaSet
 from ortoo.namesrv.directory.elections import Elections
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.unit.namesrv.decisions.replicas_of_one import ids, report
 from tests.unit.namesrv.proposal_row import ProposalRow
 

@@ -13,8 +13,8 @@ from ortoo.common.errors.status import error_of, failure_of
 from ortoo.common.logs.rate_limit import LOG_INTERVAL_S
 from ortoo.common.process.background import Background
 from ortoo.snode.enodes.request_stream import RequestStream
-from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import enode_pb2
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 Stream = RequestStream[enode_pb2.AppendRequest, enode_pb2.AppendResponse, int]
 

@@ -4,7 +4,7 @@ import dataclasses
 
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.membership.group_membership import Membership
-from ortoo.testing.time.virtual_clock import EPOCH_MS, VirtualClock
+from ortoo.verification.time.virtual_clock import EPOCH_MS, VirtualClock
 
 
 def member(name: str, *topics: str) -> GroupMember:

@@ -4,7 +4,7 @@ import dataclasses
 
 from ortoo.snode.membership.group_members import GroupMember, Subscription, decode_member
 from ortoo.snode.membership.group_membership import SharedMembership, StoredMember
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 def member(name: str, incarnation: str, session: str = "") -> GroupMember:

@@ -16,7 +16,7 @@ from ortoo.snode.membership.group_members import (
     merge_subscriptions,
 )
 from ortoo.snode.membership.group_membership import Membership, SharedMembership, StoredMember
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 A, B = ("g", "a"), ("g", "b")
 

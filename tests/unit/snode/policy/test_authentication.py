@@ -10,7 +10,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.snode.cluster.name_server import NameServerClient
 from ortoo.snode.policy.access import ACCESS_KEY_LENGTH_MAX, SECRET_TTL_S, UNKNOWN_USERS_MAX, Authentication
 from ortoo.snode.settings import SnodeSettings
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 class Users:

@@ -10,7 +10,7 @@ from apache.rocketmq.v2 import service_pb2
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.snode.policy.flow_control import FlowControl, FlowRule, FlowUnit, parse_flow_rules
 from ortoo.snode.policy.interceptors import InterceptedCall, InterceptorChain
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 def call(method: str = "ProducerService/Publish", topic: str = "t", size_bytes: int = 100) -> InterceptedCall:

@@ -14,7 +14,7 @@ from ortoo.common.records.view import RecordBatchView
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import QueueRange
 from ortoo.snode.pop.dead_letters import DeadLetters
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 from tests.unit.snode.fake_enode import TOPIC
 
 QUEUE = Queue("t", "e", 0)

@@ -13,7 +13,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.snode.pop.lease_release import RETRIES_MAX, LeaseReleaser
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 WISH = PopRequest(7, "g", (0, 1), 32, 30_000, 1 << 20, 20_000, "me", "a", request_id="r")
 FOUND = [PoppedBatch(1, 5, 1, encode([Message(b"x")], now_ms=1), (8,), (1,))]

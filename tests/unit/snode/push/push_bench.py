@@ -26,7 +26,7 @@ from ortoo.snode.push.session import PushPlan, PushSession
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.settings import SnodeSettings
 from ortoo.snode.topics import TopicComponents
-from ortoo.testing.simulation.kernel.virtual_time import running_clock
+from ortoo.verification.time.virtual_time import running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
 E = TypeVar("E")

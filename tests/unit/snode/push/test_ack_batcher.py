@@ -9,7 +9,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.push.offset_commits import OffsetCommitBatcher
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 from tests.unit.snode.fake_enode import FakeEnode
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)

@@ -10,7 +10,7 @@ from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, QueueRa
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import SKIPPED_MAX
 from ortoo.snode.push.outbox import Delivery
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.push.feeder_bench import BYTES_MAX, QUEUE, RETRY, Feed, fetched, script, stored, told, whole
 
 

@@ -21,8 +21,8 @@ from ortoo.snode.push.outbox import (
     SessionClosed,
     SessionOpened,
 )
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_time import in_virtual_time
 
 BYTES_MAX = 200
 BATCH = encode([Message(b"x" * 60)], now_ms=1)

@@ -15,8 +15,8 @@ from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.push.sessions import SESSION_FIXED_BYTES
 from ortoo.snode.rpc.push import PushCall
 from ortoo.snode.rpc.streams import MEMORY_FACTOR
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
 from ortoo.v1 import consumer_pb2 as pb
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import bench
 

@@ -18,7 +18,7 @@ from ortoo.snode.push.outbox import (
     SessionClosed,
     SessionOpened,
 )
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 
 A, B = Queue("t", "e", 0), Queue("t", "e", 1)
 

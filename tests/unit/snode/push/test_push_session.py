@@ -10,7 +10,7 @@ from ortoo.snode.cluster.routes import DirectoryUpdate, Group, Placement, Queue
 from ortoo.snode.membership.group_members import CloseReason, Subscription
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionClosed
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, bench, event
 

@@ -14,7 +14,7 @@ from ortoo.snode.enodes.link import LockRequest, LockResult
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, SessionOpened
 from ortoo.snode.push.session import FLUSH_TIMEOUT_S, PushPlan, PushSession
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import QUEUES, Bench, bench, event
 

@@ -14,7 +14,7 @@ from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Delivery, SessionClosed
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import CLOSE_TIMEOUT_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, event
 

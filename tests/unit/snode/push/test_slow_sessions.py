@@ -8,7 +8,7 @@ from ortoo.snode.cluster.routes import Group
 from ortoo.snode.membership.group_members import CloseReason
 from ortoo.snode.push.outbox import DurableOffsets, SessionClosed
 from ortoo.snode.push.session import PushSession
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time
+from ortoo.verification.time.virtual_time import in_virtual_time
 from tests.unit.snode.fake_enode import TOPIC
 from tests.unit.snode.push.push_bench import EXPIRY_S, QUEUES, Bench, bench, event
 

@@ -10,7 +10,7 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.topics.creation import ProducerTopics, TopicPropagation
-from ortoo.testing.simulation.kernel.virtual_time import in_virtual_time, running_clock
+from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 
 TIMEOUT_S = 3.0
 

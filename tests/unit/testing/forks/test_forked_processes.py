@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ortoo.testing.forks.forked_process import ForkedProcess
-from ortoo.testing.forks.spawning import forking, spawn
-from ortoo.testing.servers.command import environ
+from ortoo.verification.forks.forked_process import ForkedProcess
+from ortoo.verification.forks.spawning import forking, spawn
+from ortoo.verification.servers.command import environ
 
 PIPE, NOTHING = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
 ROLE = (sys.executable, "-m", "ortoo.namesrv")

@@ -5,7 +5,7 @@ import socket
 from multiprocessing.queues import Queue
 from pathlib import Path
 
-from ortoo.testing.servers.ports import free_address, free_address_of_two, free_ports
+from ortoo.verification.servers.ports import free_address, free_address_of_two, free_ports
 
 COUNT = 300
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from ortoo.testing.time.virtual_clock import TimeLimitExceeded, VirtualClock
+from ortoo.verification.time.virtual_clock import TimeLimitExceeded, VirtualClock
 
 
 async def test_sleepers_wake_in_the_order_of_their_times() -> None:

@@ -1,1 +1,1 @@
-"""Fakes, faulty disks and clusters for tests and benchmarks; production never imports it."""
+"""A broker in the tests of applications: the pytest plugin, and the simulated cluster that it runs."""

@@ -12,8 +12,8 @@ from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, CLUSTER_PROOF, ClusterT
 from ortoo.common.grpc.inner.callers import CALLERS
 from ortoo.common.grpc.inner.guard import InnerGuard, inner_guards
 from ortoo.common.grpc.layers.layer import Method, ServedCall
-from ortoo.testing.time.virtual_clock import VirtualClock
 from ortoo.v1 import namesrv_pb2
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 TOKEN, ADMIN = ClusterToken("a-token-of-this-cluster", VirtualClock()), "a-token-of-the-operators"
 CERTIFICATES = CertificateRoles(RoleNames(operator="ann.example"), "ortoo.cluster")

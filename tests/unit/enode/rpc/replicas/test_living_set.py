@@ -19,10 +19,10 @@ from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
 from ortoo.enode.settings import EnodeSettings
 from ortoo.namesrv.app import open_namesrv
 from ortoo.namesrv.settings import NamesrvSettings
-from ortoo.testing.servers.ports import free_address
 from ortoo.v1 import replica_report_pb2 as pb
 from ortoo.v1.namesrv_pb2_grpc import NameServiceStub
 from ortoo.v1.replication_pb2_grpc import add_ReplicationServiceServicer_to_server
+from ortoo.verification.servers.ports import free_address
 
 OWN = ReplicaId(1, "disk-1")
 UNREACHABLE = "127.0.0.1:9"

@@ -24,7 +24,7 @@ from ortoo.snode.rocketmq.clients.table import (
 from ortoo.snode.rocketmq.protocol.caller import WAIT_MS_MAX, Caller
 from ortoo.snode.rocketmq.send.transactions import TransactionActivity
 from ortoo.snode.send.transactions import TransactionProcessor
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:

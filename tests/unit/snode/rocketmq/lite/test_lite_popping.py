@@ -10,7 +10,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.pop.call import PopCall, PopResult
 from ortoo.snode.rocketmq.lite.pop_processor import LitePopProcessor
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 A, B = Queue("t/a", "enode-0", 0), Queue("t/b", "enode-0", 0)
 

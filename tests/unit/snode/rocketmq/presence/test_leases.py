@@ -6,7 +6,7 @@ from typing import Any
 from ortoo.common.errors import Unavailable
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 class TwoEnodes:

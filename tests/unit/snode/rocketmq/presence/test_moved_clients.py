@@ -16,7 +16,7 @@ from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
 from ortoo.snode.rocketmq.presence.heartbeats import ClientActivity
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.receive.auto_renewal import LEASE_MS, AutoRenewedLease, AutoRenewedLeases
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 
 class Verdicts:

@@ -20,7 +20,7 @@ from ortoo.snode.rocketmq.receive.auto_renewal import (
     AutoRenewedLease,
     AutoRenewedLeases,
 )
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 SLICE_S = LEASE_MS / 1000
 Place = tuple[str, int, str]

@@ -20,7 +20,7 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 from ortoo.snode.rocketmq.receive.auto_renewal import AutoRenewedLease, AutoRenewedLeases
 from ortoo.snode.rocketmq.receive.settlement import ENTRIES_MAX, SettlementActivity
-from ortoo.testing.time.virtual_clock import VirtualClock
+from ortoo.verification.time.virtual_clock import VirtualClock
 
 SEALS = HandleSeals()
 CALLER = Caller("c")

@@ -1,4 +1,5 @@
-"""The whole cluster in one thread, on virtual time, with every fault drawn from a seed.
+"""The whole cluster in one thread, on virtual time: kernel, network, disks, databases and roles.
 
-Enters: a seed and the options of a run. Leaves: findings, and the trace of the run. Production never imports it.
+Enters: a seed. Leaves: a world in which roles and clients run, and the trace of their steps. Production never imports
+it.
 """

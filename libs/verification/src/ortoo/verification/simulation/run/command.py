@@ -1,0 +1,77 @@
+"""The command line: one seed with its trace and log, many seeds on all cores, and the smallest run that still fails."""
+
+import argparse
+import warnings
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+from ortoo.verification.simulation.run.outcome import RunOptions
+from ortoo.verification.simulation.run.seeds import run_seeds
+from ortoo.verification.simulation.run.shrink import shrink
+from ortoo.verification.simulation.run.simulation import run
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line; returns 1 if there is a finding."""
+    parser = argparse.ArgumentParser(prog="python -m ortoo.verification.simulation", description=__doc__)
+    parser.add_argument("--seed", type=int, default=1, help="which run")
+    parser.add_argument("--seeds", type=int, default=0, help="number of seeds to run, beginning with --seed")
+    parser.add_argument("--workers", type=int, default=0, help="number of processes")
+    parser.add_argument("--first", action="store_true", help="stop at the first seed that fails")
+    parser.add_argument("--shrink", action="store_true", help="leave out the faults that are not needed")
+    parser.add_argument("--seconds", type=float, default=30.0, help="virtual seconds of trouble")
+    parser.add_argument("--trace", type=Path, help="write every delivery to this file")
+    parser.add_argument("--log", type=Path, help="write the logs of all processes to this file")
+    parser.add_argument("--without", default="", help="numbers of faults to leave out, 3,7")
+    parser.add_argument("--no-faults", action="store_true")
+    parser.add_argument("--scenario", action="append", default=[])
+    parser.add_argument("--fault", action="append", default=[], help="a kind of fault; several may be given")
+    parser.add_argument("--plant", default="", help="a planted bug, module:function")
+    parser.add_argument("--replicas", type=int, default=1, help="replicas of the enode: 1, 3 or 5")
+    given = parser.parse_args(arguments)
+    choices = RunOptions(
+        given.seed,
+        given.seconds,
+        tuple(int(number) for number in given.without.split(",") if number),
+        not given.no_faults,
+        tuple(given.scenario),
+        tuple(given.fault),
+        given.plant,
+        given.replicas,
+    )
+    # gRPC never starts a call made in the last turn of a run, and Python warns when it is collected.
+    warnings.filterwarnings("ignore", "coroutine 'UnaryUnaryCall._invoke' was never awaited")
+    if given.shrink:
+        return _shrink(choices)
+    if given.workers:
+        return run_seeds(choices, given.seeds, workers=given.workers)
+    failed = 0
+    for seed in range(given.seed, given.seed + (given.seeds or 1)):
+        with ExitStack() as files:
+            outcome = run(
+                replace(choices, seed=seed),
+                trace_file=files.enter_context(given.trace.open("w")) if given.trace else None,
+                log_file=files.enter_context(given.log.open("w")) if given.log else None,
+            )
+        _say(outcome.report())
+        failed += bool(outcome.violations)
+        if failed and given.first:
+            break
+    return 1 if failed else 0
+
+
+def _shrink(choices: RunOptions) -> int:
+    smallest = shrink(choices, run, _say)
+    if smallest is None:
+        _say(f"seed {choices.seed} does not fail")
+        return 0
+    _say(smallest.report())
+    for fault in smallest.faults:
+        _say(f"  needed: {fault}")
+    return 1
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201  # a command speaks on the terminal
