@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.process.settings import NumberRange, former_names, ranges
+from ortoo.common.process.settings import NumberRange, former_names, ranges, removed_names
 from ortoo.enode.settings import EnodeSettings
 from tests.repo.settings_page import ROLES, described
 
@@ -31,6 +31,8 @@ def setting_schemas(settings: Any, prefix: str = "") -> dict[str, dict[str, Any]
             found[name] = {"description": texts[field.name], **kind_of(value, allowed.get(field.name))}
     for former, name in former_names(type(settings)).items():
         found[former] = {**found[name], "description": f"The former name of {name}, accepted for one version."}
+    for removed in removed_names(type(settings)):
+        found[removed] = {"description": "Removed. It has no effect, and is accepted for one version."}
     return found
 
 

@@ -3,7 +3,7 @@
 import enum
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import pytest
 
@@ -136,6 +136,21 @@ def test_a_former_name_has_effect_and_is_reported(tmp_path: Path) -> None:
     assert loaded.origins == {"replica_address": "environment", "limits.size_bytes": "file"}
     assert loaded.former == {"limits.bytes": "limits.size_bytes", "EX_MEMBER_ADDRESS": "replica_address"}
     assert former_names(Renamed) == {"member_address": "replica_address", "limits.bytes": "limits.size_bytes"}
+
+
+def test_a_removed_setting_is_ignored_and_reported(tmp_path: Path) -> None:
+    """Settings files and environments of the previous version still start a process."""
+
+    @dataclass(frozen=True)
+    class Fewer:
+        REMOVED: ClassVar[frozenset[str]] = frozenset({"former", "limits.former"})
+        limits: Limits = field(default_factory=Limits)
+
+    file = tmp_path / "x.toml"
+    file.write_text("[limits]\nformer = 7\n")
+    loaded = load(Fewer, environ_prefix="EX_", environ={"EX_FORMER": "yes"}, file=file)
+    assert loaded.settings == Fewer()
+    assert loaded.ignored == ("limits.former", "EX_FORMER")
 
 
 def test_a_present_name_has_precedence_by_its_source(tmp_path: Path) -> None:

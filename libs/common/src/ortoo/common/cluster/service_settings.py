@@ -25,6 +25,8 @@ class ServiceSettings:
     """The settings that can change in a running process."""
     HIDDEN: ClassVar[Mapping[str, str]] = {}
     """Settings that cannot be given, and the settings from which they are taken."""
+    REMOVED: ClassVar[frozenset[str]] = frozenset({"one_core_if_enough"})
+    """Settings without effect, which are still accepted."""
 
     name: str = ""
     """Its name in the cluster."""
@@ -61,9 +63,6 @@ class ServiceSettings:
     connections_per_address_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
     """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
     longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
-    one_core_if_enough: bool = True
-    """Whether the process pins all its threads to one idle core while one is enough (CPU affinity). Calls then cost
-    less and return sooner. It uses all allowed cores again as soon as it needs more."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
     metrics_endpoint: str = ""

@@ -32,6 +32,11 @@ SETTING_RENAMED = warning(
     "A setting was given by its former, deprecated name. It has effect. The next version refuses it.",
     "Use the name in the field `setting`.",
 )
+SETTING_IGNORED = warning(
+    "setting_ignored",
+    "A setting that no longer exists was given. It has no effect. The next version refuses it.",
+    "Remove the setting in the field `used`.",
+)
 SETTINGS_CHANGED = warning(
     "settings_changed",
     "An operator changed settings of the running process.",

@@ -1,1 +1,1 @@
-"""The process's use of the operating system: memory, cores, standard files."""
+"""The process's use of the operating system: memory, descriptors, standard files."""

@@ -19,7 +19,6 @@ from ortoo.common.errors.findings import process_version
 from ortoo.common.logs import log_events
 from ortoo.common.logs import logger as logs
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.machine.affinity import system_cores
 from ortoo.common.machine.standard_files import EXIT_UNREAD, finish_output, print_error
 from ortoo.common.process import service
 from ortoo.common.process.service import Running
@@ -36,10 +35,6 @@ class RoleSettings(Protocol):
     @property
     def log_level(self) -> str:
         """debug, info, warning or error."""
-
-    @property
-    def one_core_if_enough(self) -> bool:
-        """Whether the process pins itself to one core while one is enough."""
 
     @property
     def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class
@@ -98,8 +93,9 @@ def main(role: RoleDefinition[S], arguments: Sequence[str], environ: Mapping[str
     logs.configure(level=loaded.settings.log_level)
     for used, name in loaded.former.items():
         _log.emit(log_events.SETTING_RENAMED, used=used, setting=name)
-    cores = system_cores() if loaded.settings.one_core_if_enough else None
-    return service.run(lambda: role.open(loaded, load), cores)
+    for used in loaded.ignored:
+        _log.emit(log_events.SETTING_IGNORED, used=used)
+    return service.run(lambda: role.open(loaded, load))
 
 
 def settings_loader(

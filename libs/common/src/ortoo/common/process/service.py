@@ -16,9 +16,7 @@ from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.errors.findings import process_version
 from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.machine.affinity import restore_parent_cores
 from ortoo.common.machine.allocator import freeze_startup_objects, retain_freed_buffers
-from ortoo.common.machine.cores import CorePinning, CpuCores
 from ortoo.common.machine.descriptors import FEW, raise_limit
 from ortoo.common.machine.event_loop import RoleLoop
 from ortoo.common.machine.line_writer import LineWriter
@@ -26,7 +24,6 @@ from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock, SystemClock
 from ortoo.common.process.containment import waiting_place
-from ortoo.common.process.randomness import Randomness
 
 EXIT_FAILED = 1
 """A component of the role failed while it ran."""
@@ -74,19 +71,17 @@ def exit_code_of(error: Exception) -> int:
     return EXIT_INVALID_SETTINGS
 
 
-def run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: CpuCores | None = None) -> int:
+def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
     Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP reads the settings again. Returns
     the process's exit code: 0 after a requested stop, EXIT_FAILED when a component failed, or the code of a failed
-    start. When ready, it writes one line `ready NAME ADDRESS` to standard output. With `cores` it pins itself to one of
-    them while one is enough.
+    start. When ready, it writes one line `ready NAME ADDRESS` to standard output.
     """
-    restore_parent_cores()
     retain_freed_buffers()
     allow_descriptors()
     with asyncio.Runner(loop_factory=RoleLoop) as runner:
-        return runner.run(_run(open_service, cores))
+        return runner.run(_run(open_service))
 
 
 def allow_descriptors() -> None:
@@ -101,7 +96,7 @@ def allow_descriptors() -> None:
         )
 
 
-async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]], cores: CpuCores | None) -> int:
+async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     stop = asyncio.Event()
     ready = False
     clock, stopping_s = SystemClock(), 0.0
@@ -126,8 +121,6 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
     try:
         async with Background("stop") as background, open_service() as running:
             background.spawn("late", log_late_stop(stop, clock))
-            if cores is not None:
-                background.run_contained("cores", _pin_to_one_core(cores, clock, Randomness()))
             freeze_startup_objects()
             ready = True
             loop.add_signal_handler(signal.SIGHUP, running.reload)
@@ -144,16 +137,6 @@ async def _run(open_service: Callable[[], AbstractAsyncContextManager[Running]],
         return EXIT_FAILED if ready else exit_code_of(error)
     _log.emit(log_events.SHUTDOWN_COMPLETE, duration_ms=round((clock.monotonic_s() - stopping_s) * 1000))
     return 0
-
-
-async def _pin_to_one_core(cores: CpuCores, clock: Clock, randomness: Randomness) -> None:
-    keeper = CorePinning(cores)
-    try:
-        while True:
-            wait_s = keeper.sample(clock.monotonic_s())
-            await clock.sleep(wait_s * randomness.uniform(0.75, 1.25))  # spread out processes started together
-    finally:
-        keeper.unpin()
 
 
 def _report(error: Exception) -> None:

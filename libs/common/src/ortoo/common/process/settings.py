@@ -7,8 +7,8 @@ the environment, which overrides the file, which overrides the default. An unkno
 because a setting that is silently ignored is hard to find.
 
 A number has a `NumberRange`: `lease_s: Annotated[float, NumberRange(0.1, 3600)] = 15.0`.
-A renamed setting has a
-`FormerName`, which is still accepted.
+A renamed setting has a `FormerName`, which is still accepted. A class lists its removed settings in `REMOVED`; they are
+accepted and ignored.
 """
 
 import dataclasses
@@ -38,6 +38,8 @@ class LoadedSettings(Generic[T]):
     origins: Mapping[str, str]
     former: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """The former names that were used, as they were given, and the present names of their settings."""
+    ignored: tuple[str, ...] = ()
+    """The removed settings that were given, as they were given."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,6 +94,11 @@ def former_names(cls: Any) -> dict[str, str]:
     return {one.name: name for name, one in _annotations(cls) if isinstance(one, FormerName)}
 
 
+def removed_names(cls: Any) -> frozenset[str]:
+    """The dotted names of a class's removed settings. They are accepted for one version, and each use is logged."""
+    return getattr(cls, "REMOVED", frozenset())
+
+
 def check_ranges(settings: Any) -> None:
     """Refuse a setting that is out of its range. Errors: Invalid, naming the setting and its range."""
     for name, allowed in ranges(type(settings)).items():
@@ -114,7 +121,8 @@ def load(
     Errors: Invalid, naming the key, what was expected and, for an unknown key, the nearest known one.
     """
     fields = _fields(cls)
-    renamed = former_names(cls)
+    renamed, removed = former_names(cls), removed_names(cls)
+    ignored: list[str] = []
     values: dict[str, Any] = {}
     origins = dict.fromkeys(fields, "default")
     former: dict[str, str] = {}
@@ -124,6 +132,9 @@ def load(
             name = former[shown] = renamed[name]
             if origins[name] == origin:
                 raise Invalid(f"{shown} is the former name of {name}, which is set too; remove {shown}", field=shown)
+        if name in removed:
+            ignored.append(shown)
+            return
         if name not in fields:
             raise Invalid(
                 f"unknown setting {shown} ({origin}){_suggestion(shown, name, fields, environ_prefix)}", field=shown
@@ -134,7 +145,7 @@ def load(
     if file is not None:
         for name, raw in sorted(_flat(_toml(file)), key=lambda one: one[0] in renamed):
             take(name, raw, "file", name)
-    by_variable = {environ_prefix + name.replace(".", "_").upper(): name for name in (*fields, *renamed)}
+    by_variable = {environ_prefix + name.replace(".", "_").upper(): name for name in (*fields, *renamed, *removed)}
     for variable, raw in sorted(environ.items(), key=lambda one: by_variable.get(one[0]) in renamed):
         if variable.startswith(environ_prefix):
             name = by_variable.get(variable, variable.removeprefix(environ_prefix).lower())
@@ -142,7 +153,7 @@ def load(
     for name, raw in (overrides or {}).items():
         if raw is not None:
             take(name, raw, "command line", name)
-    return LoadedSettings(_build(cls, values, ""), origins, former)
+    return LoadedSettings(_build(cls, values, ""), origins, former, tuple(ignored))
 
 
 def flatten(settings: Any) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class ProcessMetrics:
         metrics.gauge("ortoo_build_info", "Always 1; the labels identify it.", lambda: {self._labels: 1}, labels=labels)
         metrics.gauge("process_start_time_seconds", "When the process started.", lambda: self._started_s)
         metrics.counter("process_cpu_seconds_total", "Processor time used.", _cpu_s)
-        metrics.gauge("ortoo_cores", "Number of cores the process may use now; 1 = it is pinned to one.", _cores)
+        metrics.gauge("ortoo_cores", "Number of cores the process may use.", _cores)
         metrics.gauge("process_resident_memory_bytes", "Memory in use.", _resident_bytes)
         metrics.gauge("process_open_fds", "Open files and sockets.", open_descriptors)
         metrics.gauge("process_max_fds", "Limit of open files and sockets.", lambda: Descriptors.of_process().limit)

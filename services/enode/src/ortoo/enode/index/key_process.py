@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from ortoo.common.errors import Overloaded, Unavailable
-from ortoo.common.machine.affinity import restore_parent_cores
 from ortoo.common.machine.line_writer import LineWriter
 from ortoo.common.machine.standard_files import (
     STANDARD_ERROR,
@@ -175,7 +174,6 @@ def answer_request(search: KeySearch, line: bytes) -> bytes:
 
 def main(arguments: Sequence[str]) -> int:
     """Serve requests until the input ends. `arguments`: the store's folder."""
-    restore_parent_cores()  # otherwise it would share the single core of the enode
     os.nice(NICENESS)
     capture_standard_error(LineWriter(STANDARD_ERROR))
     search = KeySearch(RealDisk(), Path(arguments[0]))
