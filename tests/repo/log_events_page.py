@@ -25,7 +25,7 @@ HEAD = (
     "`make docs`.\n\nA line of a log is an event name with key-value fields. The name of an event stays the same "
     "in all releases, so alerts and searches can rely on it. On a terminal a line is text; elsewhere it is JSON with "
     "the name in `event`, the level in `level` and the role in `component`. Applications receive the events of the "
-    "client by the standard `logging` module, from the loggers `ortoo.*`. `reason` is the text of the error.\n"
+    "client through the standard `logging` module, from the loggers `ortoo.*`. `reason` is the text of the error.\n"
 )
 
 

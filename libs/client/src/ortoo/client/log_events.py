@@ -10,7 +10,7 @@ SESSION_BROKEN_RECONNECTING = warning(
 SESSION_CLOSED_BY_SNODE = info(
     "session_closed_by_snode",
     "The snode closed the session and gave the reason.",
-    "None for a shutdown. Otherwise follow the reason.",
+    "None if the snode shuts down. Otherwise follow the reason.",
 )
 SESSION_CLOSE_TIMEOUT = warning(
     "session_close_timeout",
@@ -19,8 +19,10 @@ SESSION_CLOSE_TIMEOUT = warning(
 )
 ALLOCATION_STRATEGY_UNKNOWN = warning(
     "allocation_strategy_unknown",
-    "A newer group member uses an allocation strategy that this client does not know. The client uses AVERAGELY.",
-    "Update this client, or use a strategy that all group members know. Until then queues may be read twice or not.",
+    "A newer group member uses an allocation strategy that this client does not know. The client uses "
+    "AVERAGELY instead.",
+    "Update this client, or use a strategy that all group members know. Until then two group members may read a queue, "
+    "or no group member reads it.",
 )
 MESSAGES_LOST = error(
     "messages_lost",
@@ -49,7 +51,7 @@ HANDLER_FAILED_WILL_REDELIVER = error(
 )
 LEASE_RENEWAL_FAILED_RETRYING = warning(
     "lease_renewal_failed_retrying",
-    "The leases of messages in work could not be renewed. The client retries.",
+    "The leases of messages that a handler is processing could not be renewed. The client retries.",
     "Expect duplicate deliveries if it repeats until the leases expire.",
 )
 CANCELLED_POP_RELEASE_FAILED = warning(
@@ -109,8 +111,8 @@ FINAL_OFFSET_COMMIT_TIMEOUT = warning(
 )
 QUEUE_LOCK_LOST = warning(
     "queue_lock_lost",
-    "The enode no longer confirms the lock of a queue. The consumer stops handling it.",
-    "None for a rebalance. Otherwise check the network to the enode.",
+    "The enode no longer confirms the lock of a queue. The consumer stops processing the queue.",
+    "None during a rebalance. Otherwise check the network to the enode.",
 )
 REBALANCE_FAILED_RETRYING = warning(
     "rebalance_failed_retrying",
@@ -164,8 +166,8 @@ PULL_THROTTLED = info(
 )
 QUEUE_LOST = warning(
     "queue_lost",
-    "The enode gave the queue to another group member.",
-    "None for a rebalance.",
+    "The enode gave the queue to another group member, or the queue does not exist any more.",
+    "None during a rebalance.",
 )
 PULL_FAILED_RETRYING = warning(
     "pull_failed_retrying",

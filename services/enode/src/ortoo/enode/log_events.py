@@ -4,18 +4,19 @@ from ortoo.common.logs.log_event import error, info, warning
 
 STORE_REFUSED = error(
     "store_refused",
-    "A name server knows the enode by another store. The enode takes no messages.",
-    "Mount its volume and correct `data_dir`. If the former store is gone, run `ortoo enode accept-store`.",
+    "A name server has another store registered for this enode. The enode accepts no messages.",
+    "Mount the right volume, or correct `data_dir`. If the former store is gone, run `ortoo enode accept-store`.",
 )
 DELETED_GROUP_IN_USE = info(
     "deleted_group_in_use",
-    "Deleted consumer groups are still used. Their queues and offsets stay.",
+    "Deleted consumer groups are still used. Their offsets, locks, leases and delivery modes stay.",
     "Stop their consumers, or create the groups again.",
 )
 GROUP_STATE_DROPPED = warning(
     "group_state_dropped",
-    "A group was deleted, so its offsets, leases and retry queues were removed.",
-    "None if it was meant.",
+    "A group was deleted (`reason` is `deleted`), or unused for `group_retention_ms` (`silent`). The enode dropped its "
+    "offsets, locks, leases and delivery mode in a topic.",
+    "None if the deletion was intended, or if the group is no longer used.",
 )
 ROUTE_WATCH_ENDED = info(
     "route_watch_ended",
@@ -45,7 +46,8 @@ LEADER_ELECTED = info(
 REPLICA_STATE_MISMATCH = error(
     "replica_state_mismatch",
     "The state of this replica differs from the leader's at the same position.",
-    "Replace the replica's disk. Report it with the tables.",
+    "None at first: the replica opens its log again and computes its state once more. If the event repeats, follow "
+    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with the tables.",
 )
 REPLICATION_READ_FAILED = warning(
     "replication_read_failed",
@@ -65,7 +67,7 @@ LOG_ACTION_FAILED = warning(
 )
 REPLICA_SET_INITIALIZED = info(
     "replica_set_initialized",
-    "The replicas of an empty replica set agreed to start.",
+    "The replicas of a new replica set agreed to start.",
     "None.",
 )
 REPLICA_SET_WAITING = warning(
@@ -102,7 +104,7 @@ DELAYED_READ_DEFECT = error(
 DELAYED_MESSAGES_DROPPED = warning(
     "delayed_messages_dropped",
     "The topic of delayed messages was deleted, so they were dropped.",
-    "None if it was meant.",
+    "None if the deletion was intended.",
 )
 DELAYED_DELIVERY_FAILED_RETRYING = warning(
     "delayed_delivery_failed_retrying",
@@ -116,7 +118,7 @@ DELAYED_DELIVERY_DEFECT = error(
 )
 DELAYED_MESSAGES_MOVED = info(
     "delayed_messages_moved",
-    "Delayed messages were copied because retention removes their segment.",
+    "Delayed messages were copied to the end of the log, because retention removes their segment.",
     "None.",
 )
 DELAYED_MESSAGES_LOST = error(
@@ -126,8 +128,9 @@ DELAYED_MESSAGES_LOST = error(
 )
 TRANSACTION_PARKED = warning(
     "transaction_parked",
-    "No producer ended a transaction within its number of checks. Its message is parked.",
-    "Look at the producer group, then commit or roll back the transaction.",
+    "No producer ended a transaction within `transaction_checks_max` checks. It is parked: the "
+    "enode no longer checks it.",
+    "Look at the producer group. Then commit or roll back the transaction, or resume its checks, with `ortoo tx`.",
 )
 TRANSACTION_CHECK_FAILED_RETRYING = warning(
     "transaction_check_failed_retrying",
@@ -141,7 +144,7 @@ TRANSACTION_MESSAGES_LOST = error(
 )
 WAITING_MESSAGE_UNREADABLE = error(
     "waiting_message_unreadable",
-    "A delayed or half message cannot be read.",
+    "A delayed message, or a message of an open transaction, cannot be read.",
     "Check the disk.",
 )
 RETENTION_PASSED_GROUP = warning(
@@ -166,7 +169,7 @@ SEGMENT_DELETE_FAILED = warning(
 )
 DISK_LOST_DATA = error(
     "disk_lost_data",
-    "This replica's disk lacks data that it had acknowledged. The replica does not take part.",
+    "This replica's disk lacks data that it had acknowledged. The replica cannot lead until it has the data again.",
     "Follow the remedy in the event.",
 )
 LOG_REOPENED = warning(
@@ -201,7 +204,7 @@ REPLICA_UNREACHABLE_RETRYING = warning(
 )
 REPLICA_REPORT_FAILED_RETRYING = warning(
     "replica_report_failed_retrying",
-    "A name server does not take this replica's reports. The replica retries.",
+    "A name server does not accept this replica's reports. The replica retries.",
     "Check the name server.",
 )
 STORE_OPENED = info(
@@ -217,7 +220,7 @@ FOREIGN_SEGMENT_IGNORED = error(
 )
 SEGMENT_TRUNCATED_OUTSIDE = error(
     "segment_truncated_outside",
-    "The last segment is shorter than it was. The enode continues after the data that is left.",
+    "The file of the last segment is shorter than the enode left it. The enode continues after the data that is left.",
     "Find out which process shortened the file. Restore a backup if the messages matter.",
 )
 LOG_DAMAGED = error(
@@ -232,22 +235,23 @@ STORE_CLOSE_FAILED = warning(
 )
 OFFSETS_SKIPPED_AFTER_DAMAGE = error(
     "offsets_skipped_after_damage",
-    "Offsets after a damaged part are skipped, because they may have been used.",
+    "A part of the log is damaged. New messages skip offsets that lost messages may have had.",
     "None. Consumers see a gap.",
 )
 GROUP_OFFSET_RESET_BACKWARD = warning(
     "group_offset_reset_backward",
-    "The offset of a group was set to an earlier one.",
-    "None if it was meant.",
+    "A consumer committed an offset below the stored one. Resets by operators are not logged here.",
+    "None if the application did so on purpose.",
 )
 INDEX_NEARLY_FULL = warning(
     "index_nearly_full",
-    "The index of segments is nearly at its limit.",
-    "Delete unused queues, make segments larger, shorten the retention, or raise `store.index_bytes_max`.",
+    "The index of queues by segment is nearly at its limit.",
+    "Delete unused topics, make segments larger, shorten the retention, or raise `store.index_bytes_max`.",
 )
 HOUSEKEEPING_POSTPONED = warning(
     "housekeeping_postponed",
-    "A step of housekeeping failed, for example because the disk is full. It is retried. A line every 10 s reports it.",
+    "A step of housekeeping failed, for example because the disk is full, and is retried. The failure of a step is "
+    "logged at most every 10 s.",
     "Follow the reason. `store_read_only` follows when a full disk stops sends.",
 )
 HOUSEKEEPING_FAILED = error(

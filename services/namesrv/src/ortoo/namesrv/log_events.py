@@ -29,7 +29,7 @@ HANDLE_KEY_ROTATION_FAILED = error(
 )
 DATABASE_LOST_CHANGES = error(
     "database_lost_changes",
-    "The database has an older version than the one that was already served. It was probably restored from a backup.",
+    "The database has an older version than this name server has served. It was probably restored from a backup.",
     "Compare the directory with the enodes, as docs/operations/directory.md describes.",
 )
 DATABASE_AVAILABLE = warning(
@@ -54,26 +54,26 @@ REPLICA_REPORTS_MISSING = warning(
 )
 ELECTION_BLOCKED_BY_DATABASE = error(
     "election_blocked_by_database",
-    "The database does not store proposals, so no leader can be elected.",
+    "Proposals of leaders cannot be stored in the database, so no leader can be elected.",
     "Check the database.",
 )
 PROCESS_REGISTERED = info(
     "process_registered",
-    "A process registered itself, or answered again.",
+    "A process registered itself: for the first time, after its lease had expired, or with another address.",
     "None.",
 )
 STORE_ACCEPTED = warning(
     "store_accepted",
-    "An operator let another store take the place of an enode's known one.",
-    "None if it was meant.",
+    "An operator allowed an enode to come back with another store than the registered one.",
+    "None if the change was intended.",
 )
 STORES_NOT_KEPT = error(
     "stores_not_kept",
-    "The database does not take or give the stores by which enodes are known. The name server uses its copy.",
+    "The ids of the enodes' stores cannot be written to or read from the database. The name server uses its copy.",
     "Check the database.",
 )
 PROCESS_EXPIRED = info(
     "process_expired",
-    "A process stopped renewing its registration.",
+    "A process unregistered itself, or stopped renewing its registration.",
     "Check the process if it was not stopped.",
 )

@@ -4,7 +4,7 @@ from ortoo.common.logs.log_event import debug, error, info, warning
 
 SESSION_CLIENT_ID_CHANGED = warning(
     "session_client_id_changed",
-    "A client changed its id within a session. Its registrations were ended.",
+    "A client changed its id within a session. The snode removed the registrations under the former id.",
     "Check the client library.",
 )
 ROUTE_WATCH_ENDED = info(
@@ -24,12 +24,12 @@ QUEUE_LOCK_RELEASE_FAILED = warning(
 )
 ENODE_ATTACH_FAILED_RETRYING = info(
     "enode_attach_failed_retrying",
-    "The snode could not attach to an enode. It retries.",
+    "The stream that keeps the snode's queue locks on an enode broke, or could not be opened. The snode retries.",
     "Check the enode if it repeats.",
 )
 ENODE_REQUESTS_FAILED = warning(
     "enode_requests_failed",
-    "The stream to an enode broke, so its requests failed together. Clients retry.",
+    "The stream to an enode broke, so all unanswered requests in it failed. Clients retry.",
     "Check the enode if it repeats.",
 )
 MEMBERSHIP_STORE_AVAILABLE = info(
@@ -69,17 +69,17 @@ TRACE_RECORDS_DROPPED = warning(
 )
 POLICY_FILE_RELOADED = info(
     "policy_file_reloaded",
-    "A changed file of users, rights or limits was read.",
+    "A changed file of rights or limits was read.",
     "None.",
 )
 POLICY_FILE_REJECTED = error(
     "policy_file_rejected",
-    "A changed file has an error. The snode keeps the previous content.",
+    "A changed file of rights or limits has an error. The snode keeps the previous content.",
     "Correct the file.",
 )
 POLICY_FILE_UNREADABLE = error(
     "policy_file_unreadable",
-    "A file cannot be read. The snode keeps the previous content.",
+    "A file of rights or limits cannot be read. The snode keeps the previous content.",
     "Check the file and its permissions.",
 )
 DEAD_LETTER_TOPIC_CREATE_FAILED_RETRYING = warning(
@@ -160,8 +160,8 @@ TRANSACTION_WATCH_FAILED_RETRYING = debug(
 )
 TOPIC_AUTO_CREATED = info(
     "topic_auto_created",
-    "A topic was created because a message was sent to it.",
-    "None if automatic creation is meant to be on.",
+    "A missing topic was created: a client sent to it or looked up its queues, or it is the snode's `trace_topic`.",
+    "None if the topic is wanted. `auto_create_topics = false` prevents creation by clients.",
 )
 GROUP_TOPIC_CREATED = info(
     "group_topic_created",
@@ -181,5 +181,5 @@ WORKER_RESTARTED = error(
 WORKER_START_FAILED = error(
     "worker_start_failed",
     "A worker process could not be started.",
-    "Follow the reason: memory, descriptors, processes.",
+    "Follow the reason, such as too little memory, or too few file descriptors or processes.",
 )

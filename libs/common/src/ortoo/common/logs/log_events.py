@@ -5,11 +5,11 @@ from ortoo.common.logs.log_event import error, info, warning
 NAME_SERVER_LIST_CHANGED = warning(
     "name_server_list_changed",
     "The address server returned another list of name servers.",
-    "None if it was meant.",
+    "None if the change was intended.",
 )
 ADDRESS_SERVER_UNAVAILABLE = error(
     "address_server_unavailable",
-    "The address server did not answer with name servers. The process waits.",
+    "The address server did not answer with a list of name servers. The process waits.",
     "Start the address server or correct its address.",
 )
 REGISTRATION_SUCCEEDED = info(
@@ -19,17 +19,17 @@ REGISTRATION_SUCCEEDED = info(
 )
 REGISTRATION_FAILED_RETRYING = error(
     "registration_failed_retrying",
-    "A name server did not take the registration. The process retries.",
+    "A name server did not accept the registration. The process retries.",
     "Check the name server and its credentials.",
 )
 SETTINGS_RELOADED = warning(
     "settings_reloaded",
     "The settings file was read again.",
-    "Restart the process for the settings in `at_next_start`.",
+    "Restart the process to apply the settings that `at_next_start` lists.",
 )
 SETTING_RENAMED = warning(
     "setting_renamed",
-    "A setting was given by its former, deprecated name. It has effect. The next version refuses it.",
+    "A setting was given by its former name. The setting has effect, but the next version refuses this name.",
     "Use the name in the field `setting`.",
 )
 SETTING_IGNORED = warning(
@@ -50,12 +50,12 @@ SETTINGS_RELOAD_REJECTED = error(
 CONNECTIONS_CLOSED = warning(
     "connections_closed",
     "Connections were closed because their peers did not read responses, or sent headers beyond the "
-    "limit. The event counts them since the start by reason.",
+    "limit. The event has their number since the start, by reason.",
     "Look at the peers.",
 )
 COMPLETION_QUEUE_UNAVAILABLE = warning(
     "completion_queue_unavailable",
-    "This version of grpcio lacks the interface that makes single messages cheap.",
+    "This version of grpcio lacks the interface that reduces the cost of messages sent one by one.",
     "Install a version of grpcio from the supported range.",
 )
 CERTIFICATES_RELOADED = info(
@@ -85,12 +85,12 @@ PERIODIC_STEP_FAILED = warning(
 )
 FAILURE_CONTAINED = warning(
     "failure_contained",
-    "An expected failure ended one piece of work. The process continues.",
+    "An expected failure ended one call or background task. The process continues.",
     "Follow the reason if it repeats.",
 )
 DEFECT_CONTAINED = error(
     "defect_contained",
-    "An unexpected error ended one piece of work. The process continues.",
+    "An unexpected error ended one call or background task. The process continues.",
     "Report it with the traceback.",
 )
 LOG_LINES_DROPPED = warning(
@@ -100,9 +100,9 @@ LOG_LINES_DROPPED = warning(
 )
 SLOW_READERS_EVICTED = warning(
     "slow_readers_evicted",
-    "The memory budget is used up, so the peers that read slowest were disconnected. The event counts "
-    "them since the start.",
-    "Look at the peer, or raise the memory budget.",
+    "The memory budget is used up, so the peers that read slowest were disconnected. The event has "
+    "their number since the start.",
+    "Look for slow consumers, or raise `memory_budget_bytes`.",
 )
 PROCESS_READY = info(
     "process_ready",
@@ -131,7 +131,7 @@ SHUTDOWN_BEFORE_READY = info(
 )
 FATAL_ERROR = error(
     "fatal_error",
-    "The process ends because of an error in its surroundings.",
+    "The process ends because of an error that it cannot handle, such as an error of the operating system.",
     "Follow the reason.",
 )
 FATAL_DEFECT = error(
@@ -156,7 +156,7 @@ METRICS_EXPORT_FAILED_RETRYING = warning(
 )
 CONNECTIONS_CLOSED_TOO_MANY = warning(
     "connections_closed_too_many",
-    "One address opened too many connections, so those that were silent longest were closed.",
+    "One address opened too many connections, so those that had been silent longest were closed.",
     "Look at the address, or raise the limit of connections for an address.",
 )
 CONNECTIONS_CLOSED_RAPID_RESET = warning(
@@ -166,18 +166,18 @@ CONNECTIONS_CLOSED_RAPID_RESET = warning(
 )
 CONNECTIONS_CLOSED_MEMORY = warning(
     "connections_closed_memory",
-    "The memory of the process is used up, so the connections that sent most were closed.",
+    "The memory of the process is used up, so the connections that sent the most bytes recently were closed.",
     "Look at the addresses, or raise the memory of the process.",
 )
 CONNECTION_LIMIT_REACHED = warning(
     "connection_limit_reached",
-    "A port has at least 90 % of the connections that it takes. `closed` is the number of connections that were "
-    "closed because their peers were silent. It is 0 if there were none.",
+    "A port has at least 90 % of its maximum number of connections. `closed` is the number of connections that "
+    "were closed because their peers were silent. It is 0 if there were none.",
     "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
 )
 LOW_FILE_DESCRIPTOR_LIMIT = warning(
     "low_file_descriptor_limit",
-    "The process may open fewer file descriptors than recommended, so it takes fewer connections.",
+    "The process may open fewer file descriptors than recommended, so it accepts fewer connections.",
     "Raise the hard limit of open files, and restart the process: `ulimit -Hn`, `LimitNOFILE=`, or the ulimits of the "
     "container runtime.",
 )
