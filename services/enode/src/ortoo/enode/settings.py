@@ -68,7 +68,7 @@ class EnodeSettings(InnerSettings):
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
-    """Its name in the cluster. The store records it, so it must not change."""
+    """The enode's name in the cluster. The store records it, so it must not change."""
     cluster: str = "default"
     """The cluster's name; a store made for another cluster is refused."""
     listen_address: str = "127.0.0.1:8091"
@@ -81,38 +81,40 @@ class EnodeSettings(InnerSettings):
     """Folder of the store."""
     role: NodeRole = NodeRole.ASYNC_MASTER
     """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
-    operator elects it). With `replica_listen_address` the default follows from `durability`."""
+    operator elects it). If `replica_listen_address` is set, the default follows from `durability`."""
     durability: Durability = Durability.REPLICAS
     """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
     its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
     replica: Annotated[int, NumberRange(1, 99), FormerName("member")] = 1
     """The replica's number, 1 or more. The folder records it, so it must not change."""
     replicas: Annotated[int, NumberRange(1, 5), FormerName("members")] = 1
-    """The number of replicas of a new set: 1, 3 or 5, or 2 by hand. It has no effect on an existing set."""
+    """The number of replicas of a new set: 1, 3 or 5, or 2 without automatic take-over. It has no
+    effect on an existing set."""
     replica_listen_address: Annotated[str, FormerName("member_listen_address")] = ""
     """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
     replica_addresses: Annotated[str, FormerName("member_addresses")] = ""
     """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, NumberRange(1, 90)] = 40
-    """Maximum part of the memory for the store's caches. The default of a SLAVE is 10 less."""
+    """Maximum percentage of the memory for the store's caches. With the role SLAVE the default is 10 lower."""
     heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the enode at the name servers."""
     health_interval_s: Annotated[float, NumberRange(0.01, 3_600)] = 0.5
-    """Interval between reads of the store's health."""
+    """Interval between checks of the store's health."""
     transaction_check_after_ms: Annotated[int, NumberRange(1, DAY_MS)] = 6_000
-    """Time after which the producers of an open transaction are asked for its verdict, unless the transaction has its
-    own."""
+    """Time after which the producers of an open transaction are asked for its verdict, unless the transaction has a
+    time of its own."""
     transaction_check_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 30_000
-    """Interval between two such checks; it doubles from time to time, up to 120 times this value."""
+    """Interval between the first two checks. It doubles after each check, up to 120 times this value."""
     transaction_checks_max: Annotated[int, NumberRange(1, DAY_MS)] = 15
-    """Number of checks without a verdict after which a transaction is parked."""
+    """Number of checks without a verdict, after which a transaction is parked: it is not checked until `ortoo tx
+    resume`."""
     delay_max_ms: Annotated[int, NumberRange(0, 366 * DAY_MS)] = 366 * DAY_MS
     """Maximum delay of a message; at most 366 days, which is the default. Longer delays are refused."""
     dedup_window_ms: Annotated[int, NumberRange(0, 7 * DAY_MS)] = 600_000
     """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
     group_retention_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 30 * DAY_MS
-    """Time without use after which the offsets, locks and modes of an undeclared group are dropped, topic by topic. 0 =
-    never. A group is declared by PutGroup or UpdateGroup (`ortoo group update`), and not by its use."""
+    """Time without use after which the enode drops the offsets, locks, leases and delivery mode of an undeclared group,
+    topic by topic. 0 = never. PutGroup and UpdateGroup (`ortoo group update`) declare a group; its use does not."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -152,7 +154,8 @@ class EnodeSettings(InnerSettings):
 
     def _check_members(self) -> None:
         if self.replicas not in (1, 2, 3, 5):
-            raise Invalid(f"{self.replicas}; a new set has 1, 3 or 5 replicas, or 2 by hand", field="replicas")
+            allowed = "a new set has 1, 3 or 5 replicas, or 2 without automatic take-over"
+            raise Invalid(f"{self.replicas}; {allowed}", field="replicas")
         if self.replica_listen_address:
             check_address(self.replica_listen_address, "replica_listen_address")
             if self.store.flush_mode is FlushMode.ASYNC:

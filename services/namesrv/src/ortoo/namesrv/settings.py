@@ -21,7 +21,7 @@ class NamesrvSettings(InnerSettings):
     LIVE = ("log_level", "topic_deletion_grace_ms", "group_deletion_grace_ms", "watchers_max")
 
     name: str = "namesrv-0"
-    """Its name in logs."""
+    """The name server's name in logs."""
     listen_address: str = "127.0.0.1:8071"
     """host:port to listen on; port 0 selects a free one."""
     namesrv_address: str = ""
@@ -43,11 +43,11 @@ class NamesrvSettings(InnerSettings):
     group_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted group can be restored; then enodes delete its offsets, unless it is used. 0 = at once."""
     admin_token_file: str = ""
-    """A file with a token that calls about users must carry; snodes need the same file. Empty = no token."""
+    """A file with a token that is required in calls about users. Snodes need the same file. Empty = no token."""
     insecure: bool = False
-    """Whether users are stored although other machines reach this name server without authentication. It then has
-    neither `cluster_token_file`, nor mutual TLS, nor `admin_token_file`: every caller can read their secrets. Set it
-    only if the network keeps clients away."""
+    """Whether a name server that other machines reach stores users without authentication of its callers. It needs
+    this setting if it has no `cluster_token_file`, no mutual TLS and no `admin_token_file`. Every caller can then read
+    the secrets of users. Set it only if the network keeps clients away."""
     secrets_key_file: str = ""
     """A file with the key that encrypts secrets in the database, 32 bytes in base64. Empty = secrets are stored in
     plain text."""

@@ -37,14 +37,14 @@ class SnodeSettings(ServiceSettings):
     )
 
     name: str = "snode-0"
-    """Its name in the cluster."""
+    """The snode's name in the cluster."""
     listen_address: str = "127.0.0.1:8081"
     """host:port to serve clients on; port 0 takes any free one."""
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
     workers: Annotated[int, NumberRange(1, 64)] = 1
-    """Number of processes that serve its ports, each on a core of its own. Several need a `redis_url`, as several
-    snodes do (docs/operations/processes.md)."""
+    """Number of processes that serve the snode's ports, each on a core of its own. Several need a `redis_url`, as
+    several snodes do (docs/operations/processes.md)."""
     worker_port: Annotated[int, NumberRange(0, 65_535)] = 0
     """Port on which other processes of the cluster reach the first of several workers. The second has the next port,
     and so on. 0 = free ports. With tls_cluster_listen_address the workers' ports begin there instead."""
@@ -67,16 +67,16 @@ class SnodeSettings(ServiceSettings):
     namesrv_address: str = "127.0.0.1:8071"
     """host:port of each name server of the cluster, separated by `;`, or the http:// URL of such a list."""
     read_from: ReadFrom = ReadFrom.LEADER
-    """Which replicas of an enode serve ranges of a queue (`fetch`, Spark), its `leader` or its `followers`. Followers
-    have the same messages at the same offsets. The leader serves the messages that a follower lacks."""
+    """The replicas of an enode that serve ranges of a queue (`fetch`, Spark): its `leader` or its `followers`.
+    Followers have the same messages at the same offsets. The leader serves the messages that a follower lacks."""
     enode_timeout_ms: Annotated[int, NumberRange(10, 600_000)] = 3_000
     """Timeout of a request to an enode."""
     enode_in_flight_bytes: Annotated[int, NumberRange(8 << 20, 16 << 30)] = 64 << 20
-    """Maximum of bytes in flight to one enode. Above it senders are throttled."""
+    """Maximum number of bytes in flight to one enode. Above it senders are throttled."""
     heartbeat_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 5.0
     """Interval between announcements of the snode at the name servers."""
     session_expiry_s: Annotated[float, NumberRange(0.1, 86_400)] = 120.0
-    """Timeout of a silent push session."""
+    """Time without a message from the client after which its push session ends."""
     redis_url: str = ""
     """The Redis in which snodes share the membership of groups, redis://HOST:6379/0. Empty = this is the only snode."""
     redis_prefix: str = "ortoo"
@@ -86,15 +86,15 @@ class SnodeSettings(ServiceSettings):
     auto_create_groups: bool = True
     """Whether a missing group is created when a consumer names it."""
     auto_create_topics: bool = False
-    """Whether a missing topic is created when a producer names it."""
+    """Whether a missing topic is created when a producer names it. RocketMQ's consumers count as producers here."""
     auto_create_queue_count: Annotated[int, NumberRange(1, 1_024)] = 4
-    """Number of queues of such a topic on each enode."""
+    """Number of queues on each enode of a topic that is created in this way."""
     access_file: str = ""
     """A file with the rights of users, read again when it changes (docs/operations/access.md). Empty = every client may
     do everything."""
     insecure: bool = False
     """Whether the snode starts with an `access_file` although clients could bypass it. Without `cluster_token_file` and
-    mutual TLS, name servers and enodes answer every caller. Set it if the network keeps clients away from them."""
+    mutual TLS, name servers and enodes answer every caller. Set it only if the network keeps clients away."""
     scaler_open: bool = False
     """Whether KEDA's interface answers every caller in spite of an `access_file`. Otherwise KEDA must call from a
     trusted address."""
@@ -116,8 +116,8 @@ class SnodeSettings(ServiceSettings):
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     trace_topic: str = ""
-    """A topic that gets a record of every batch sent and acknowledged through this snode. It is created if it is
-    missing. Empty = none."""
+    """A topic that gets a record of every batch that is sent, and of every acknowledgement, through this snode. A
+    missing topic is created. Empty = none."""
 
     def check(self) -> None:
         """Refuse settings that cannot work. Errors: Invalid, naming the field."""

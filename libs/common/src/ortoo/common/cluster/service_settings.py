@@ -39,8 +39,8 @@ class ServiceSettings:
     """host:port for calls of the other processes of the cluster, by mutual TLS. Enodes and name servers then answer
     only health checks and reflection on listen_address. Empty = processes call each other in plaintext."""
     tls_cluster_certificate_file: str = ""
-    """The certificate of this process as caller and as server, PEM. It is read again when it changes, as are the next
-    two."""
+    """The certificate of this process as caller and as server, PEM. This file, the key and the roots are read again
+    when they change."""
     tls_cluster_key_file: str = ""
     """The private key of that certificate, PEM."""
     tls_cluster_ca_file: str = ""
@@ -64,13 +64,13 @@ class ServiceSettings:
     """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
     longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
     metrics_address: str = ""
-    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = nowhere."""
+    """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of metrics. Empty = none."""
     metrics_interval_s: Annotated[float, NumberRange(0.05, 3_600)] = 60.0
-    """Interval between metric exports to that receiver."""
+    """Interval between exports of metrics to `metrics_endpoint`."""
     log_level: str = "info"
-    """debug, info, warning or error."""
+    """The lowest level that is logged: debug, info, warning or error."""
 
     @property
     def closes_inner_ports(self) -> bool:

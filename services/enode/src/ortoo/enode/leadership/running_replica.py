@@ -119,7 +119,7 @@ async def open_replica(
         )
         metrics.counter(
             "ortoo_shipments_total",
-            "Messages with parts of its log that this replica sent to others since it was opened.",
+            "Replication messages with parts of the log that this replica sent since it opened the log.",
             lambda: process.driver.sent_messages if process.driver else 0,
         )
         metrics.counter(

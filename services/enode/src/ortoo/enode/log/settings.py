@@ -45,60 +45,63 @@ class StoreSettings:
     segment_bytes: Annotated[int, NumberRange(4096, 2 << 30)] = 256 * MIB
     """Size of a new segment file. A larger frame gets a segment of its own."""
     flush_mode: FlushMode = FlushMode.SYNC
-    """When an append is acknowledged, unless the append sets its own mode."""
+    """When an append is acknowledged, unless it sets its own mode. `sync`: when it is durable. `async`: at once, so
+    that a crash may lose the last `flush_interval_ms`. An enode with several replicas has `durability` instead."""
     flush_interval_ms: Annotated[int, NumberRange(1, 3_600_000)] = 500
-    """Maximum time that an append in mode `async` waits for its flush."""
+    """Maximum time until an append in mode `async` is flushed."""
     flush_bytes_max: Annotated[int, NumberRange(1, 1 << 30)] = 16 * MIB
-    """Approximate maximum of bytes in one flush."""
+    """Approximate maximum number of bytes in one flush."""
     pending_bytes_max: Annotated[int, NumberRange(1, 1 << 40)] = 64 * MIB
-    """Maximum of accepted bytes that wait for the disk. Above it appends are refused as overloaded."""
+    """Maximum number of accepted bytes that wait for the disk. Above it appends are refused as overloaded."""
     idle_mark_ms: Annotated[int, NumberRange(1, 3_600_000)] = 50
     """Time without a flush after which a mark in the log records that everything before it is durable."""
 
     retention_age_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 72 * 3_600_000
-    """Segments whose last message is older are deleted. 0 = never by age."""
+    """Age of the last message of a segment above which the segment is deleted. 0 = never by age."""
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
-    """The oldest segments are deleted when the log is larger. 0 = never by size."""
+    """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False
-    """Keep a segment until every group with an offset in its topics has passed it."""
+    """Whether a segment is kept until every group with an offset in its topics has consumed it."""
     retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
     """Interval between runs of retention."""
     checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000
-    """Number of state changes after which a checkpoint is written into the log. One is also written after a segment's
-    length of other frames. A checkpoint of N segments is written N times less often."""
+    """Number of state changes after which a checkpoint is written into the log. One is also written after
+    `segment_bytes` of other frames. A checkpoint as long as N segments is written N times less often."""
     checkpoint_slice_bytes: Annotated[int, NumberRange(1, 64 * MIB)] = 64 << 10
     """Approximate size of one slice of a checkpoint. Slices keep a checkpoint from blocking appends."""
 
     headroom_bytes: Annotated[int, NumberRange(0, 1 << 50)] = 64 * MIB
     """Free space on the disk below which sends are refused. Offsets and checkpoints may still use it."""
     disk_check_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 1_000
-    """Interval between checks of a full disk."""
+    """Interval between checks whether a full disk has free space again."""
 
     recent_bytes: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 64 * MIB
     """Memory for recently stored batches, from which tailing readers are served."""
     index_bytes: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 32 * MIB
-    """Memory for queue indexes of earlier segments, loaded when a client reads there."""
+    """Memory for the queue indexes of earlier segments, which are loaded when a client reads these segments."""
     index_bytes_max: Annotated[int, NumberRange(0, MEMORY_BYTES_MAX)] = 0
     """Memory for the index of queues by segment, 362 bytes for each pair of queue and segment. When it is used up,
     sends to queues without messages in the newest segment are refused. The default 0 means a quarter of the memory of
     the container or the machine."""
     fetch_bytes_max: Annotated[int, NumberRange(1, 64 * MIB)] = 4 * MIB
-    """Maximum size of the answer to one fetch, beyond its first batch."""
+    """Maximum size of the answer to one fetch. The first batch is returned even if it is larger."""
     read_threads: Annotated[int, NumberRange(1, 1_024)] = 4
-    """Maximum of parallel disk reads of earlier batches. Reads that select rows or columns use one more thread."""
+    """Maximum number of parallel disk reads of earlier batches. Reads that select rows or columns use one more
+    thread."""
     waiters_max: Annotated[int, NumberRange(1, COUNT_MAX)] = 100_000
-    """Maximum of fetches that wait for a message at once."""
+    """Maximum number of fetches that wait for a message at the same time."""
 
     producer_idle_ms: Annotated[int, NumberRange(1, 36_500 * DAY_MS)] = 24 * 3_600_000
-    """Time after which a queue forgets an idle producer."""
+    """Time without a message after which a queue forgets a producer, and no longer detects its duplicates."""
     producers_max: Annotated[int, NumberRange(1, COUNT_MAX)] = 200_000
-    """Maximum of remembered (producer, queue) pairs; the longest idle ones are forgotten first."""
+    """Maximum number of remembered (producer, queue) pairs. Those that have been idle longest are forgotten first."""
 
     key_index: bool = True
-    """Keep an index of keys and message ids, for searches."""
+    """Whether the enode keeps an index of keys and message ids, for searches."""
 
     threads: bool = True
-    """False does all disk work on the event loop, in order, for tests that replay a run exactly."""
+    """Whether disk work runs in threads. False runs it in order on the event loop, for tests that
+    replay a run exactly."""
 
     def with_memory_limits(self, share_percent: int, total_bytes: int) -> "StoreSettings":
         """The same settings with both caches reduced in proportion if they would exceed their share of the memory.
