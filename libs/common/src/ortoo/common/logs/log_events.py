@@ -34,7 +34,7 @@ SETTING_RENAMED = warning(
 )
 SETTING_IGNORED = warning(
     "setting_ignored",
-    "A setting that no longer exists was given. It has no effect. The next version refuses it.",
+    "A setting that no longer exists was given. The setting has no effect, and the next version refuses it.",
     "Remove the setting in the field `used`.",
 )
 SETTINGS_CHANGED = warning(
