@@ -46,14 +46,17 @@ class Channels:
         tls: grpc.ChannelCredentials | ReloadingFiles[grpc.ChannelCredentials] | None = None,
         *,
         tls_name: str = "",
+        uses_proxy: bool = True,
     ) -> None:
         """Start empty; `headers_of` makes the headers of every call, `tls` turns TLS on.
 
-        `tls_name` is the expected name in peers' certificates; empty = the host in the address.
+        `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
+        connections obey the environment's proxy variables, such as http_proxy.
         """
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
+        self._options = OPTIONS if uses_proxy else (*OPTIONS, ("grpc.enable_http_proxy", 0))
         self._channels: dict[str, grpc.aio.Channel | _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
@@ -78,8 +81,8 @@ class Channels:
     def _connected(self, address: str) -> grpc.aio.Channel:
         """A new channel, with the newest certificates if it uses TLS; only sockets do."""
         if self._tls is None:
-            return current_transport().channel(address, OPTIONS)
-        options: list[tuple[str, int | str]] = [*OPTIONS]
+            return current_transport().channel(address, self._options)
+        options: list[tuple[str, int | str]] = [*self._options]
         if self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
         credentials = self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls

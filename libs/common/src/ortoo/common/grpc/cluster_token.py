@@ -99,7 +99,8 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
     """Connections to other processes of the cluster; their calls carry the proof if there is a token.
 
-    They use TLS if the cluster does. Errors: Invalid, naming the setting whose file is wrong.
+    They use TLS if the cluster does, and never a proxy, because no proxy stands inside a cluster. Errors: Invalid,
+    naming the setting whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
-    return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name)
+    return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False)

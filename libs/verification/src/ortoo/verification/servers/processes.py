@@ -279,11 +279,13 @@ async def process_cluster(
     snodes: int = 1,
     environ: Mapping[str, Mapping[str, object]] | None = None,
     memory_bytes: Mapping[str, int] | None = None,
+    environ_more: Mapping[str, str] | None = None,
 ) -> AsyncIterator[ProcessCluster]:
     """Start a name server, enodes `enode-0`... and snodes `snode-0`...; leave nothing running.
 
     `environ` has each role's settings, such as `{"enode": {"STORE_SEGMENT_BYTES": 1 << 20}}`. `memory_bytes` limits the
-    memory of each process of a role, where this process may create control groups.
+    memory of each process of a role, where this process may create control groups. `environ_more` is the environment
+    of every role beside its settings.
     """
     chosen = {"namesrv": {}, "enode": SMALL_STORE, "snode": {}, **(environ or {})}
     cluster = ProcessCluster(
@@ -292,6 +294,8 @@ async def process_cluster(
         [RoleProcess("enode", folder / f"enode-{n}", {"NAME": f"enode-{n}", **chosen["enode"]}) for n in range(enodes)],
         [RoleProcess("snode", folder / f"snode-{n}", {"NAME": f"snode-{n}", **chosen["snode"]}) for n in range(snodes)],
     )
+    for role in cluster.roles:
+        role.environ_more = environ_more or {}
     groups = contextlib.ExitStack()
     try:
         for role in cluster.roles if memory_bytes else ():
