@@ -9,6 +9,7 @@ import pytest
 from ortoo.client import (
     Client,
     ConsumerSettings,
+    Invalid,
     NotFound,
     OrtooError,
     PullConsumer,
@@ -67,6 +68,30 @@ async def test_a_group_goes_back_at_once_and_forward_only_when_forced(cluster: I
     assert moved.offset == 3
     (moved,) = await mq.admin.groups.reset_offsets("g", "one", time_ms=-1, force=True)
     assert moved.offset == 20
+
+
+async def test_a_reset_to_the_stored_offset_is_an_event(cluster: InProcessCluster, mq: Client) -> None:
+    """A connected consumer that has read further without a commit continues at the stored offset."""
+    await send(mq, range(10), "one")
+    async with connect(cluster.address, client_id="a") as own, own.pull_consumer("g", "one", PROMPT) as consumer:
+        assert await take(consumer, 10) == list(range(10))
+        await consumer.commit()
+        await mq.admin.groups.reset_offsets("g", "one", offset=4)
+        batch = await consumer.poll(15_000)
+        assert batch is not None
+        assert batch.offsets[0] == 4
+        (moved,) = await mq.admin.groups.reset_offsets("g", "one", offset=4)
+        assert (moved.previous, moved.offset) == (4, 4)
+        assert (await take(consumer, 6))[0] == 4
+
+
+async def test_a_number_that_cannot_be_an_offset_is_refused(mq: Client) -> None:
+    """A time in milliseconds would otherwise skip all messages. The message shows the time."""
+    await send(mq, range(3), "one")
+    for force in (False, True):
+        with pytest.raises(Invalid, match=r"largest offset is 3; if you mean the time 2026-11-28T\d\d:") as refused:
+            await mq.admin.groups.reset_offsets("g", "one", offset=1_795_834_762_327, force=force)
+        assert refused.value.field == "offset"
 
 
 async def test_a_group_is_described_when_a_topic_that_its_members_want_is_gone(mq: Client) -> None:

@@ -128,7 +128,8 @@ async def test_offsets_are_reset_by_time_and_only_back_unless_forced(tmp_path: P
         assert await reset(time_ms=times[3]) == [1, 0]
         assert await reset(time_ms=-1) == [1, 0]
         assert await reset(time_ms=-1, force=True) == [4, 0]
-        assert await reset(offset=99, force=True) == [4, 0]
+        assert await reset(offset=4, force=True) == [4, 0]
+        assert await refusal(reset(offset=5, force=True)) is grpc.StatusCode.INVALID_ARGUMENT
         one = consumer_pb2.QueueStart(queue=queue("t", 0), offset=2)
         assert await reset(offsets=client_pb2.QueueStarts(starts=[one])) == [2, 0]
         assert await stored(running, "g") == [2, 0]

@@ -152,11 +152,11 @@ async def reset_offset(
 ) -> CommandOutput:
     """Move a group's offsets in a topic; its members continue from there immediately."""
     offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
-    moved = sum(one.offset != one.previous for one in offsets)
     beyond_end = sum(one.refused_offset >= 0 for one in offsets)
-    if beyond_end and not moved:
+    reset = len(offsets) - beyond_end
+    if beyond_end and not reset:
         raise Conflict(
-            f"nothing was moved, because {beyond_end} of {len(offsets)} queues would skip messages that {group} never "
+            f"nothing was reset, because {beyond_end} of {len(offsets)} queues would skip messages that {group} never "
             "consumed; add --force to skip them",
             field="--force",
         )
@@ -166,7 +166,7 @@ async def reset_offset(
         "BEFORE": lambda item: _offset(item.previous),
         "OFFSET": lambda item: _offset(item.offset),
     }
-    text = f"moved group {group} in {moved} of {len(offsets)} queues of {topic}"
+    text = f"reset group {group} to {to} in {reset} of {len(offsets)} queues of {topic}"
     if beyond_end:
         text += f"; {beyond_end} are unchanged, because they would skip messages (add --force to skip them)"
     return CommandOutput(offsets, [text, OutputTable(columns, offsets)])

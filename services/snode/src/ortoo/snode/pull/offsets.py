@@ -6,6 +6,7 @@ The enodes store the committed offsets; this module keeps no state.
 import enum
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
@@ -85,6 +86,25 @@ def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) ->
     return [GroupOffset(queue, -1 if offset is None else offset) for queue, offset in offsets.items()]
 
 
+def _check_within(offset: int, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> None:
+    """Refuse an offset beyond the end of every queue, which is often a time. Errors: Invalid."""
+    largest = max((range_.end_offset for range_ in ranges.values()), default=0)
+    if offset > largest:
+        raise Invalid(
+            f"{offset} is beyond the end of every queue of topic {topic.name}; the largest offset is {largest}"
+            f"{_as_time(offset)}",
+            field="offset",
+        )
+
+
+def _as_time(number: int) -> str:
+    """A hint for a number of ten or thirteen digits, which may be meant as a time in seconds or milliseconds."""
+    seconds = {10: number, 13: number // 1000}.get(len(str(number)))
+    if seconds is None:
+        return ""
+    return f"; if you mean the time {datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}, give it as a time"
+
+
 class OffsetOperations:
     """Moves the offsets of whole groups in one topic."""
 
@@ -96,8 +116,11 @@ class OffsetOperations:
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
         """Move a group's offsets; forward only if forced.
 
-        Errors: NotFound (topic, or a queue without an offset), Invalid, Unavailable. After an error no offset was
-        moved, unless the error names the enodes whose queues were.
+        Connected group members continue at the target even if it is the stored offset, because they may have read
+        further without a commit.
+
+        Errors: NotFound (topic, or a queue without an offset), Invalid (also an offset beyond the end of every queue),
+        Unavailable. After an error no offset was moved, unless the error names the enodes whose queues were.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
@@ -107,6 +130,8 @@ class OffsetOperations:
                 f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)}",
                 field="offsets.starts.queue",
             )
+        if target.offset is not None:
+            _check_within(target.offset, topic, ranges)
         stored = await query_stored_offsets(self._links, group, topic, ranges)
         missing = [str(queue) for queue, offset in stored.items() if offset is None]
         if missing and not force:
@@ -118,11 +143,11 @@ class OffsetOperations:
         for queue, range_ in ranges.items():
             target_offset = await self._target_offset(topic, queue, range_, target)
             before = stored[queue]
-            if target_offset is not None and (
-                before is None or target_offset < before or (force and target_offset != before)
-            ):
+            if target_offset is None:
+                continue
+            if before is None or target_offset <= before or force:
                 moved[queue] = target_offset
-            elif target_offset is not None and before is not None and target_offset > before:
+            else:
                 ahead[queue] = target_offset
         await self._store(group, topic, moved)
         after = {queue: moved.get(queue, offset) for queue, offset in stored.items()}
