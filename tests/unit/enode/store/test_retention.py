@@ -65,12 +65,14 @@ def test_a_segment_stays_until_a_whole_checkpoint_stands_behind_it() -> None:
 
 
 def test_what_waits_for_a_checkpoint_alone_is_told() -> None:
-    """The bytes of the segments that wait only for a newer checkpoint; others must stay with any checkpoints."""
-    assert decided(StoreSettings(retention_age_ms=6500), checkpoint_from=300) == Expired(3, 100)
-    assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=0) == Expired(0, 900)
+    """The bytes of the segments that wait only for a newer checkpoint, and whether one of them is too old."""
+    assert decided(StoreSettings(retention_age_ms=6500), checkpoint_from=300) == Expired(3, 100, True)
+    assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=0) == Expired(0, 900, True)
     assert decided(StoreSettings(retention_age_ms=1), checkpoint_from=900) == Expired(9, 0)
     settings = StoreSettings(retention_age_ms=1, retention_requires_acknowledgement=True)
-    assert decided(settings, checkpoint_from=100, acknowledged=200) == Expired(1, 100)
+    assert decided(settings, checkpoint_from=100, acknowledged=200) == Expired(1, 100, True)
+    too_long = StoreSettings(retention_age_ms=0, retention_bytes=350)
+    assert decided(too_long, checkpoint_from=300) == Expired(3, 400)
 
 
 def test_segments_wait_for_acknowledgement_when_asked_to() -> None:

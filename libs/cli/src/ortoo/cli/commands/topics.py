@@ -87,9 +87,14 @@ async def update(
 async def delete(
     mq: "Client",
     name: TopicName,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Delete its messages now; it cannot be restored.")] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Make its messages unreadable now; it cannot be restored.")
+    ] = False,
 ) -> CommandOutput:
-    """Delete a topic. It can be restored for a day (topic_deletion_grace_ms); then its messages are deleted."""
+    """Delete a topic. It can be restored for a day (topic_deletion_grace_ms).
+
+    Its disk space is free when retention deletes the segments with its messages.
+    """
     await mq.admin.delete_topic(name, at_once=at_once)
     return CommandOutput({"deleted": name}, f"deleted topic {name}")
 

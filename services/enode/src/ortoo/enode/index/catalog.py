@@ -82,6 +82,8 @@ class LogCatalog:
         """The keys of each topic's queues."""
         self.active_parts = IndexParts()
         """The parts of the active segment's index; the rows are those of its queues."""
+        self.active_since_ms: int | None = None
+        """When the first message of the active segment was stored; None if it has none."""
         self._active: dict[QueueKey, QueueLog] = {}
         """The queues of the active segment; one may already be forgotten when it gets its last rows."""
 
@@ -123,6 +125,8 @@ class LogCatalog:
         if rows is None:
             rows = queue.rows = self.active_parts.rows[queue.key] = IndexRows()
             self._active[queue.key] = queue
+            if self.active_since_ms is None:
+                self.active_since_ms = at_ms
         rows.append(first_offset, count, position, length, at_ms)
         queue.end_offset = first_offset + count
         queue.bytes_in += length
@@ -131,6 +135,7 @@ class LogCatalog:
         """Load the index of the active segment; each queue has at least one row."""
         self.active_parts = parts
         self._active = {key: self.queue(key) for key in parts.rows}
+        self.active_since_ms = min((rows.stored_at_ms[0] for rows in parts.rows.values()), default=None)
         for key, queue in self._active.items():
             queue.rows = parts.rows[key]
 
@@ -172,7 +177,7 @@ class LogCatalog:
     def seal_active(self, segment: Segment) -> "SealedSegment":
         """Turn the rows of the full and durable active segment into runs. Returns the data for its index file."""
         parts, self.active_parts = self.active_parts, IndexParts()
-        active, self._active = self._active, {}
+        active, self._active, self.active_since_ms = self._active, {}, None
         runs: dict[QueueKey, SealedRun] = {}
         for key, queue in active.items():
             rows = parts.rows[key]

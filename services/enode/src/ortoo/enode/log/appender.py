@@ -98,11 +98,30 @@ class Appender(Flusher):
         if self.barred:
             raise Unavailable(self.barred, field=NOT_ACCEPTED_FIELD, retry_after_ms=1000)
 
-    def _roll(self, segment: Segment) -> None:
-        """End the active segment with a mark and continue in the next, a spare one."""
+    def _roll(self, segment: Segment, *, stored_at_ms: int | None = None) -> None:
+        """End the active segment with a mark and continue in the next, a spare one. `stored_at_ms` as `append_mark`."""
         self.seal_changes()
-        self.append_mark(FrameFlag.SEGMENT_END)
+        self.append_mark(FrameFlag.SEGMENT_END, stored_at_ms=stored_at_ms)
         self.end_segment(segment)
+
+    async def end_active_segment(self) -> None:
+        """Continue in a new segment, so that retention can delete the active one.
+
+        Does nothing if the active segment ended meanwhile, or this log takes no own frames. Errors: as `reserve_space`.
+        """
+        active = self.active
+        self._space_waiters += 1
+        try:
+            async with self._space_lock:
+                self.check_disk()
+                spare = await self.spares.take(HEADER_BYTES, is_state=True)
+                if self.may_place and self.active is active:
+                    self._roll(spare, stored_at_ms=self.stored_at_ms)  # its end does not make the segment younger
+                else:
+                    self.spares.put_back(spare)
+        finally:
+            self._space_waiters -= 1
+        await self.flush()
 
     # accepting; the caller has made room
 
@@ -116,9 +135,9 @@ class Appender(Flusher):
         body = (prefix, batch.records) if prefix else (batch.records,)
         self._append(FlushEntry(header, batch, changes, queue), body)
 
-    def append_mark(self, flags: int = 0) -> None:
-        """Accept a mark."""
-        self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags)), ())
+    def append_mark(self, flags: int = 0, *, stored_at_ms: int | None = None) -> None:
+        """Accept a mark; its time is now unless `stored_at_ms` is given."""
+        self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags, stored_at_ms=stored_at_ms)), ())
 
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
         """Accept a frame of the replication protocol: epoch, replicas or begin."""
@@ -175,7 +194,15 @@ class Appender(Flusher):
             self.stored_at_ms = now
         return self.stored_at_ms
 
-    def _header(self, kind: FrameKind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
+    def _header(
+        self,
+        kind: FrameKind,
+        *,
+        payload: bytes = b"",
+        flags: int = 0,
+        item_count: int = 0,
+        stored_at_ms: int | None = None,
+    ) -> FrameHeader:
         return FrameHeader(
             kind=kind,
             position=self.appended_position,
@@ -183,7 +210,7 @@ class Appender(Flusher):
             store_open=self.store_open,
             leader_epoch=self.epoch,
             producer_id=self.log_mark,
-            stored_at_ms=self.next_stored_at_ms(),
+            stored_at_ms=self.next_stored_at_ms() if stored_at_ms is None else stored_at_ms,
             flags=flags,
             length=len(payload),
             payload_crc=crc32c(payload),

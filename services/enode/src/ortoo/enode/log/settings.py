@@ -29,7 +29,12 @@ class FlushMode(enum.StrEnum):
     has it, so that a take-over may lose it. Visible to readers only when it can no longer be lost."""
 
 
-RETENTION_SETTINGS = ("retention_age_ms", "retention_bytes", "retention_requires_acknowledgement")
+RETENTION_SETTINGS = (
+    "retention_age_ms",
+    "retention_bytes",
+    "retention_requires_acknowledgement",
+    "segment_age_max_ms",
+)
 """The settings that decide which segments are deleted. They may change while the store is open."""
 
 
@@ -58,6 +63,9 @@ class StoreSettings:
 
     retention_age_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 72 * 3_600_000
     """Age of the last message of a segment above which the segment is deleted. 0 = never by age."""
+    segment_age_max_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 0
+    """Age of the first message of the newest segment above which new messages get another segment. Only then retention
+    can delete this segment. 0 = the value of retention_age_ms."""
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False

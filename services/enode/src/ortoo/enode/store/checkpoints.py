@@ -18,6 +18,8 @@ CHECKPOINTS_KEPT = 2
 """Complete checkpoints behind each deleted segment, so that damage to the newest one does not lose the state."""
 CONTENT_PER_SLICE_MAX = 4
 """While a checkpoint is written, the content of the log grows at most by about this multiple of its bytes."""
+AGE_BYTES_PER_S = 64 << 10
+"""Average rate of checkpoints that are written only because segments are too old."""
 SLICES_AT_ONCE = 4
 """Slices that a late checkpoint makes before it yields to other tasks."""
 
@@ -39,6 +41,14 @@ def is_worth_it(*, blocked_bytes: int, size_bytes: int) -> bool:
     The kept checkpoints may lie in these segments, and the same number must be written. More than both must be freed.
     """
     return blocked_bytes > 2 * CHECKPOINTS_KEPT * size_bytes
+
+
+def is_affordable(*, elapsed_s: float, size_bytes: int) -> bool:
+    """Whether to write a checkpoint only for segments that are too old, `elapsed_s` after the newest one.
+
+    Their length does not pay for it, so checkpoints for this reason write at most AGE_BYTES_PER_S on average.
+    """
+    return size_bytes <= elapsed_s * AGE_BYTES_PER_S
 
 
 @dataclass(slots=True)
@@ -78,6 +88,8 @@ class Checkpoints:
         """State changes that were committed since then."""
         self._progress: _Progress | None = None
         self._is_writing = self._is_postponed = False
+        self._completed_s = self._clock.monotonic_s()
+        """When the newest complete checkpoint was committed, or the store was opened."""
         self._tried_bytes = 0
         """Bytes written of a failed checkpoint since the newest complete one."""
         slices = [one for contents in self.catalog.contents.values() for one in contents.slices]
@@ -117,6 +129,7 @@ class Checkpoints:
             self.size_bytes = progress.size_bytes
             self._begin_content, self._begin_changes = progress.begin_content, progress.begin_changes
             self._progress, self._tried_bytes = None, 0
+            self._completed_s = self._clock.monotonic_s()
 
     def check_due(self) -> None:
         """Request a checkpoint if it is due after frames were committed."""
@@ -126,11 +139,17 @@ class Checkpoints:
         if is_due(self._settings, content_bytes=content_bytes, changes=changes, size_bytes=self.size_bytes):
             self.due.set()
 
-    def request_for_retention(self, blocked_bytes: int) -> None:
-        """Request a checkpoint if it is worth it: the kept checkpoints block the deletion of `blocked_bytes`."""
+    def request_for_retention(self, blocked_bytes: int, *, is_by_age: bool) -> None:
+        """Request a checkpoint if it is worth it: the kept checkpoints block the deletion of `blocked_bytes`.
+
+        With `is_by_age` some of these bytes are too old.
+        """
         if self._is_writing or self._is_postponed:
             return
-        if is_worth_it(blocked_bytes=blocked_bytes, size_bytes=self.size_bytes):
+        elapsed_s = self._clock.monotonic_s() - self._completed_s
+        if is_worth_it(blocked_bytes=blocked_bytes, size_bytes=self.size_bytes) or (
+            is_by_age and is_affordable(elapsed_s=elapsed_s, size_bytes=self.size_bytes)
+        ):
             self.due.set()
 
     async def retry_postponed(self) -> None:

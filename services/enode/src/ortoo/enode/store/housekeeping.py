@@ -27,7 +27,7 @@ from ortoo.enode.reading.reader import Reader
 from ortoo.enode.recovery.opening import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
-from ortoo.enode.store.retention import RetentionClock, expired
+from ortoo.enode.store.retention import RetentionClock, expired, is_too_old
 
 Rescue = Callable[[int], Awaitable[int | None]]
 """Stores deferred messages below a place again; the number of bytes, or None when that is not possible yet."""
@@ -142,21 +142,23 @@ class Housekeeping:
     async def apply_retention(self) -> None:
         """Delete expired segments: the new begin is recorded first, then they are forgotten, and removed last.
 
-        A file that cannot be removed is retried in the next run and at the next start; it is no longer read.
+        A file that cannot be removed is retried in the next run and at the next start; it is no longer read. An active
+        segment that is old enough ends.
         """
         catalog = self.catalog
         if not self.is_leading:
             return
-        count, blocked_bytes = expired(
+        now_ms = self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s())
+        count, blocked_bytes, is_blocked_by_age = expired(
             catalog.segments,
-            now_ms=self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s()),
+            now_ms=now_ms,
             log_end=self.appender.appended_position,
             checkpoint_from=self.checkpoints.foldable_from,
             settings=self.settings,
             is_acknowledged=self._is_acknowledged,
             is_size_kept=self.checkpoints.content - self._rescued_at >= self._rescued_bytes,
         )
-        self.checkpoints.request_for_retention(blocked_bytes)
+        self.checkpoints.request_for_retention(blocked_bytes, is_by_age=is_blocked_by_age)
         rescued_bytes = await self._rescue(catalog.segments[:count])
         if rescued_bytes is None:
             count = 0
@@ -166,6 +168,8 @@ class Housekeeping:
             await self.move_log_begin(catalog.segments[count].base)
         else:
             await self.delete(count)
+        if is_too_old(catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
+            await self.appender.end_active_segment()
 
     async def delete(self, count: int) -> None:
         """Delete the `count` oldest segments, and files that an earlier run could not remove."""

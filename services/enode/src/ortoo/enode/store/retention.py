@@ -40,6 +40,15 @@ class RetentionClock:
         return wall_ms - self._untrusted_ms
 
 
+def is_too_old(since_ms: int | None, *, now_ms: int, settings: StoreSettings) -> bool:
+    """Whether the active segment must end, because its first message is from `since_ms`; None = it has no message.
+
+    Otherwise the messages of an enode with little traffic would be kept until they fill a segment.
+    """
+    age_max_ms = settings.segment_age_max_ms or settings.retention_age_ms
+    return since_ms is not None and age_max_ms > 0 and since_ms < now_ms - age_max_ms
+
+
 class Expired(NamedTuple):
     """The segments to delete."""
 
@@ -47,6 +56,8 @@ class Expired(NamedTuple):
     """The number of oldest segments to delete now."""
     blocked_bytes: int
     """The length of the next segments, which must wait for newer checkpoints."""
+    is_blocked_by_age: bool = False
+    """Whether one of these segments is too old; the others only make the log too long."""
 
 
 def expired(
@@ -65,12 +76,12 @@ def expired(
     of its frames is not in the kept checkpoints. Segments are deleted oldest first, so one that must stay keeps all
     later ones. Unless `is_size_kept`, the log may exceed its size for now, because rewritten messages take more.
     """
-    count = blocked_bytes = 0
+    count, blocked_bytes, is_blocked_by_age = 0, 0, False
     for segment in segments[:-1]:
         end = segment.end
         if end is None:
             break
-        too_old = settings.retention_age_ms and segment.last_stored_at_ms < now_ms - settings.retention_age_ms
+        too_old = 0 < settings.retention_age_ms < now_ms - segment.last_stored_at_ms
         too_much = is_size_kept and settings.retention_bytes and log_end - segment.base > settings.retention_bytes
         if not (too_old or too_much):
             break
@@ -78,6 +89,7 @@ def expired(
             break
         if end > checkpoint_from:
             blocked_bytes += end - segment.base
+            is_blocked_by_age |= too_old
         else:
             count += 1
-    return Expired(count, blocked_bytes)
+    return Expired(count, blocked_bytes, is_blocked_by_age)
