@@ -1,6 +1,7 @@
 """Segments that end by age: messages of an enode with little traffic are deleted in time."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.contract.one_store import SETTINGS, OneStore
 AGE_MS = 3_000
 
 
-def store(**settings: int) -> OneStore:
+def store(**settings: Any) -> OneStore:
     """A store that keeps messages for AGE_MS and has room for all of them in one segment."""
     aged = replace(SETTINGS, segment_bytes=1 << 20, retention_age_ms=AGE_MS, retention_interval_ms=100)
     return OneStore(settings=replace(aged, **settings))
@@ -63,10 +64,10 @@ async def test_old_messages_of_a_slow_queue_are_deleted_while_others_come() -> N
     ],
 )
 def test_a_segment_is_too_old_by_its_first_message(
-    settings: dict[str, int], since_ms: int | None, expected: bool
+    settings: dict[str, Any], since_ms: int | None, expected: bool
 ) -> None:
     """The age of retention is the default; without messages a segment never ends."""
-    assert is_too_old(since_ms, now_ms=1_000, settings=StoreSettings(**settings)) is expected  # type: ignore[arg-type]
+    assert is_too_old(since_ms, now_ms=1_000, settings=StoreSettings(**settings)) is expected
 
 
 def test_a_large_checkpoint_is_written_seldom_for_old_segments() -> None:
