@@ -89,7 +89,7 @@ bench-spark: $(SPARK_READY)  ## Measure reads and writes of Spark beside its own
 bench-peers: $(PEERS_READY)  ## Compare with RocketMQ and Kafka (Java, Maven), half an hour: bench/results/peers, docs/figures.md (ROUNDS=1 SECONDS=5)
 	@$(PY) -m bench.peers --rounds $(or $(ROUNDS),3) --seconds $(or $(SECONDS),10) || test $$? -eq 77
 
-bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio fell by more than a quarter of the committed one
+bench-guard: $(READY)  ## Measure into build/bench; fail if a ratio is more than a quarter below the one in the repository
 	@$(PY) -m bench.suite --into build/bench $(NAME)
 	@$(PY) -m bench.guard build/bench
 

@@ -68,17 +68,17 @@ FILES = (
     StoreFile(
         "`identity`",
         r"identity",
-        "The identity of the store: cluster, enode, store id, the disk id of a replica, whether it has hard state.",
+        "The identity of the store: cluster, enode, store id, the disk id of a replica, and whether it has hard state.",
         "no",
-        "Refuses. A folder without any file is a new store. A name server that knows the enode refuses it.",
+        "Refuses. A folder without any file becomes a new store, which name servers that know the enode refuse.",
         outcomes(Start.REFUSED, older=Start.RIGHT),
         outcomes(Start.REFUSED, older=Start.RIGHT),
     ),
     StoreFile(
         "`reign`",
         r"reign",
-        "The hard state of a replica: its number, disk id, set and vote. Also the position that the disk once had, and "
-        "the start counter with its random part.",
+        "The hard state of a replica: its number, disk id, set and vote. Also the former end of the log if the "
+        "disk has lost it (`owed`), and the number of the last start.",
         "no",
         "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`.",
         NEVER_THERE,
@@ -99,9 +99,9 @@ FILES = (
         r"\d{20}\.seg",
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
         "of a replica",
-        "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, its "
-        "offsets answer DATA_LOSS and are not assigned again. If the file is cut short, the store returns to the rest "
-        "of it, under another store id.",
+        "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, "
+        "reads of its offsets are answered DATA_LOSS, and the offsets are not assigned again. If the file is cut "
+        "short, the store returns to the rest of it, under another store id.",
         outcomes(Start.NAMED, foreign=Start.REFUSED),
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
@@ -111,7 +111,7 @@ FILES = (
         "A full segment of the log.",
         "of a replica",
         "A replica fetches a missing frame from the others when it is read, or at a start, when the state is folded "
-        "from it. Without replicas, its offsets answer DATA_LOSS.",
+        "from it. Without replicas, reads of its offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
@@ -127,7 +127,7 @@ FILES = (
         r"\d{20}\.keys",
         "The key index of a full segment.",
         "yes",
-        "Does nothing; the next search rebuilds it from the segment.",
+        "Continues without it; the next search rebuilds it from the segment.",
     ),
     StoreFile(
         "`begin`",
@@ -146,21 +146,24 @@ FILES = (
     StoreFile(
         "`durable`",
         r"durable",
-        "The durable and the committed position when the store fell idle, a witness beside the marks in the log.",
+        "The durable and the committed position when the store last became idle. Marks in the log also record the "
+        "durable one.",
         "yes",
-        "Relies on the marks in the log. Damage of the newest frames may be taken for a torn end.",
+        "Uses only the marks in the log. Damage to the newest frames may be taken for a torn end.",
     ),
     StoreFile(
         "`serials`",
         r"serials",
-        "The numbers of the last writes of `reign`, `outline` and `begin`. Older copies are recognized by them.",
+        "The numbers of the last writes of `reign`, `outline` and `begin`, by which older copies of these files are "
+        "recognized.",
         "yes",
         "Writes it again with the next write of these files; until then an older copy is not recognized.",
     ),
     StoreFile(
         "`restored`",
         r"restored",
-        "The mark of a store that ends before its clients' latest knowledge, until its first start raised its numbers.",
+        "The mark of a store whose log ends before data that clients may have seen. The next start raises the store's "
+        "numbers and removes it.",
         "no",
         "Refuses if `identity` requires it. Then run the command that made the store again.",
         outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),
@@ -171,37 +174,39 @@ FILES = (
         r"cut-\d+-\d+",
         "Frames that a replica has truncated from its log, because the leader does not have them.",
         "yes",
-        "Does nothing; the file is kept for an operator.",
+        "Starts as with it. Only operators need the file.",
         NEVER_THERE,
         ALWAYS_RIGHT,
     ),
     StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another one."),
-    StoreFile("`*.tmp`", r".*\.tmp", "A small file during its write.", "yes", "Removes it."),
+    StoreFile("`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Removes it."),
 )
 
 HEAD = """# Every file of a store
 
-Made by `python -m tests.store_files docs/formats/files.md`; the tests of lost files use the same table.
+For contributors: the files of a store, and the behaviour of a start when one of them is lost.
 [The log of an enode](log.md) has the formats, and [crash safety](crash-safety.md) the reasons.
+`python -m tests.store_files docs/formats/files.md` writes this page; the tests of lost files use the same table.
 
-A store is one folder. This page describes how a start behaves when a file is lost. Every later start does the same. A
-refused start changes nothing, names the file and the remedy. It succeeds when the file is put back. No
-message is taken for another one, and no second history begins under one store id.
+A store is one folder. Every start without a file behaves in the same way, not only the first. A
+refused start changes nothing, and names the file and the remedy. The start succeeds when the file is put back. A lost
+file never causes a message to be taken for another one, or a store id to be used for two different histories.
 
-The lock of a process is on the folder itself and leaves no file. Checkpoints, topics, offsets and the list of replicas
-are frames of the log. A running process detects at the next flush, or within a second, that its folder was moved,
-replaced or emptied. It acknowledges nothing from then on, and `ortoo doctor` reports `data folder missing`.
+A process locks the folder itself, so there is no lock file. Checkpoints, topics, offsets and the list of replicas
+are frames of the log. A running process detects at its next flush, or within a second, that its folder was moved,
+replaced or emptied. From then on it acknowledges nothing, and `ortoo doctor` reports `data folder missing`.
 
 """
 TAIL = """
-*Starts right* means that all acknowledged data is present. *Names the loss* means that the start names the file and the
-positions. The offsets of the file then answer DATA_LOSS, and all other data is served. It happens only to segments
-of an enode without replicas, because there is no other copy of them. If a replica is refused, empty its disk and
-[admit it as a new replica](../operations/replicas.md); no data is lost.
+*Starts right* means that the store starts with all acknowledged data. *Names the loss* means that the start reports the
+file and the positions. Reads of the file's offsets are then answered DATA_LOSS, and all other data is served. Only
+segments of an enode without replicas can be lost in this way, because they have no other copy. If a replica refuses to
+start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data is lost.
 
-No file shows that a whole disk was restored from an older image. Its start has a different number from all previous
-ones, so no vote or message for an earlier start counts. A name server that knows the later start refuses it. No other
-replica truncates messages that it knows to be committed. Never start such a disk: empty it.
+No file shows that a whole disk was restored from an older image. But the number of each start has random bits, so a
+start from such a disk gets a number that no earlier start had. Votes and messages for an earlier start do not count for
+it. A name server that knows a later start of the disk refuses it. No other replica truncates messages that it knows to
+be committed. Never start a replica with such a disk: empty it.
 """
 
 

@@ -25,8 +25,8 @@ HEAD = """# Packages
 
 For contributors: a map of the packages, their purposes and their imports.
 
-A package is a folder for one concern. Arrows are imports, which `make docs` draws from the code.
-Implied imports are left out.
+A package is a folder for one concern. An arrow from A to B means that A imports B; `make docs` draws
+the arrows from the code. An import that already follows from other arrows is left out.
 Packages of one library or service never import one another in a circle. `make check` runs the contracts in
 `pyproject.toml`.
 """

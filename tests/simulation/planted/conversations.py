@@ -72,7 +72,7 @@ def one_bad_receipt_refuses_all() -> None:
     settlement.SettlementActivity.ack = together  # type: ignore[method-assign]
 
 
-def seals_are_not_looked_at() -> None:
+def seals_are_not_checked() -> None:
     """Rights: a handle with any seal is valid."""
 
     def good(self: Any, purpose: bytes, data: bytes, seal: bytes) -> bool:

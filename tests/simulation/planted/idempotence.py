@@ -29,7 +29,7 @@ def duplicates_accepted() -> None:
     dedup.Sequencer.decide = always  # type: ignore[method-assign,assignment]
 
 
-def retries_are_numbered_anew() -> None:
+def retries_are_numbered_again() -> None:
     """G4: the producer retries a batch without an answer under another sequence."""
     lost = in_flight.InFlight.on_connection_lost
 

@@ -12,7 +12,7 @@ from ortoo.enode.state.interval_map import Phase
 from ortoo.snode.pop import lease_release
 
 
-def called_off_by_asking_again() -> None:
+def cancelled_by_asking_again() -> None:
     """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
     once, ask = lease_release.LeaseReleaser.cancel_once, pop_calls.PopCalls.pop
 
@@ -45,7 +45,7 @@ def called_off_by_asking_again() -> None:
     pop_calls.PopCalls.cancel = asked  # type: ignore[method-assign]
 
 
-def called_off_and_kept() -> None:
+def cancelled_and_kept() -> None:
     """G8: messages of a cancelled pop stay leased without an owner."""
 
     def kept(self: Any, request: Any, now_s: float) -> Any:

@@ -16,8 +16,8 @@ CRASHES = ("--fault", "kill", "--fault", "power cut")
 OPTIONS: Mapping[str, Sequence[str]] = {
     "believe_torn_frames": CRASHES,
     "name_without_sync": CRASHES,
-    "called_off_by_asking_again": NO_FAULTS,
-    "called_off_and_kept": NO_FAULTS,
+    "cancelled_by_asking_again": NO_FAULTS,
+    "cancelled_and_kept": NO_FAULTS,
     "a_missing_file_is_evidence": ("--replicas", "3", "--fault", "lost file"),
 }
 """Options for bugs that the standard draw finds too seldom, or not at all. Where processes end, leases expire within

@@ -1,1 +1,1 @@
-"""Record batches as numpy arrays: sealed batches in, columns, tables of rows and new batches out. For servers only."""
+"""Record batches as numpy arrays: columns and rows of sealed batches, and new batches of them. For servers."""

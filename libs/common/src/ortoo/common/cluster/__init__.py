@@ -1,4 +1,4 @@
-"""Discovery of the cluster's processes: their settings and addresses, the name servers, and a lease at each of these.
+"""Discovery of the cluster's processes: their settings and addresses, and a lease at each name server.
 
 The services and telemetry use it; it does not depend on gRPC.
 """

@@ -59,13 +59,13 @@ class FrameHeader(NamedTuple):
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
     leader_epoch: Annotated[int, "Q", "of the leader that wrote it, 0 with one replica; never falls along the log"] = 0
-    store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls along an epoch"] = 0
+    store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[
         int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
     ] = 0
     length: Annotated[int, "I", "bytes of payload"] = 0
     prefix_length: Annotated[
-        int, "I", "bytes of state changes between header and payload that happen together with it"
+        int, "I", "bytes of the state changes between header and payload; they are applied together with the payload"
     ] = 0
     payload_crc: Annotated[int, "I", "CRC-32C of the payload; for messages the producer's own"] = 0
     prefix_crc: Annotated[int, "I", "CRC-32C of the prefix; 0 without one"] = 0

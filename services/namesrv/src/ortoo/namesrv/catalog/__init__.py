@@ -1,1 +1,1 @@
-"""The stored directory: plain values in and out of a database, on one thread. The directory and the handlers use it."""
+"""The stored directory: reads and writes it in a database, on one thread, as plain values."""

@@ -1,1 +1,1 @@
-"""Decisions about topics, groups and processes: state and requests in, new state out. Pure; for all packages."""
+"""Decisions about topics, groups and processes: the new state after a request. Pure; all packages use it."""

@@ -1,1 +1,1 @@
-"""The directory of the cluster: requests in, stored changes and news for watchers out. For handlers and the app."""
+"""The directory of the cluster: executes requests, stores the changes, and notifies watchers."""

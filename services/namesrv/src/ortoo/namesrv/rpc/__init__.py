@@ -1,1 +1,1 @@
-"""The services of the name server: messages in, calls of the directory, messages out. Used by the app only."""
+"""The services of the name server: decode messages, call the directory, encode the answers."""

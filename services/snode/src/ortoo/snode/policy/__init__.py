@@ -1,4 +1,4 @@
-"""Users, rights, limits and interceptors: takes requests and refuses some.
+"""Checks of requests before they are executed: users, rights, limits and interceptors.
 
 The gRPC services import it; it uses only the fields of requests.
 """

@@ -154,7 +154,7 @@ class ReplicaFaultInjector(FaultInjector):
         return right
 
     def _database_restored(self, fault: PlannedFault) -> Undo:
-        """Restore an earlier copy of the database, including its leader proposals."""
+        """Replace the leader proposals in the database by earlier ones."""
         database = self.world.database
         before = database.proposals()
         return lambda: database.restore_proposals(before)

@@ -95,7 +95,10 @@ class LogBase(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogSummary:
-    """Positions of one log: `begin` <= `committed` <= `flushed` <= `appended`. In bytes."""
+    """Positions of one log, in bytes: `begin` <= `committed` <= `appended`, and `flushed` <= `appended`.
+
+    On a follower `committed` <= `flushed`. A leader's followers may flush a frame, and so commit it, before the leader.
+    """
 
     begin: int = 0
     appended: int = 0
