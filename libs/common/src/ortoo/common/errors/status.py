@@ -55,7 +55,7 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """The public kind as which `error` is sent: for a narrower one, such as Moved, its base kind.
+    """The public kind as which `error` is sent: for a narrower one, such as NotLeader, its base kind.
 
     Clients that do not know the narrower kind then still handle it correctly.
     """

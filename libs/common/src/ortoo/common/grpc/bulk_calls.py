@@ -1,7 +1,7 @@
 """The calls that carry whole batches: their large messages, and how calls are opened and served.
 
-On the wire they follow the protos. Handlers take and return `Bulky` messages instead of generated ones; `bulk_field`
-gives the reason.
+On the wire they follow the protos. Handlers take and return `BulkMessage` objects instead of generated ones.
+`bulk_field` gives the reason.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,7 +1,7 @@
 """Large bytes fields of protobuf messages, written with one copy instead of three and read with one instead of two.
 
     APPEND = BulkField(AppendRequest, "batch", "records")
-    data = APPEND.write(Bulky(AppendRequest(queue_id=7), (records,)))   # for `request_serializer`
+    data = APPEND.write(BulkMessage(AppendRequest(queue_id=7), (records,)))   # for `request_serializer`
     request, (records,) = APPEND.read(data)                             # for `request_deserializer`
 
 A generated class copies a bytes field when it is set, written and parsed, and at each access. Batches of a megabyte
@@ -54,7 +54,7 @@ class BulkField:
     """
 
     def __init__(self, kind: Any, *names: str, views: bool = False) -> None:
-        """The field at `names` in a message of class `kind`; with `views`, bulks are read as views of the message."""
+        """The field at `names` in a message of class `kind`; with `views`, large fields are read as views."""
         self._kind = kind
         self._bulk: Callable[[bytes | memoryview], bytes | memoryview] = memoryview if views else bytes
         self._names = names

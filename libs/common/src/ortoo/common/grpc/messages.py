@@ -132,7 +132,7 @@ def _refuse_enum(name: str, kind: type[Enum], number: int) -> NoReturn:
 
 @cache
 def _writing(descriptor: Descriptor, kind: Any) -> list[tuple[str, _Convert | None]]:
-    """The fields of a message that a `kind` has, each with the function that converts its value for the message."""
+    """The message's fields that the class `kind` also has, each with the function that converts its value."""
     names = {*inspect.signature(kind).parameters, *dir(kind)}
     return [(field.name, _item_writer(field)) for field in descriptor.fields if field.name in names]
 

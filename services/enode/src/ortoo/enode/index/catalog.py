@@ -104,8 +104,9 @@ class LogCatalog:
         """Refuse one more queue in the active segment; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
-                f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index, "
-                f"{bytes_max} are allowed (store.index_bytes_max); use fewer queues, larger segments or less retention",
+                f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index. "
+                f"The limit is {bytes_max} (store.index_bytes_max). "
+                "Use fewer queues, larger segments or less retention",
                 retry_after_ms=10_000,
             )
 

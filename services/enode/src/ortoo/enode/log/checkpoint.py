@@ -33,7 +33,7 @@ class CheckpointSlice(NamedTuple):
         return _SLICE.pack(VERSION, 0, *self[:-1]) + self.changes
 
     def at(self, position: int) -> SliceLocation:
-        """The entry of the queue index for it."""
+        """The queue index's entry for this slice, which is stored at `position`."""
         return SliceLocation(position, self.checkpoint_id, self.number, self.total, self.fold_from)
 
 

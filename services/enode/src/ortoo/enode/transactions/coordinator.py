@@ -144,9 +144,7 @@ class TransactionCoordinator:
                 if half is None or half.topic_id != topic_id:
                     raise NotFound("no such transaction is open", field="transaction_id")
                 if not half.parked:
-                    raise Conflict(
-                        "the transaction is not parked: its producers are being asked", field="transaction_id"
-                    )
+                    raise Conflict("the transaction is not parked; its checks continue", field="transaction_id")
                 await self._put(self._schedule.after_resume(half, self._clock.now_ms()))
 
         await self._background.run_shielded("resume", resume())

@@ -42,8 +42,8 @@ class Encryption:
                     raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
                 return secret
         raise Invalid(
-            f"the secret of {owner} is encrypted with another key; configure the file with that key, which may also be "
-            "among secrets_key_files_previous",
+            f"the secret of {owner} is encrypted with another key; configure the file of that key here, or add it to "
+            "secrets_key_files_previous",
             field=FIELD,
         )
 

@@ -172,7 +172,7 @@ class Layers(grpc.aio.ServerInterceptor):
         return wrapped if arrival.refused is None else self._refusal(path)
 
     def arriving(self, path: str, handler: Any) -> Arriving:
-        """A function that shows the layers a method's calls before their requests come; a layer may refuse them."""
+        """A function that shows each call of a method to the layers before its request; a layer may refuse it."""
         steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
         kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
         gives_many: bool = handler.response_streaming

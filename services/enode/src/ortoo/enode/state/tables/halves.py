@@ -11,7 +11,7 @@ ENDED_MAX = 100_000
 
 
 class HalfMessageTable(StateTable[set[int]]):
-    """All transactions of an enode by number, and the open numbers of each topic. An end is final."""
+    """All transactions of an enode by number, and the open ones of each topic. A verdict is final."""
 
     def __init__(self) -> None:
         """Begin empty."""

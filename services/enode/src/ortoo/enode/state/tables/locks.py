@@ -27,7 +27,7 @@ class StoredLockTable(GroupTable[dict[int, Lock]]):
     """Topic id to group to queue id to last lock. A free lock stays, to keep its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
-        """All ((topic id, group, queue id), lock)."""
+        """All locks, each as ((topic id, group, queue id), lock)."""
         for topic_id, group, locks in self.entries():
             for queue_id, lock in locks.items():
                 yield (topic_id, group, queue_id), lock

@@ -1,9 +1,9 @@
-"""Finds the message of a broken answer that a client cannot receive, by smaller answers. Pure bookkeeping.
+"""Finds the one message that a client cannot receive, by dividing a broken answer into smaller ones. Pure bookkeeping.
 
-A message may be larger than a client allows, or unreadable for it. The client then drops the whole answer silently.
+A client may refuse a message as too large or unreadable. The client then drops the whole answer silently.
 After a broken answer of several messages the next answers hold half as many, so that the other messages pass. A message
-that came alone and broke its answer has failed. A break shows on the stream, or when the client repeats an attempt id
-that already had its answer.
+that came alone and broke its answer has failed. A broken answer is detected by an error of the stream, or because
+the client repeats an attempt id that was already answered.
 """
 
 from collections import OrderedDict

@@ -65,7 +65,7 @@ def _stream(
 
 
 class MessagingService(MessagingServiceServicer):
-    """The service for RocketMQ's official clients. Errors are a status in the answer, never of gRPC."""
+    """The service for RocketMQ's official clients. An error is a status in the answer, never a gRPC status."""
 
     def __init__(self, activities: MessagingActivities) -> None:
         self.activities = activities

@@ -10,7 +10,10 @@ HEADER = "x-mq-namespace"
 
 
 class NamespaceLayer(Layer):
-    """The first layer of a decoded request: rights, limits and handlers see full names, clients their own."""
+    """The first layer of a decoded request.
+
+    It gives full names to rights, limits and handlers, and names without the namespace to clients.
+    """
 
     services = ("/apache.rocketmq.v2.",)
 
