@@ -282,7 +282,7 @@ class ClientQueue:
 
 @dataclass(frozen=True, slots=True)
 class ClientDescription:
-    """One client and its queues, as its snode has them or as the client reported them on request."""
+    """One client and its queues. Its snode knows them, or the client reported them on request."""
 
     client: ClientInfo
     queues: tuple[ClientQueue, ...]

@@ -114,7 +114,7 @@ class Operations:
         return [read(ClusterFinding, one) for one in answer.findings]
 
     async def list_settings(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """The settings in force in each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
+        """The current settings of each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
 
         Errors: Invalid, Forbidden, NotFound (process).
         """

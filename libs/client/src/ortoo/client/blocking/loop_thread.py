@@ -81,7 +81,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it.
 
-        Errors: those of `work`, TimeoutError after `timeout_s`, Closed.
+        Errors: those of `work`, TimeoutError after `timeout_s`, ClientClosed.
         """
         return self._outcome(self._begin(work), timeout_s)
 
@@ -113,13 +113,13 @@ class LoopThread:
         raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
-        """Enter an async context manager. It is left by `Opened.close`, or when this thread is closed."""
+        """Enter an async context manager. It is left by `OpenContext.close`, or when this thread is closed."""
         opened = OpenContext(self, manager, self.run(manager.__aenter__()))
         self._opened[opened] = None
         return opened
 
     def discard(self, opened: "OpenContext[Any]") -> bool:
-        """Remove it from the open ones; returns whether it was open."""
+        """Remove a context manager from the open ones; returns whether it was open."""
         return self._opened.pop(opened, self) is None
 
     @contextmanager
@@ -178,7 +178,7 @@ class LoopThread:
         return self.run(do())
 
     def call_soon(self, call: Any, *arguments: Any) -> None:
-        """Schedule a plain function on the loop. Errors: Closed."""
+        """Schedule a plain function on the loop. Errors: ClientClosed."""
         if self._is_closed:
             raise ClientClosed
         self._loop.call_soon_threadsafe(call, *arguments)

@@ -29,7 +29,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
     ) -> None:
         """`open_stream` opens a stream.
 
-        `make_request` makes the request of an event by its name. Nothing is sent yet.
+        `make_request` makes a request that has the given event, named by its protobuf field. Nothing is sent yet.
         """
         self.address = ""
         """The snode of the session."""

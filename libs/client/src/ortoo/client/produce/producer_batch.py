@@ -78,12 +78,12 @@ class ProducerBatch:
         self.is_numbered = True
 
     def is_after(self, other: "ProducerBatch") -> bool:
-        """Whether the enode accepts it only after `other`, by their numbers."""
+        """Whether the enode accepts it only after `other`, by their sequence numbers."""
         own, its = self.sealed, other.sealed
         return other.is_numbered and its.producer_id == own.producer_id and its.first_sequence < own.first_sequence
 
     def reset_number(self) -> None:
-        """Mark it as certainly not stored under its number, so that it gets another."""
+        """Mark it as certainly not stored under its sequence number, so that it gets another one."""
         self.is_numbered = False
 
     @property
@@ -140,7 +140,7 @@ UNREPORTED_MAX = 1_000
 
 
 class UnreportedErrors:
-    """Failures that were not reported yet, at most UNHEARD_MAX; `flush` reports them once."""
+    """Failures that were not reported yet, at most UNREPORTED_MAX; `flush` reports them once."""
 
     def __init__(self) -> None:
         """Start empty."""

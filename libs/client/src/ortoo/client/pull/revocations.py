@@ -45,8 +45,8 @@ class QueueRevocations:
     async def complete(self, *, wait_for_handlers: bool) -> bool:
         """Release the queues whose handlers have finished; returns whether all are released.
 
-        Handlers get `wait_ms` to finish. After it an unordered queue is released anyway. `wait_for_handlers` keeps it
-        locked until they have finished.
+        Handlers get `wait_ms` to finish. After that time an unordered queue is released anyway. `wait_for_handlers`
+        keeps it locked until they have finished.
         """
         deadline_s = self._clock.monotonic_s() + self._wait_s
         while any(it.running_handlers for it, _ in self._revoking.values()) and self._clock.monotonic_s() < deadline_s:

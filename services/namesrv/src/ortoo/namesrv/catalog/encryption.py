@@ -53,7 +53,7 @@ class Encryption:
 
 
 def read_encryption(key_file: str, previous_files: str) -> Encryption:
-    """From the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
+    """The encryption with the key in a file, and previous keys in other files, separated by `;`. Errors: Invalid."""
     previous = [part.strip() for part in previous_files.split(";") if part.strip()]
     key = _read_key(key_file, FIELD) if key_file else b""
     return Encryption(key, [_read_key(path, "secrets_key_files_previous") for path in previous])
