@@ -63,12 +63,12 @@ def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
 
 
 def count_failure(error: errors.OrtooError) -> None:
-    """Count a failure that an answer contains in another form than that of `failure_of`."""
+    """Count a failure that an answer reports without `failure_of`, in another form."""
     FAILURES_RETURNED[_NAMES[kind_of(error)]] += 1
 
 
 def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
-    """A text, cut to its maximum length in an answer."""
+    """The text, shortened to the maximum length of a text in an answer."""
     return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 

@@ -71,7 +71,7 @@ def read_signature(authorization: str) -> Signature:
 
 
 def sign(secret_key: str, date_time: str) -> bytes:
-    """The correct digest."""
+    """The digest of the first form for this time."""
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 

@@ -89,7 +89,7 @@ class LinuxCores:
     def unpin(self) -> None:
         """Restore the original cores, or keep those that another process has set meanwhile; the claim ends.
 
-        Errors: OSError when the threads cannot be listed, in which case `settle` changes them later.
+        Errors: OSError when the threads cannot be listed. `apply_to_threads` then changes them later.
         """
         if self._pinned is None or self._claim is None:
             return

@@ -60,7 +60,7 @@ class CpuCores(Protocol):
         """Pin the process to the core; False when another process has claimed it. Errors: OSError."""
 
     def unpin(self) -> None:
-        """Use all cores that the system allows. Errors: OSError, after which `settle` completes it."""
+        """Use all cores that the system allows. Errors: OSError, after which `apply_to_threads` completes it."""
 
     def apply_to_threads(self) -> None:
         """Change also the threads that were being started during the last change. Errors: OSError."""
@@ -98,7 +98,7 @@ class CoreChoice:
         self.core, self._overload_samples, self._better_samples = core, 0, 0
 
     def add_own_sample(self, own: float) -> None:
-        """Take the load of the process since the last glance."""
+        """Take the load of the process since the last measurement."""
         self._overload_samples = self._overload_samples + 1 if own > OVERLOAD else 0
         if self._overload_samples == OVERLOAD_SAMPLES:
             self.unpin()

@@ -274,7 +274,7 @@ class MemoryBudget:
         self._log_rate = LogRateLimit()
 
     def now_s(self) -> float:
-        """The monotonic time by which owners are behind."""
+        """The monotonic time, by which the budget decides which owners are behind."""
         return self._clock.monotonic_s()
 
     @property

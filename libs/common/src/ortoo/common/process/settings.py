@@ -7,8 +7,7 @@ the environment, which overrides the file, which overrides the default. An unkno
 because a setting that is silently ignored is hard to find.
 
 A number has a `NumberRange`: `lease_s: Annotated[float, NumberRange(0.1, 3600)] = 15.0`.
-A renamed setting has a
-`FormerName`, which is still accepted.
+A renamed setting has a `FormerName`, which is still accepted.
 """
 
 import dataclasses

@@ -81,7 +81,10 @@ class ServedCall:
         self.answer, self.error = None, error
 
     def make_terminator(self) -> Callable[[Exception], None]:
-        """A function that ends the call with an error, after an answer that is being written. Only its task gets it."""
+        """A function that ends the call with an error.
+
+        It cancels the call's task, but not while an answer is written.
+        """
         task = asyncio.current_task()
 
         def end(error: Exception) -> None:
@@ -99,7 +102,7 @@ class ServedCall:
             raise self.end_error
 
     def set_failure(self, raised: BaseException) -> None:
-        """Keep the raised error; an end from outside is raised as a cancellation."""
+        """Keep the error of the call. If `make_terminator` ended the call, its error replaces the cancellation."""
         if self.end_error is not None and isinstance(raised, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None:
@@ -124,7 +127,7 @@ class Layer:
         """One of many requests came; the handler sees it next."""
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """The answer, or one of several, for the next outer layer."""
+        """Return the answer, or one of several, for the next outer layer."""
 
     def on_sent(self, call: ServedCall, answer: Any) -> None:
         """One of several answers was taken from the outermost layer, and there is room for the next."""
@@ -134,7 +137,7 @@ class Layer:
 
 
 class Guard(Layer):
-    """A layer that is entered before the request is decoded: it sees the headers and the raw bytes, `Call.data`."""
+    """A layer that is entered before the request is decoded. It sees the headers and the raw `ServedCall.data`."""
 
     def after_decoding(self) -> Sequence[Layer]:
         """The layers that check the decoded request for this guard. The server enters them before all other layers."""

@@ -61,7 +61,7 @@ class CoreSockets:
         return 0
 
     def open(self) -> list[CoreSocket]:
-        """The connections that are set up."""
+        """The established connections."""
         found: list[CoreSocket] = []
         start = 0
         while True:

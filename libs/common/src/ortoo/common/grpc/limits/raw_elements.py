@@ -82,7 +82,7 @@ class RawElements:
         self._translated = bytes(sorted(self.key_bytes))
 
     def check(self, data: bytes) -> bool:
-        """Refuse a message that is too costly to decode; whether all its lists are certainly short enough.
+        """Refuse a message that is too costly to decode; returns whether all its lists are certainly short enough.
 
         Errors: DecodeError, and Invalid, naming the list.
         """
