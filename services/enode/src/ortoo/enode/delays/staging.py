@@ -1,6 +1,7 @@
 """Delayed messages in memory, shortly before they are due: tables by destination, in the order of their due times.
 
-Pure: no clock, no disk. Due messages are sliced off the fronts of tables as arrays, so the number matters little.
+Pure: no clock, no disk. Due messages are sliced off the fronts of tables as arrays, so that the cost hardly depends on
+their number.
 """
 
 import heapq
@@ -35,7 +36,7 @@ class DueMessages:
 
     @property
     def size_bytes(self) -> int:
-        """About the memory they take."""
+        """The approximate memory of the messages."""
         return ROW_BYTES * len(self) + len(self.messages.body)
 
     def select(self, rows: Int32s) -> "DueMessages":
@@ -81,7 +82,7 @@ class Staging:
     """The messages in memory that are not due yet."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start empty."""
         self.count = 0
         self.bytes = 0
         self._tables: list[tuple[int, int, _Table]] = []
@@ -125,7 +126,7 @@ class StagingBuffer:
     """Pieces that a read of many batches has found so far, sorted together at the end."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start empty."""
         self.bytes = 0
         self.first_ms = NEVER_MS
         """When the first message is due."""

@@ -144,7 +144,7 @@ def _outline_of(disk: Disk, folder: Path, member: ReplicaId) -> StoredLogSummary
 
 
 def become_single_replica(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
-    """Make the disk its own set; the end of its log. Errors: Invalid, DataLoss, OSError.
+    """Make the disk a set of one replica; returns the end of its log. Errors: Invalid, DataLoss, OSError.
 
     The mark of a store that lost its end is written first, then the new set's id, in the hard state and the identity.
     From then on no replica of the previous set talks to this disk, so its own vote is used only within its new set.

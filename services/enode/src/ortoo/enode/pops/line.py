@@ -104,7 +104,7 @@ class PopLine:
                     heapq.heappush(self._due, (piece.state.until_ms, piece.first, piece.end))
 
     def add_message_groups(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
-        """Take in the message groups from `first_offset` on; those seen before are skipped."""
+        """Add the message groups of the messages from `first_offset` on; those seen before are skipped."""
         assert self.keys is not None
         for offset in self.keys.add(first_offset, message_groups, self.intervals):
             self._make_next_ready(offset)

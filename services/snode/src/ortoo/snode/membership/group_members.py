@@ -134,8 +134,9 @@ class SlowConsumerRule:
     ) -> bool:
         """Whether a group member is slow in one queue.
 
-        `newest_offset` is the last stored message's. `acknowledged_offset` is None if the group has none yet, which is
-        never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is due.
+        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has none
+        yet, which is never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is
+        due.
         """
         return (
             acknowledged_offset is not None

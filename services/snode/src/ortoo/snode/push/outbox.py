@@ -156,7 +156,7 @@ class PushOutbox:
             self._wake.set()
 
     async def next(self) -> PushEvent:
-        """The next event to send; none follows Closed. The caller has released the previous event."""
+        """The next event to send; no event follows SessionClosed. The caller has released the previous event."""
         self._memory.release(self._in_transit_bytes)
         self._memory.on_progress()
         self._in_transit_bytes = 0

@@ -33,7 +33,7 @@ class GroupUseTable(GroupTable[int]):
         groups[group] = max(groups.get(group, 0), at_ms if self._deletions_done else 0)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, group, at_ms in self.iterate_live():
             if at_ms:
                 yield GroupUsed(topic_id, group, at_ms).encoded()

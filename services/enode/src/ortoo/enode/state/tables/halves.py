@@ -35,7 +35,7 @@ class HalfMessageTable(StateTable[set[int]]):
         return len(self.open) + len(self.ended)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes, the ended ones first."""
+        """The whole table as encoded changes, the ended ones first."""
         for ended in list(self.ended.values()):
             yield ended.encoded()
         for _, half in iterate_live(self.open):

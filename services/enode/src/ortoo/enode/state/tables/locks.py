@@ -33,7 +33,7 @@ class StoredLockTable(GroupTable[dict[int, Lock]]):
                 yield (topic_id, group, queue_id), lock
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, group, locks in self.iterate_live():
             for put in lock_changes(((topic_id, group, queue_id), lock) for queue_id, lock in sorted(locks.items())):
                 for part in split_rows(put.rows):

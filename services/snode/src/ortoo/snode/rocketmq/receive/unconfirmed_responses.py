@@ -33,7 +33,7 @@ class UnconfirmedResponse:
 
 @dataclass(slots=True)
 class UnconfirmedResponses:
-    """Limits of messages in an answer, for clients that broke one off."""
+    """The maximum number of messages in an answer, for clients that did not receive an earlier one."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
@@ -73,7 +73,7 @@ class UnconfirmedResponses:
         return response.result if response is not None and self.claim(receiver, response) else None
 
     def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
-        """Whether the answer was not yet found unreceived; True at most once."""
+        """Mark an answer as not received; returns True only at the first call for it."""
         attempts = self._attempts(receiver)
         if attempts.get(response.attempt_id) is response:
             del attempts[response.attempt_id]
@@ -84,7 +84,7 @@ class UnconfirmedResponses:
         return self._unconfirmed.get(receiver) or OrderedDict()
 
     def on_delivered(self, receiver: Receiver, requested: int) -> None:
-        """Record that an answer was written whole; for a client with attempt ids, that it sent a new one."""
+        """Record that an answer was received: it was written completely, or the client sent a new attempt id."""
         limit = self._limits.get(receiver)
         if limit is not None and 2 * limit >= requested:
             del self._limits[receiver]
