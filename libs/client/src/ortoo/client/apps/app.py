@@ -131,7 +131,10 @@ class _DeclaredConsumer:
 
 
 class App:
-    """A program, declared. Nothing happens before it runs. It may run several times, one run after the other."""
+    """A declared program: its handlers, producers and providers. Nothing happens before it runs.
+
+    It may run several times, one run after the other.
+    """
 
     def __init__(self, group: str) -> None:
         """`group` is the consumer group of all consumers that do not name their own."""

@@ -200,7 +200,7 @@ class MessageFields:
 
     @property
     def attempt(self) -> int:
-        """The number of this delivery to the group, from 1, counted from the retry topic only."""
+        """The number of this delivery to the group, from 1. Only deliveries through the retry topic are counted."""
         # In other topics the property was copied by an application that forwarded a received message.
         times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1

@@ -193,7 +193,7 @@ class PullMember:
         self._assignment.changed.set()
 
     async def next_from(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
-        """The first result of `take` for the queues in turn; waits for one, and returns None after `timeout_s`.
+        """Call `take` for the queues in turn, and return its first result; None if there is none for `timeout_s`.
 
         Errors: the reason why this member gets no messages.
         """

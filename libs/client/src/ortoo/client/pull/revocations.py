@@ -38,7 +38,7 @@ class QueueRevocations:
         return [queue for queue, (_, ours) in self._revoking.items() if ours]
 
     def add(self, queue: ProcessQueue, *, holds_lock: bool) -> None:
-        """Stop the delivery of a queue and begin its release; `ours` is False if its lock was lost."""
+        """Stop the delivery of a queue and begin its release; `holds_lock` is False if its lock was lost."""
         queue.drop()
         self._revoking[queue.queue] = (queue, holds_lock)
 

@@ -209,7 +209,7 @@ class KeyEntries:
 
 
 def unpacked(base: int, places: HashArray) -> Iterator[tuple[int, int]]:
-    """(frame position, row) of each place."""
+    """Yield (frame position, row) of each place."""
     for place in places.tolist():
         yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
 

@@ -379,7 +379,7 @@ class Driver:
         await self._step.wait()
 
     async def wait_for_transfer(self, epoch: int) -> bool:
-        """Wait for the end of a transfer of leadership in `epoch`; whether it succeeded."""
+        """Wait for the end of a transfer of leadership in `epoch`; returns whether it succeeded."""
         while self.leading_epoch == epoch and self._is_transferring():
             await self.wait_for_step()
         if self.leading_epoch == epoch:

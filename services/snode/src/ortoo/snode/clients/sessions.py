@@ -87,7 +87,7 @@ class ClientSessions:
         return session
 
     def touch(self, session: ClientSession) -> None:
-        """Restart the timeout: the client sent something."""
+        """Restart the timeout, because the client has sent a request."""
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
