@@ -171,7 +171,7 @@ class Admin:
         return [group_info(group) for group in answer.groups]
 
     async def describe_group(self, name: str) -> GroupInfo:
-        """One group. Errors: NotFound."""
+        """A group as registered at the name server. Errors: NotFound."""
         for group in await self.list_groups():
             if group.name == name:
                 return group

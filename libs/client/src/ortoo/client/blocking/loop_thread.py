@@ -39,11 +39,11 @@ class LoopCall(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the call has ended."""
         return self._task is not None and self._task.done()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until it has ended or for `timeout_s`; returns whether it has ended."""
+        """Wait until the call has ended, at most for `timeout_s`; returns whether it has ended."""
         try:
             self._ended.get(timeout=timeout_s)
         except Empty:
@@ -59,7 +59,7 @@ class LoopCall(Generic[T]):
             raise concurrent.futures.CancelledError from None
 
     def cancel(self) -> None:
-        """Cancel it and wait until it has ended, for five seconds at most. Does nothing if it has ended."""
+        """Cancel the call and wait at most five seconds for its end. Does nothing if it has ended."""
         if not self.done:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())

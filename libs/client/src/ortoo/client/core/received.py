@@ -180,12 +180,12 @@ class MessageFields:
 
     @property
     def queue(self) -> Queue:
-        """The queue that holds it."""
+        """The queue that holds the message."""
         return self._batch.queue
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The topic of the message."""
         return self._batch.queue.topic
 
     @property
@@ -207,7 +207,7 @@ class MessageFields:
 
     @property
     def offset(self) -> int:
-        """Its offset in the queue."""
+        """The offset of the message in its queue."""
         return self._batch.offset(self._index)
 
     def message(self) -> Message:

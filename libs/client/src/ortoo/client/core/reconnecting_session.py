@@ -19,7 +19,7 @@ _log = get_logger("session")
 
 
 class ReconnectingSession(ABC, Generic[Request, Response]):
-    """One session after another. Subclasses define the messages: those of `_send_opening` first, then others."""
+    """Keeps a session open. Subclasses define its messages; `_send_opening` sends the first ones."""
 
     def __init__(
         self,

@@ -127,7 +127,7 @@ class PoppedMessage(MessageFields):
 
     @property
     def topic(self) -> str:
-        """Its original topic, also for a message from the retry topic."""
+        """The original topic of the message, also for a message from the retry topic."""
         return self.origin_topic
 
     @property

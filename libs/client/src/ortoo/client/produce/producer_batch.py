@@ -88,7 +88,7 @@ class ProducerBatch:
 
     @property
     def can_reroute(self) -> bool:
-        """Whether it may go to another queue after it was refused."""
+        """Whether the batch may go to another queue after it was refused."""
         return not (self.is_pinned or self.is_ambiguous)
 
     def send_future(self, row: int, message_id: str | None = None) -> "SendFuture":
@@ -175,7 +175,7 @@ class SendFuture:
 
     @property
     def done(self) -> bool:
-        """Whether it has its outcome."""
+        """Whether the message has its outcome: stored or failed."""
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:

@@ -68,6 +68,6 @@ class FlowControlCounts(Counter[FlowControlReason]):
     """Number of times that each limit stopped a pull, so that only one in LOG_EVERY is logged."""
 
     def count(self, reason: FlowControlReason) -> bool:
-        """Count one; returns whether to log it."""
+        """Count one stopped pull; returns whether to log it."""
         self[reason] += 1
         return self[reason] % LOG_EVERY == 1

@@ -20,7 +20,10 @@ Default = TypeVar("Default")
 
 
 def known_or(kind: type[Known], value: object, default: Default) -> Known | Default:
-    """The enum's value, or `default` if this version does not know it. To keep an unknown number, give the number."""
+    """The enum's value, or `default` if this version does not know it.
+
+    To keep an unknown number, pass it as `default`.
+    """
     try:
         return kind(value)
     except ValueError:

@@ -55,7 +55,7 @@ class LineWriter:
         self._is_idle = False
 
     def write(self, line: str) -> None:
-        """Queue a line, given without its end, or drop it."""
+        """Queue a line, given without its line end, or drop it."""
         self.write_bytes(line.encode(errors="backslashreplace") + b"\n")
 
     def write_bytes(self, data: bytes) -> None:

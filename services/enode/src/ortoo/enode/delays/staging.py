@@ -91,7 +91,7 @@ class Staging:
 
     @property
     def next_ms(self) -> int | None:
-        """When the first message is due."""
+        """The time at which the first message is due."""
         return self._tables[0][0] if self._tables else None
 
     def add(self, due: DueMessages) -> None:
@@ -129,7 +129,7 @@ class StagingBuffer:
         """Start empty."""
         self.bytes = 0
         self.first_ms = NEVER_MS
-        """When the first message is due."""
+        """The time at which the first message is due."""
         self._parts: dict[tuple[int, bool], list[DueMessages]] = {}
 
     def add(self, due: DueMessages) -> None:

@@ -8,7 +8,7 @@ If another replica runs, it may be part of a serving majority, so the command re
 
 A disk without its hard state (the file `reign`) can be used, too, because its new set does not need its votes.
 
-The disk becomes its own set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
+The disk becomes a new set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
 lost, and so is data that this disk itself had and lost. Disks of the previous set are refused
 from then on: empty them, and add them as new replicas.
 """

@@ -78,7 +78,7 @@ class PopLine:
         return self._cursor if self.keys is None else self.keys.scan
 
     def next_due_ms(self) -> int | None:
-        """When the next lease or back-off ends; None without any."""
+        """The time at which the next lease or back-off ends; None if there is none."""
         return self._due[0][0] if self._due else None
 
     def may_have_messages(self, now_ms: int, end_offset: int) -> bool:

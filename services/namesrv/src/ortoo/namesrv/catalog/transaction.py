@@ -141,7 +141,7 @@ class CatalogTransaction:
         return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
-        """Mark some deleted topics as due, and remove others."""
+        """Mark the deleted topics `due` as due, and remove the deletions `expired_ids`."""
         table = tables.deleted_topics
         for ids in _in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))

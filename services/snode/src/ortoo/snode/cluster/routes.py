@@ -114,7 +114,7 @@ class Topic:
         return [placement.enode for placement in self.placements]
 
     def placement(self, enode: str) -> Placement | None:
-        """Its queues on one enode."""
+        """The queues of the topic on one enode."""
         return next((p for p in self.placements if p.enode == enode), None)
 
 

@@ -69,16 +69,16 @@ class GroupMember:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics it subscribes to."""
+        """The topics to which the member subscribes."""
         return frozenset(one.topic for one in self.subscriptions)
 
     @property
     def is_assigned_queues(self) -> bool:
-        """Whether it takes part in the assignment of queues."""
+        """Whether the member takes part in the assignment of queues."""
         return self.active and not self.broadcast
 
     def encode(self) -> str:
-        """Its text in the shared store."""
+        """The text of the member in the shared store."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
         if not self.user:

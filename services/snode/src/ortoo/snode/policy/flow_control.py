@@ -29,7 +29,7 @@ class FlowUnit(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """One limit."""
+    """One limit on calls: a number of requests or bytes a second."""
 
     unit: FlowUnit
     per_second: float

@@ -118,22 +118,22 @@ class Layer:
     """The prefixes of the paths of the methods that it serves."""
 
     def arrive(self, arrival: Arrival) -> None:
-        """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
+        """Called when the headers of a call have arrived. An error refuses the call before its request is received."""
 
     def enter(self, call: ServedCall) -> Awaitable[None] | None:
-        """The call begins. A layer that raises here refuses it, and is not left."""
+        """Called when the call begins. An error refuses the call, and `leave` is not called."""
 
     def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
-        """One of many requests came; the handler sees it next."""
+        """Called for each request of a stream, before the handler gets it."""
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Return the answer, or one of several, for the next outer layer."""
+        """Called with the answer, or with each of several; returns it for the next outer layer."""
 
     def on_sent(self, call: ServedCall, answer: Any) -> None:
-        """One of several answers was taken from the outermost layer, and there is room for the next."""
+        """Called when one of several answers was taken from the outermost layer, so that the next one may follow."""
 
     def leave(self, call: ServedCall) -> Awaitable[None] | None:
-        """The call has ended with its `answer` or its `error`; a layer may replace one by the other."""
+        """Called when the call has ended with its `answer` or `error`; a layer may replace one by the other."""
 
 
 class Guard(Layer):

@@ -46,7 +46,7 @@ class MemoryGuard:
     """Decides on actions by the resident memory."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        """`budget` has the limit, and is closed near it."""
+        """`budget` has the limit of the memory, and accepts no new work near it."""
         self._budget = budget
         self._floor_bytes = 0
         """The smallest resident memory since the process is ready."""

@@ -20,7 +20,7 @@ class GroupUseTable(GroupTable[int]):
         self._deletions_done: dict[str, int] = {}
 
     def last_used_ms(self, topic_id: int, group: str) -> int | None:
-        """When a group last used a topic; None if it has no state there."""
+        """The time of a group's last use of a topic; None if the group has no state there."""
         return self._topics.get(topic_id, {}).get(group)
 
     def deletions_done(self, directory_id: str) -> int | None:
