@@ -68,7 +68,7 @@ class EnodeSettings(InnerSettings):
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"
-    """Its name in the cluster. The store records it, so it must not change."""
+    """The name of this enode in the cluster. The store records it, so it must not change."""
     cluster: str = "default"
     """The cluster's name; a store made for another cluster is refused."""
     listen_address: str = "127.0.0.1:8091"

@@ -21,7 +21,7 @@ class NamesrvSettings(InnerSettings):
     LIVE = ("log_level", "topic_deletion_grace_ms", "group_deletion_grace_ms", "watchers_max")
 
     name: str = "namesrv-0"
-    """Its name in logs."""
+    """The name of this name server in logs."""
     listen_address: str = "127.0.0.1:8071"
     """host:port to listen on; port 0 selects a free one."""
     namesrv_address: str = ""

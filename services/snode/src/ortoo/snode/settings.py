@@ -37,7 +37,7 @@ class SnodeSettings(ServiceSettings):
     )
 
     name: str = "snode-0"
-    """Its name in the cluster."""
+    """The name of this snode in the cluster."""
     listen_address: str = "127.0.0.1:8081"
     """host:port to serve clients on; port 0 takes any free one."""
     advertised_address: str = ""

@@ -33,9 +33,9 @@ class ProbeResult(NamedTuple):
     queue_id: int
     offset: int
     stored_ms: float
-    """From the send to its receipt."""
+    """The time from the send to its receipt."""
     read_ms: float
-    """From the receipt until it was read."""
+    """The time from the receipt until the message was read."""
 
 
 async def send(

@@ -208,7 +208,7 @@ class OpenContext(Generic[T]):
     def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T], value: T) -> None:
         """Made by `LoopThread.open`."""
         self.value = value
-        """The result of entering it."""
+        """The result of entering the context manager."""
         self._thread = thread
         self._manager = manager
 

@@ -35,11 +35,11 @@ class FailureAction(Enum):
     """The outcome of a failed send."""
 
     FAIL = "refused"
-    """It fails permanently and is not stored."""
+    """The batch fails permanently and is not stored."""
     RETRY = "returned"
-    """It is sent again to this queue."""
+    """The batch is sent again to this queue."""
     REROUTE = "moves"
-    """It may go to another queue; it was removed from this one."""
+    """The batch may go to another queue; it was removed from this one."""
 
 
 class InFlight:

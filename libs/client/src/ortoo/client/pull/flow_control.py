@@ -36,7 +36,7 @@ class FlowLimits:
 
     messages_max: int = 1_000
     bytes_max: int = 100 * MIB
-    """Compared in whole MiB."""
+    """Maximum number of bytes, compared in whole MiB."""
     span_max: int | None = 2_000
     """Largest distance between the newest pulled and the oldest unprocessed offset; None in ordered processing."""
     topic_messages_max: int | None = None

@@ -12,7 +12,7 @@ class NameServers:
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
         self.addresses = addresses_of(addresses)
-        """All of them."""
+        """All name servers of the list."""
         self.current = self.addresses[0]
         """The name server in use."""
         self.changed = asyncio.Event()

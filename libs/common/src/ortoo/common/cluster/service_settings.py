@@ -27,7 +27,7 @@ class ServiceSettings:
     """Settings that cannot be given, and the settings from which they are taken."""
 
     name: str = ""
-    """Its name in the cluster."""
+    """The name of the process in the cluster."""
     listen_address: str = ""
     """host:port to serve on; port 0 takes any free one."""
     cluster_token_file: str = ""

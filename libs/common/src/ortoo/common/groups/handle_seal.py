@@ -49,7 +49,7 @@ class HandleKeys:
     """All keys of the cluster's handles."""
 
     keys: tuple[HandleKey, ...] = ()
-    """The newest last."""
+    """The keys, the newest last."""
     unsigned_until_ms: int = 0
     """Until then handles without a seal are accepted, because they may be from before an upgrade."""
 

@@ -17,17 +17,17 @@ IDLE_SAMPLE_INTERVAL_S = 4.0
 IDLE_SAMPLES = 5
 """Number of measurements without load after which the process is idle."""
 OWN_SAMPLE_INTERVAL_S = 0.2
-"""Interval at which a pinned process measures only itself (a glance)."""
+"""Interval at which a pinned process measures only itself."""
 PIN_LOAD_MIN = 0.05
 """Load, in cores, below which pinning saves nothing, so that the core is left to other processes."""
 UNPIN_LOAD_MAX = 0.02
-"""Load below which the core is released. It is below LITTLE, so that a steady load does not alternate."""
+"""Load below which the core is released. It is below PIN_LOAD_MIN, so that a steady load does not alternate."""
 PIN_LOAD_MAX = 0.7
 """Maximum load for which one core is chosen, because threads wait long for a busier core."""
 OVERLOAD = 0.85
 """Load of a pinned process above which it may need more than its core."""
 OVERLOAD_SAMPLES = 2
-"""Number of consecutive glances that must find that. One may be a flush of a segment; three take too long."""
+"""Number of consecutive measurements that must find that. One may be a flush of a segment; three take too long."""
 OTHERS_LOAD_MAX = 0.5
 """Maximum load of other processes on a chosen core. It may be high, because unpinned processes move away."""
 SATURATED = 0.95

@@ -37,7 +37,7 @@ DELAY_MAX_MS = 366 * DAY_MS
 TIMERS_MAX = 10_000_000
 """The number of delayed messages that an enode keeps."""
 PREFETCH_MS = 15_000
-"""How long before they are due messages are read into memory, if there is room."""
+"""The time before its due time at which a message is read into memory, if there is room."""
 PREFETCH_MIN_MS = 6_000
 """With less than this read ahead, the next messages are read; if they lie in many batches, that takes seconds."""
 PREFETCH_FIRST_MS = 2_000

@@ -17,7 +17,7 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
 
 ROW_BYTES = 64
-"""About the memory of a message beside its body."""
+"""The approximate memory of a message beside its body."""
 BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
 """Bodies of at most this size usually leave room in a batch for the other columns."""
 

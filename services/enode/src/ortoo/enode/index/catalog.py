@@ -23,7 +23,7 @@ class SealedRun:
 
     segment: Segment
     entry: QueueEntry
-    """Their range, and the place of their rows in the index file, if there is one."""
+    """The range of the batches, and the place of their rows in the index file, if there is one."""
     rows: IndexRows | None = None
     """The rows, which are in memory until there is an index file."""
 

@@ -52,7 +52,7 @@ class IntervalMap:
         """Begin with everything below `floor` finished and the rest untouched."""
         self.floor = floor
         self.delivered_count = 0
-        """The number of messages with a hold."""
+        """The number of messages with a state."""
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self._states: list[DeliveryState | None] = []

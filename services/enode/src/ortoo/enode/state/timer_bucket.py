@@ -14,7 +14,7 @@ ROW = np.dtype(
 _COLUMNS = ("deliver_at_ms", "place", "destination", "status")
 _TABLE = np.dtype([(name, ROW[name]) for name in _COLUMNS])
 TimerArray = NDArray[np.void]
-"""Of `ROW`."""
+"""A structured array with the fields of `ROW`."""
 Int64s = NDArray[np.int64]
 NEVER_MS = (1 << 63) - 1
 """The due time of a deleted timer."""

@@ -216,6 +216,6 @@ class DirectoryUpdate:
     enodes: tuple[EnodeEntry, ...] = ()
     snodes: tuple[SnodeEntry, ...] = ()
     directory_id: str = ""
-    """Of the directory that the name server serves, if it sends one."""
+    """The id of the directory that the name server serves, if it sends one."""
     handle_keys: HandleKeys | None = None
-    """All of them; None = unchanged, or from a name server that has none."""
+    """All keys that seal handles; None = unchanged, or the name server has none."""

@@ -106,7 +106,7 @@ class MessagePlace(NamedTuple):
     queue_id: int
     offset: int
     duplicate: bool = False
-    """Whether it was stored before."""
+    """Whether the message was stored before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ class GroupMember:
     session_id: str
     snode: str = ""
     incarnation: str = ""
-    """Of the snode."""
+    """The incarnation of the snode."""
     subscriptions: tuple[Subscription, ...] = ()
     pushed: bool = True
     """Whether it uses a push session; otherwise it pulls."""

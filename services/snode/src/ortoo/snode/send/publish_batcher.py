@@ -29,9 +29,9 @@ class _PendingMessages:
     size_bytes: int
     offset: asyncio.Future[int]
     may_reroute: bool
-    """Whether they may move to another queue if the enode takes nothing."""
+    """Whether they may move to another queue if the enode accepts no messages."""
     deadline_s: float = 0.0
-    """When they are given up, once they are in flight."""
+    """The time at which the messages are given up, once they are in flight."""
 
 
 @dataclass(slots=True, eq=False)

@@ -48,7 +48,7 @@ class PublishReceipt:
     recall_handle: str = ""
     """Only for a delayed message."""
     duplicate: bool = False
-    """Whether it was stored before."""
+    """Whether the message was stored before."""
 
 
 def make_receipt(

@@ -163,7 +163,7 @@ class AppendEpoch:
 
 @dataclass(frozen=True, slots=True)
 class AppendConfiguration:
-    """Append a MEMBERS frame; then `LogAppended`."""
+    """Append a CONFIGURATION frame; then `LogAppended`."""
 
     configuration: Configuration
 

@@ -43,7 +43,7 @@ class Replica:
     """Whether `hard_state` is on disk. Until then it is not sent."""
     role: Role = Idle()
     lease_until_s: float = 0.0
-    """No vote for another replica before this."""
+    """Until this monotonic time, this replica votes for no other replica."""
     stream_count: int = 0
     round_count: int = 0
     """Counts the heartbeats of this process, so that their numbers are unique."""

@@ -29,7 +29,7 @@ CONSUMER_TYPES = frozenset(
 )
 
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
-"""Those that receive the messages of each lite topic one after another."""
+"""The types of clients that receive the messages of each lite topic one after another."""
 UNKNOWN = Group("")
 """A group that does not exist yet has the defaults."""
 

@@ -29,7 +29,7 @@ LOG_LEVELS = {
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-"""An answer; all of the protocol have a status."""
+"""An answer of the protocol; every answer has a status."""
 
 
 def _unary(
