@@ -172,7 +172,7 @@ def doctor(
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Find problems with their causes and remedies, within two seconds. Exit code 1 if there is a serious one."""
+    """Find problems with their causes and remedies, within two seconds. The exit code is 1 if one is serious."""
     from ortoo.cli.doctor.run import diagnose
 
     run(diagnose(address, topic, group, as_json=as_json, timeout_factor=patience))

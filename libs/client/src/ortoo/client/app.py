@@ -42,7 +42,8 @@ class Client:
     def transactional_producer(self, topic: str, group: str, checker: TransactionChecker) -> TransactionalProducer:
         """A producer whose messages wait for a verdict; enter it with `async with`.
 
-        `checker` returns the verdict of a transaction of `group` whose verdict was lost, whichever producer began it.
+        `checker` returns the verdict of a transaction of `group` if the verdict was lost. Any producer may have begun
+        it.
         """
         return TransactionalProducer(self._connection, topic, group, checker)
 
@@ -77,7 +78,7 @@ class Client:
     ) -> PopConsumer:
         """A worker of `group` that takes messages of `topic` one by one, each with a lease; enter it with `async with`.
 
-        Any number of workers share the topic, independent of its number of queues. `wanted` is a tag expression or an
+        Any number of workers share the topic, independent of its number of queues. `filter` is a tag expression or an
         `Sql` condition. Messages that do not match count as consumed by the group.
         """
         return PopConsumer(self._connection, group, topic, filter, settings or PopSettings())

@@ -37,7 +37,7 @@ _log = get_logger("enode")
 
 @dataclass(frozen=True, slots=True)
 class RunningEnode(Running):
-    """A running enode, with its store, topics and intake."""
+    """A running enode, with its store, its topics, and the entry for appends."""
 
     store: Store
     topics: TopicCopies

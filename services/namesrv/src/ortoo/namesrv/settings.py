@@ -62,7 +62,7 @@ class NamesrvSettings(InnerSettings):
 
     @property
     def keeps_secrets_open(self) -> bool:
-        """Whether every caller could read the secrets of users, and no operator has accepted it."""
+        """Whether every caller could read the secrets of users, and the setting `insecure` does not accept this."""
         is_closed = self.closes_inner_ports or self.admin_token_file or is_loopback(self.listen_address)
         return not (is_closed or self.insecure)
 

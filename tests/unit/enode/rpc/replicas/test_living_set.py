@@ -87,7 +87,7 @@ async def test_a_set_that_only_the_name_server_knows_is_named(namesrv: str, set_
         await checked(namesrv, UNREACHABLE)
         for number in (2, 3):
             await report(stub, number, set_id=set_id)
-    with pytest.raises(Conflict, match=f"hears replicas 2, 3 of enode e, set {set_id}.* --others-are-gone"):
+    with pytest.raises(Conflict, match=f"has live replicas 2, 3 of enode e, set {set_id}.* --others-are-gone"):
         await checked(namesrv, UNREACHABLE)
 
 

@@ -1,1 +1,1 @@
-"""The commands, one file for each kind. They get arguments and a client and return answers; `app` lists them."""
+"""The commands, one file for each kind. Each takes arguments and a client, and returns its output; `app` lists them."""

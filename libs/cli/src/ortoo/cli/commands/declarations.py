@@ -40,7 +40,7 @@ class DeclaredChange(NamedTuple):
     name: str
     is_new: bool
     desired: Entry
-    """The new values; for an existing one only those that differ."""
+    """The new values; for an existing topic or group only those that differ."""
     previous: Entry
 
     def __str__(self) -> str:

@@ -50,10 +50,14 @@ async def update(
     mq: "Client",
     group: GroupName,
     consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
-    broadcast: Annotated[bool | None, typer.Option(help="Whether they may consume as broadcast.")] = None,
+    broadcast: Annotated[bool | None, typer.Option(help="Whether its members may consume by broadcast.")] = None,
     notify: Annotated[bool | None, typer.Option(help="Whether they are notified of changes of members.")] = None,
-    slow_messages: Annotated[int | None, typer.Option(min=0, help="Lag above which a member may be slow.")] = None,
-    slow_grace_ms: Annotated[int | None, typer.Option(min=0, help="Silence after which such a member is slow.")] = None,
+    slow_messages: Annotated[
+        int | None, typer.Option(min=0, help="Lag in messages above which a member is slow.")
+    ] = None,
+    slow_grace_ms: Annotated[
+        int | None, typer.Option(min=0, help="Time without an acknowledgement before it is evicted.")
+    ] = None,
     attempts: Annotated[int | None, typer.Option(min=0, help="Attempts before a message is parked; 0 = 16.")] = None,
     retry: Annotated[
         str | None, typer.Option(help="Retry policy: classic, exponential:1s:10m, or list:1s,5s,30s.")
@@ -87,7 +91,7 @@ async def mode(
         typer.Argument(help="The topic; without it all topics of the group.", autocompletion=complete_topics),
     ] = None,
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Also while members have messages or queues.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Even while members still have messages or queues.")] = False,
 ) -> CommandOutput:
     """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
     if to is None:
@@ -250,7 +254,7 @@ async def delivery(
         int | None, typer.Option("--from", min=0, help="From this offset; without it only unfinished messages.")
     ] = None,
     to_offset: Annotated[int, typer.Option("--to", min=0, help="Up to this offset, exclusive; 0 = the end.")] = 0,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Largest number for each queue.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="Maximum number of messages from each queue.")] = 100,
 ) -> CommandOutput:
     """Show the state of each message of a topic for a group."""
     found = await mq.admin.operations.list_deliveries(

@@ -33,9 +33,9 @@ class ProbeResult(NamedTuple):
     queue_id: int
     offset: int
     stored_ms: float
-    """From the send to its receipt."""
+    """The time from the send to its receipt."""
     read_ms: float
-    """From the receipt until it was read."""
+    """The time from the receipt until the message was read."""
 
 
 async def send(
@@ -49,7 +49,7 @@ async def send(
     prop: Annotated[list[str] | None, typer.Option("--property", help="NAME=VALUE; several times.")] = None,
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
     delay: Annotated[str | None, typer.Option(help="Delay of the delivery, such as 500ms, 90s, 15m, 2h, 30d.")] = None,
-    expire: Annotated[str | None, typer.Option(help="Time after which it is no longer delivered.")] = None,
+    expire: Annotated[str | None, typer.Option(help="Time after which the message is no longer delivered.")] = None,
     dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
     priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent; for type priority.")] = None,
 ) -> AsyncIterator[CommandOutput]:
@@ -148,7 +148,7 @@ async def probe(
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
     tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
 ) -> CommandOutput:
-    """Send messages to a topic, read each one, and show how long both took. Groups of the topic receive them too."""
+    """Send messages to a topic, read each one, and show the time of both. Groups of the topic receive them too."""
     from ortoo.client import Message
 
     clock = SystemClock()
@@ -160,7 +160,7 @@ async def probe(
             stored_s = clock.monotonic_s()
             found = mq.fetch(receipt.queue, receipt.offset, receipt.offset + 1)
             if b"probe %d" % number not in [one.body async for batch in found for one in batch]:
-                raise DataLoss(f"{receipt.queue} has another message at offset {receipt.offset} than was stored there")
+                raise DataLoss(f"{receipt.queue} does not hold the sent message at offset {receipt.offset}")
             read_s = clock.monotonic_s()
             place = (receipt.queue.enode, receipt.queue.queue_id, receipt.offset)
             probed.append(

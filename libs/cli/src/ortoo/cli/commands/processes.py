@@ -58,7 +58,7 @@ async def clients(
 async def get_settings(
     mq: "Client",
     role: RoleName,
-    names: Annotated[list[str] | None, typer.Argument(help="Some settings; without them all.")] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names of settings; without a name all are shown.")] = None,
     process: Process = "",
 ) -> CommandOutput:
     """Show the settings that running processes have, and the origin of each."""
@@ -81,7 +81,7 @@ async def get_settings(
 async def set_settings(
     mq: "Client",
     role: RoleName,
-    changes: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE, values as in the environment.")] = None,
+    changes: Annotated[list[str] | None, typer.Argument(help="NAME=VALUE; write values as in the environment.")] = None,
     reset: Annotated[list[str] | None, typer.Option(help="Settings to restore from file and environment.")] = None,
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,

@@ -75,7 +75,7 @@ async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = ""
 
 
 async def add(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Add an empty disk that waits: it receives the log, and then gets a vote."""
+    """Add a replica that waits with an empty disk: it receives the log first, and then gets a vote."""
     await mq.admin.replicas.add(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "added": replica},

@@ -29,7 +29,8 @@ async def create(
     message_type: Annotated[
         str,
         typer.Option(
-            "--type", help="Messages of RocketMQ clients: any, normal, fifo, delay, transaction, priority, lite."
+            "--type",
+            help="Message type that RocketMQ clients may send: any, normal, fifo, delay, transaction, priority, lite.",
         ),
     ] = "any",
     lite_ttl: LiteTtl = "",

@@ -44,7 +44,10 @@ class FlightProgress:
         self._progress.update(self._sent, completed=count)
 
     def delivered(self, counts: Sequence[int]) -> None:
-        """Show the number of delivered messages of each group; the bar shows the first, which gets all."""
+        """Show the number of delivered messages of each group.
+
+        The bar shows the first group, which gets every flight.
+        """
         self._progress.update(self._delivered, completed=counts[0])
 
     def print_line(self, line: str) -> None:
@@ -53,7 +56,7 @@ class FlightProgress:
 
 
 class FlightFlow:
-    """Counts sent and received messages: one group gets all flights, the other those of United."""
+    """Counts sent and received messages. One group gets all flights, the other one the flights of United."""
 
     def __init__(self) -> None:
         """Start with zero."""

@@ -75,7 +75,7 @@ async def open_dev_cluster(
 ) -> AsyncIterator[Running]:
     """Run a cluster with its data in `data_dir`; yields the snode once topics can be created and used.
 
-    Several replicas are separate processes.
+    If the enode has several replicas, each of them is a separate process.
 
     `tls_address` uses a certificate in `data_dir`/tls, which is created at the first start; empty = no TLS.
     Errors: Conflict when folder or port is in use, or Unavailable when a replica does not start.

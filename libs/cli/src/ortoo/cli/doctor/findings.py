@@ -63,7 +63,7 @@ class Facts:
     reported: Sequence[ClusterFinding] = ()
     """Problems that the processes report."""
     reported_error: str = ""
-    """The reason why they could not be queried."""
+    """The reason why the processes could not be queried."""
     replica_sets: Sequence[ReplicaSetInfo] = ()
 
 

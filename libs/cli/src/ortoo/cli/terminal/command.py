@@ -1,9 +1,9 @@
-"""Declares a command as one async function from its arguments to its answer.
+"""Declares a command as one async function from its arguments to its output.
 
-    async def lag(mq: "Client", group: GroupName, topic: TopicName) -> Answer: ...
+    async def lag(mq: "Client", group: GroupName, topic: TopicName) -> CommandOutput: ...
 
 `command(lag)` is the function for Typer. It adds --address and --json, connects, calls `lag`, and prints. A function
-with several answers is an async generator. A function that needs the output format has a parameter `as_json`.
+with several outputs is an async generator. A function that needs the output format has a parameter `as_json`.
 """
 
 import contextlib

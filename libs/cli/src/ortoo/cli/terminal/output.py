@@ -111,7 +111,10 @@ def utc(time_ms: int) -> datetime:
 
 
 def when_unread(call: Callable[[], object]) -> None:
-    """Call `call` when the reader of a standard output pipe has ended, which a waiting command does not notice."""
+    """Call `call` when the reader of a standard output pipe has ended.
+
+    A command that only waits would not notice that.
+    """
     loop = asyncio.get_running_loop()
 
     def gone() -> None:

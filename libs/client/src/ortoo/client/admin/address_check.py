@@ -74,7 +74,7 @@ class AddressCheck:
 async def check_address(
     address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0
 ) -> AddressCheck:
-    """Examine one address. Never raises, and takes at most `timeout_factor` times EXAMINE_TIMEOUT_S."""
+    """Examine one address. Never raises, and takes at most `timeout_factor` times CHECK_TIMEOUT_S."""
     deadline_s = asyncio.get_running_loop().time() + CHECK_TIMEOUT_S * timeout_factor
     checked = await check_reachable(address, environ, timeout_factor=timeout_factor)
     if not checked.connects:
@@ -101,7 +101,7 @@ async def check_address(
 async def check_reachable(
     address: str, environ: Mapping[str, str] = os.environ, *, timeout_factor: float = 1.0
 ) -> AddressCheck:
-    """Examine only the DNS name and the port of an address; `timeout_factor` multiplies the usual limits."""
+    """Examine only the DNS name and the port of an address; `timeout_factor` multiplies the usual time limits."""
     if not is_address(address) or "/" in address:
         return AddressCheck(address)
     host, port = _host_and_port(address)

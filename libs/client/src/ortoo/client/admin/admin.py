@@ -171,7 +171,7 @@ class Admin:
         return [group_info(group) for group in answer.groups]
 
     async def describe_group(self, name: str) -> GroupInfo:
-        """One group. Errors: NotFound."""
+        """A group as registered at the name server. Errors: NotFound."""
         for group in await self.list_groups():
             if group.name == name:
                 return group
@@ -185,7 +185,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create a group or change it; 0 = the default, None = unchanged (True for a new group)."""
+        """Create or change a group. 0 sets the default; None keeps the value, and is True for a new group."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,

@@ -42,7 +42,7 @@ class DeletedTopic:
     topic: TopicInfo
     deleted_at_ms: int
     due_at_ms: int
-    """It can be restored until then."""
+    """The topic can be restored until this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class DeletedGroup:
     group: GroupInfo
     deleted_at_ms: int
     due_at_ms: int
-    """It can be restored until then."""
+    """The group can be restored until this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +282,7 @@ class ClientQueue:
 
 @dataclass(frozen=True, slots=True)
 class ClientDescription:
-    """One client and its queues, as its snode has them or as the client reported them on request."""
+    """One client and its queues. Its snode knows them, or the client reported them on request."""
 
     client: ClientInfo
     queues: tuple[ClientQueue, ...]

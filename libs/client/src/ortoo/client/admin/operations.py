@@ -45,7 +45,7 @@ class ProcessSettings:
     changes: tuple[SettingChange, ...] = ()
     """Oldest first."""
     error: str = ""
-    """The reason why it did not answer or rejected a change; empty if it did neither."""
+    """The reason why the process did not answer or rejected a change; empty if it did neither."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class MessageDelivery:
     attempt: int
     """Number of deliveries so far."""
     until_ms: int
-    """End of its lease, or time of its next delivery; 0 = neither."""
+    """End of the lease of the message, or time of its next delivery; 0 = neither."""
     consumer: str
     """The consumer that has it or released it last; empty = unknown."""
     error: str
@@ -114,7 +114,7 @@ class Operations:
         return [read(ClusterFinding, one) for one in answer.findings]
 
     async def list_settings(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """The settings in force in each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
+        """The current settings of each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
 
         Errors: Invalid, Forbidden, NotFound (process).
         """

@@ -60,10 +60,10 @@ class ReplicaSetInfo:
 
 
 class ReplicaAdmin:
-    """An operator's calls about the replicas of enodes. Reached as `Client.admin.members`."""
+    """An operator's calls about the replicas of enodes. Reached as `Client.admin.replicas`."""
 
     def __init__(self, connection: Connection) -> None:
-        """Applications use `Client.admin.members`."""
+        """Applications use `Client.admin.replicas`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[ReplicaSetInfo, ...]:
@@ -88,7 +88,10 @@ class ReplicaAdmin:
         return int((await self._call("ElectReplica", request)).proposal.epoch)
 
     async def add(self, enode: str, number: int, disk: str = "") -> None:
-        """Add a waiting disk as a replica; it votes when it has the log. Errors: NotFound, Conflict, Unavailable."""
+        """Add a replica that waits with an empty disk; it votes once it has the log.
+
+        Errors: NotFound, Conflict, Unavailable.
+        """
         await self._call(
             "AddReplica", enode_replicas_pb2.AddReplicaRequest(enode=enode, replica=_replica_id(number, disk))
         )

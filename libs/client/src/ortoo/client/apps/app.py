@@ -57,7 +57,7 @@ class TopicProducer(Generic[T]):
     async def send(self, value: T, template: Message | None = None) -> Receipt:
         """Send a value; it is stored when this returns. Tag, keys, times and other fields are copied from `template`.
 
-        Errors: Closed while the program does not run, otherwise as `Producer.send`.
+        Errors: ClientClosed while the program does not run, otherwise as `Producer.send`.
         """
         if self._producer is None:
             raise ClientClosed(f"the program that sends to {self.topic} is not running; enter `App.running` first")
@@ -131,7 +131,10 @@ class _DeclaredConsumer:
 
 
 class App:
-    """A program, declared. Nothing happens before it runs. It may run several times, one run after the other."""
+    """A declared program: its handlers, producers and providers. Nothing happens before it runs.
+
+    It may run several times, one run after the other.
+    """
 
     def __init__(self, group: str) -> None:
         """`group` is the consumer group of all consumers that do not name their own."""

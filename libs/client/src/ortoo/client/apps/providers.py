@@ -31,7 +31,7 @@ class Providers:
         self._providers[kind] = lambda: value
 
     async def make(self, stack: AsyncExitStack) -> dict[Any, Any]:
-        """All dependencies, by type; `stack` undoes them. Errors: Invalid for one that cannot be made."""
+        """All dependencies, by type; leaving `stack` closes them. Errors: Invalid for one that cannot be made."""
         provided: dict[Any, Any] = {}
         in_progress: list[Any] = []
 

@@ -34,7 +34,7 @@ class BlockingFacade(Generic[A]):
     def with_timeout(self, seconds: float) -> Self:
         """The same object with a limit: a call that takes longer is cancelled and raises TimeoutError.
 
-        The operation may still have happened.
+        The server may still have completed the operation.
         """
         limited = copy.copy(self)
         limited._timeout_s = seconds

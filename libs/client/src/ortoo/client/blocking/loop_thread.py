@@ -39,11 +39,11 @@ class LoopCall(Generic[T]):
 
     @property
     def done(self) -> bool:
-        """Whether it has ended."""
+        """Whether the call has ended."""
         return self._task is not None and self._task.done()
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until it has ended or for `timeout_s`; returns whether it has ended."""
+        """Wait until the call has ended, at most for `timeout_s`; returns whether it has ended."""
         try:
             self._ended.get(timeout=timeout_s)
         except Empty:
@@ -59,7 +59,7 @@ class LoopCall(Generic[T]):
             raise concurrent.futures.CancelledError from None
 
     def cancel(self) -> None:
-        """Cancel it and wait until it has ended, for five seconds at most. Does nothing if it has ended."""
+        """Cancel the call and wait at most five seconds for its end. Does nothing if it has ended."""
         if not self.done:
             with contextlib.suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(lambda: self._task is not None and self._task.cancel())
@@ -81,7 +81,7 @@ class LoopThread:
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run `work` on the loop and wait; an interrupted wait cancels it.
 
-        Errors: those of `work`, TimeoutError after `timeout_s`, Closed.
+        Errors: those of `work`, TimeoutError after `timeout_s`, ClientClosed.
         """
         return self._outcome(self._begin(work), timeout_s)
 
@@ -113,13 +113,13 @@ class LoopThread:
         raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
-        """Enter an async context manager. It is left by `Opened.close`, or when this thread is closed."""
+        """Enter an async context manager. It is left by `OpenContext.close`, or when this thread is closed."""
         opened = OpenContext(self, manager, self.run(manager.__aenter__()))
         self._opened[opened] = None
         return opened
 
     def discard(self, opened: "OpenContext[Any]") -> bool:
-        """Remove it from the open ones; returns whether it was open."""
+        """Remove a context manager from the open ones; returns whether it was open."""
         return self._opened.pop(opened, self) is None
 
     @contextmanager
@@ -178,7 +178,7 @@ class LoopThread:
         return self.run(do())
 
     def call_soon(self, call: Any, *arguments: Any) -> None:
-        """Schedule a plain function on the loop. Errors: Closed."""
+        """Schedule a plain function on the loop. Errors: ClientClosed."""
         if self._is_closed:
             raise ClientClosed
         self._loop.call_soon_threadsafe(call, *arguments)
@@ -208,7 +208,7 @@ class OpenContext(Generic[T]):
     def __init__(self, thread: LoopThread, manager: AbstractAsyncContextManager[T], value: T) -> None:
         """Made by `LoopThread.open`."""
         self.value = value
-        """The result of entering it."""
+        """The result of entering the context manager."""
         self._thread = thread
         self._manager = manager
 

@@ -91,7 +91,10 @@ class Connection:
         return self._addresses[self._address_index]
 
     def channel(self) -> grpc.aio.Channel:
-        """The channel to `address`. Errors: Closed, or Conflict in a process forked from the one that connected."""
+        """The channel to `address`.
+
+        Errors: ClientClosed, or Conflict in a process forked from the one that connected.
+        """
         self._check_usable()
         return self._channels.channel_to(self.address)
 

@@ -89,7 +89,7 @@ async def nack_messages(
     """Nack messages of one queue: the server delivers them again later or parks them.
 
     `attempt_in_order` > 0 is the number of attempts of a consumer that keeps the messages and retries them itself.
-    With 0 the server delivers them to the group again. `attempts_max` 0 = the group's limit.
+    With 0 the server redelivers the messages to the group. `attempts_max` 0 = the group's limit.
     Errors: Unsupported where retries are not served, Fenced, Unavailable.
     """
     retry = failure if isinstance(failure, RetryLater) else RetryLater()

@@ -96,7 +96,7 @@ class QueueProgress:
         return self._commit_offset
 
     def take_commit_offset(self) -> int | None:
-        """The offset to acknowledge now; None if it has not changed since the last call."""
+        """The offset to acknowledge now; None if that offset has not changed since the last call."""
         offset = self.commit_offset
         if offset <= self._taken_offset:
             return None

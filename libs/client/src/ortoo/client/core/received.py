@@ -180,12 +180,12 @@ class MessageFields:
 
     @property
     def queue(self) -> Queue:
-        """The queue that holds it."""
+        """The queue that holds the message."""
         return self._batch.queue
 
     @property
     def topic(self) -> str:
-        """Its topic."""
+        """The topic of the message."""
         return self._batch.queue.topic
 
     @property
@@ -200,14 +200,14 @@ class MessageFields:
 
     @property
     def attempt(self) -> int:
-        """The number of this delivery to the group, from 1, counted from the retry topic only."""
+        """The number of this delivery to the group, from 1. Only deliveries through the retry topic are counted."""
         # In other topics the property was copied by an application that forwarded a received message.
         times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1
 
     @property
     def offset(self) -> int:
-        """Its offset in the queue."""
+        """The offset of the message in its queue."""
         return self._batch.offset(self._index)
 
     def message(self) -> Message:

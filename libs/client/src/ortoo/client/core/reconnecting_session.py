@@ -19,7 +19,7 @@ _log = get_logger("session")
 
 
 class ReconnectingSession(ABC, Generic[Request, Response]):
-    """One session after another. Subclasses define the messages: those of `_send_opening` first, then others."""
+    """Keeps a session open. Subclasses define its messages; `_send_opening` sends the first ones."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
     ) -> None:
         """`open_stream` opens a stream.
 
-        `make_request` makes the request of an event by its name. Nothing is sent yet.
+        `make_request` makes a request that has the given event, named by its protobuf field. Nothing is sent yet.
         """
         self.address = ""
         """The snode of the session."""

@@ -61,7 +61,10 @@ def received_batch(
     on_finished: OnFinished | None = None,
     check_current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
-    """The batch of a response; `records` are its bytes if they came beside it. Others as in `ReceivedBatch`."""
+    """The batch of a response; `records` are its bytes if they came beside it.
+
+    The other arguments are those of `ReceivedBatch`.
+    """
     return ReceivedBatch(
         queue,
         batch_of(answer.batch, records),

@@ -45,7 +45,7 @@ class OffsetTable:
         }
 
     def mark_pending(self, queues: Collection[Queue]) -> None:
-        """Mark these as unknown in the store, until a write has been answered."""
+        """Mark these offsets as being written: their stored values are unknown until the write is answered."""
         for queue in queues:
             self._stored.pop(queue, None)
 
@@ -54,7 +54,7 @@ class OffsetTable:
         self._stored.update({queue: offset for queue, offset in offsets.items() if queue in self._offsets})
 
     def forget(self, queue: Queue) -> None:
-        """Remove a queue that is no longer assigned."""
+        """Remove the offset of a queue that is no longer assigned."""
         self._offsets.pop(queue, None)
         self._stored.pop(queue, None)
 

@@ -127,7 +127,8 @@ class PopConsumer:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
 
         Under load, concurrent calls of several tasks are combined into one request.
-        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable, or Left outside its block.
+        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable, or ConsumerClosed outside its
+        block.
         """
         self._check_open()
         count = messages_max or self._settings.messages_max

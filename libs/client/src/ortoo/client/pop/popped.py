@@ -83,7 +83,7 @@ def lease_of(answer: pop_pb2.PoppedMessages, popped_at_s: float) -> PopLease:
 
 
 def take_messages(leases: deque[PopLease], count: int) -> list[PopLease]:
-    """Take up to `count` messages from the front."""
+    """Take up to `count` messages from the front of `leases`."""
     selected: list[PopLease] = []
     while leases and count:
         first = leases.popleft()
@@ -105,7 +105,7 @@ def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
 
 
 def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
-    """Split into parts of one request each."""
+    """Split `leases` into parts, each small enough for one request."""
     return [leases[start : start + LEASES_PER_REQUEST_MAX] for start in range(0, len(leases), LEASES_PER_REQUEST_MAX)]
 
 
@@ -127,7 +127,7 @@ class PoppedMessage(MessageFields):
 
     @property
     def topic(self) -> str:
-        """Its original topic, also for a message from the retry topic."""
+        """The original topic of the message, also for a message from the retry topic."""
         return self.origin_topic
 
     @property

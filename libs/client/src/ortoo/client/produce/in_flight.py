@@ -35,11 +35,11 @@ class FailureAction(Enum):
     """The outcome of a failed send."""
 
     FAIL = "refused"
-    """It fails permanently and is not stored."""
+    """The batch fails permanently and is not stored."""
     RETRY = "returned"
-    """It is sent again to this queue."""
+    """The batch is sent again to this queue."""
     REROUTE = "moves"
-    """It may go to another queue; it was removed from this one."""
+    """The batch may go to another queue; it was removed from this one."""
 
 
 class InFlight:
@@ -69,7 +69,7 @@ class InFlight:
 
     @property
     def has_failed(self) -> bool:
-        """Whether a batch was refused or returned since the last `retry`."""
+        """Whether a batch was refused, or lost its answer, since the last `retry`."""
         return bool(self._to_retry) or self._refused_sequence is not None
 
     def put(self, batch: ProducerBatch) -> None:
@@ -96,7 +96,7 @@ class InFlight:
         self._in_flight.remove(batch)
 
     def on_failed(self, batch: ProducerBatch, error: OrtooError) -> FailureAction:
-        """Handle an error answer to a batch; returns its fate."""
+        """Handle an error answer to a batch; returns what happens to the batch."""
         self._in_flight.remove(batch)
         if isinstance(error, Unavailable) and error.field == _GAP_FIELD:
             if batch.sealed.producer_id != self._producer_id:

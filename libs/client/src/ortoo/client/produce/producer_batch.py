@@ -78,17 +78,17 @@ class ProducerBatch:
         self.is_numbered = True
 
     def is_after(self, other: "ProducerBatch") -> bool:
-        """Whether the enode accepts it only after `other`, by their numbers."""
+        """Whether the enode accepts it only after `other`, by their sequence numbers."""
         own, its = self.sealed, other.sealed
         return other.is_numbered and its.producer_id == own.producer_id and its.first_sequence < own.first_sequence
 
     def reset_number(self) -> None:
-        """Mark it as certainly not stored under its number, so that it gets another."""
+        """Mark it as certainly not stored under its sequence number, so that it gets another one."""
         self.is_numbered = False
 
     @property
     def can_reroute(self) -> bool:
-        """Whether it may go to another queue after it was refused."""
+        """Whether the batch may go to another queue after it was refused."""
         return not (self.is_pinned or self.is_ambiguous)
 
     def send_future(self, row: int, message_id: str | None = None) -> "SendFuture":
@@ -140,7 +140,7 @@ UNREPORTED_MAX = 1_000
 
 
 class UnreportedErrors:
-    """Failures that were not reported yet, at most UNHEARD_MAX; `flush` reports them once."""
+    """Failures that were not reported yet, at most UNREPORTED_MAX; `flush` reports them once."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -175,7 +175,7 @@ class SendFuture:
 
     @property
     def done(self) -> bool:
-        """Whether it has its outcome."""
+        """Whether the message has its outcome: stored or failed."""
         return self._batch.future.done()
 
     def __await__(self) -> Generator[Any, None, Receipt]:

@@ -62,7 +62,7 @@ class QueueBatcher:
             _log.emit(log_events.SEND_FAILED_RETRYING, queue=str(self.queue), reason=self.refusal_reason)
 
     def timeout_error(self, batch: ProducerBatch, timeout_s: float) -> Unavailable:
-        """The error of an expired batch, with the enode's last error text."""
+        """The error of an expired batch, with the last error text from the enode."""
         outcome = "the outcome is unknown" if batch.is_numbered else "it was never sent"
         reason = f"; last error: {self.refusal_reason}" if self.refusal_reason else ""
         return Unavailable(f"not stored within {timeout_s:.0f} s by {self.queue.enode}; {outcome}{reason}")

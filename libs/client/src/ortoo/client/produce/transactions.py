@@ -41,9 +41,9 @@ class TransactionVerdict(enum.Enum):
     """The outcome of a transaction."""
 
     COMMIT = "commit"
-    """Its messages are delivered."""
+    """The messages of the transaction are delivered."""
     ROLLBACK = "roll back"
-    """Its messages are never delivered."""
+    """The messages of the transaction are never delivered."""
     UNKNOWN = "unknown"
     """Not known yet; a producer of the group gets another check later."""
 

@@ -75,7 +75,7 @@ class QueueAssignment:
         return self._retry_topic in self._subscriptions
 
     def filter_of(self, topic: str) -> Filter:
-        """The filter of a topic."""
+        """The filter of a subscribed topic."""
         return self._subscriptions.get(topic, "*")
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:

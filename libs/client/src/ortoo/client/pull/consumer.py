@@ -29,7 +29,7 @@ class PullConsumer:
 
     With topics, the group assigns queues to it. Without topics it is not a member and has the queues given to `assign`.
     Take messages with `poll`, `batches` or `async for` and call `ack()` after processing. Or give them to a handler
-    with `run` or `run_in_order`; one of these at a time.
+    with `run` or `run_in_order`; only one of these runs at a time.
     """
 
     def __init__(
@@ -88,7 +88,8 @@ class PullConsumer:
     async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch, in turn over the queues; None if none arrives within `timeout_ms` (None = no limit).
 
-        Errors: those for which the server refused this member, or Left before it is entered and after it has left.
+        Errors: those for which the server refused this member, or ConsumerClosed before it is entered and after it has
+        left.
         """
         with self._exclusive():
             return await self._member.next_from(

@@ -36,7 +36,7 @@ class FlowLimits:
 
     messages_max: int = 1_000
     bytes_max: int = 100 * MIB
-    """Compared in whole MiB."""
+    """Maximum number of bytes, compared in whole MiB."""
     span_max: int | None = 2_000
     """Largest distance between the newest pulled and the oldest unprocessed offset; None in ordered processing."""
     topic_messages_max: int | None = None
@@ -68,6 +68,6 @@ class FlowControlCounts(Counter[FlowControlReason]):
     """Number of times that each limit stopped a pull, so that only one in LOG_EVERY is logged."""
 
     def count(self, reason: FlowControlReason) -> bool:
-        """Count one; returns whether to log it."""
+        """Count one stopped pull; returns whether to log it."""
         self[reason] += 1
         return self[reason] % LOG_EVERY == 1

@@ -187,13 +187,13 @@ class PullMember:
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
     def set_handler(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
-        """Set the handler for `consume_directly`, and whether processing is ordered (then without `span_max`)."""
+        """Set the handler for `consume_directly`, and whether processing is ordered; then `span_max` does not apply."""
         self.is_ordered, self.direct_handler = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._assignment.changed.set()
 
     async def next_from(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
-        """The first result of `take` for the queues in turn; waits for one, and returns None after `timeout_s`.
+        """Call `take` for the queues in turn, and return its first result; None if there is none for `timeout_s`.
 
         Errors: the reason why this member gets no messages.
         """

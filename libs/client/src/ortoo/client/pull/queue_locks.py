@@ -34,7 +34,10 @@ class ConsumerQueueLocks:
         """Fencing generation and request time (monotonic) of each lock."""
 
     def add(self, queue: Queue, generation: int, requested_at_s: float) -> None:
-        """Record a granted lock. Trust starts at the request, because the answer may have been slow."""
+        """Record a granted lock.
+
+        The lock is trusted from the time of its request, because the answer may have been slow.
+        """
         self._held[queue] = (generation, requested_at_s)
 
     def discard(self, *queues: Queue) -> None:

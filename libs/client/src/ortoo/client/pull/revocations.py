@@ -38,15 +38,15 @@ class QueueRevocations:
         return [queue for queue, (_, ours) in self._revoking.items() if ours]
 
     def add(self, queue: ProcessQueue, *, holds_lock: bool) -> None:
-        """Stop the delivery of a queue and begin its release; `ours` is False if its lock was lost."""
+        """Stop the delivery of a queue and begin its release; `holds_lock` is False if its lock was lost."""
         queue.drop()
         self._revoking[queue.queue] = (queue, holds_lock)
 
     async def complete(self, *, wait_for_handlers: bool) -> bool:
         """Release the queues whose handlers have finished; returns whether all are released.
 
-        Handlers get `wait_ms` to finish. After it an unordered queue is released anyway. `wait_for_handlers` keeps it
-        locked until they have finished.
+        Handlers get `wait_ms` to finish. After that time an unordered queue is released anyway. `wait_for_handlers`
+        keeps it locked until they have finished.
         """
         deadline_s = self._clock.monotonic_s() + self._wait_s
         while any(it.running_handlers for it, _ in self._revoking.values()) and self._clock.monotonic_s() < deadline_s:

@@ -145,7 +145,8 @@ class Consumer:
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue, until the consumer has left.
 
-        Errors: those for which the server refused the session, or Left before it is entered and after it has left.
+        Errors: those for which the server refused the session, or ConsumerClosed before it is entered and after it has
+        left.
         """
         self._member.check_open()
         with suppress(ConsumerClosed):
@@ -164,8 +165,9 @@ class Consumer:
         """Give each message to `handler`, up to `concurrency` at a time, and acknowledge it when the handler returns.
 
         A message whose handler raises is retried by the group's policy, and parked after the group's attempts.
-        `RetryLater` sets the delay. Later messages are not delayed, except those of the same message group and with
-        them their queue, because they keep their order. Runs until cancelled, or until the session is refused.
+        `RetryLater` sets the delay. Later messages are not delayed, unless the failed message has a message group. Then
+        the rest of its queue waits, so that the group keeps its order. Runs until cancelled, or until the session is
+        refused.
         """
         nack: NackCall | None = None
         if self._broadcast_offsets is None:

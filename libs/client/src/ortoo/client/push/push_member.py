@@ -28,7 +28,7 @@ _log = get_logger("consumer")
 
 
 class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
-    """Handles the events of a session, buffers delivered batches, and returns credit for finished ones."""
+    """Handles the events of a session, buffers delivered batches, and grants new credit for finished ones."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             raise self.failure
 
     async def next_batch(self) -> ReceivedBatch:
-        """The next batch in order of arrival. Errors: the refusal of the server, or Left."""
+        """The next batch in order of arrival. Errors: the refusal of the server, or ConsumerClosed."""
         while self._is_closing or (batch := self._take()) is None:
             self.check_open()
             self._arrived.clear()

@@ -57,7 +57,7 @@ async def newest_messages(
 async def follow_messages(
     connection: Connection, ends: Mapping[Queue, int], filter: Filter = "*"
 ) -> AsyncIterator[StoredMessage]:
-    """Messages stored from `ends` on, in order within each queue; never ends. Errors: as `fetch`."""
+    """Messages stored at or after the offsets in `ends`, in order within each queue; never ends. Errors: as `fetch`."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 
     async def follow(queue: Queue, from_offset: int) -> None:

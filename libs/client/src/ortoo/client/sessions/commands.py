@@ -28,7 +28,7 @@ class GroupMembership(Protocol):
         """Set the current members of the group; also called each time the session was reopened."""
 
     def on_refused(self, error: OrtooError) -> None:
-        """The server refused this member."""
+        """Stop this member, because the server refused it."""
 
     def running_queues(self) -> list[session_pb2.RunningQueue]:
         """The queues of this member."""

@@ -52,7 +52,7 @@ def assignment_change(
     topics: Collection[str],
     now_s: float,
 ) -> tuple[list[Queue], list[Queue]]:
-    """The queues to drop and to take. `owned` maps each queue to the time of its last pull.
+    """The queues to drop and the queues to take. `owned` maps each queue to the time of its last pull.
 
     Topics whose allocation is unknown now are unchanged, and topics without a subscription are dropped. A queue without
     a pull for PULL_IDLE_S is dropped too, and taken again at the next check.

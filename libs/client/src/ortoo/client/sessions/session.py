@@ -58,7 +58,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
     async def join(self, registration: session_pb2.RegisterConsumer, member: GroupMembership) -> None:
         """Register as a member of a group until `leave`; returns when a snode has accepted the registration.
 
-        Errors: Conflict when this client is in the group already, the refusal of the server, or Closed.
+        Errors: Conflict when this client is in the group already, the refusal of the server, or ClientClosed.
         """
         if self._is_closing:
             raise ClientClosed

@@ -1,6 +1,6 @@
 """Copy a few rows of a batch into a new batch without numpy, whose calls would cost more than so few rows.
 
-    sealed = few_gathered(opened.fields, [3, 700])       # the same bytes as `gathered` makes
+    sealed = gather_few(opened.fields, [3, 700])       # the same bytes as `gather` makes
 
 A filter that selects one message in a hundred spends most of its time here.
 """
@@ -19,7 +19,7 @@ _PATH = "batch.records"
 
 
 def gather_few(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """An uncompressed batch of some rows of an uncompressed batch, from its fields, without the idempotence data.
+    """An uncompressed batch of some rows of an uncompressed batch, from its fields, without producer id and sequence.
 
     Of the columns after the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
     the columns do not fit together.

@@ -1,6 +1,6 @@
 """Copy some rows of a batch into a new batch.
 
-    sealed, rows = narrowed(opened, rows)
+    sealed, rows = narrow(opened, rows)
 
 A new batch is made when fewer than half of the rows matched and the bodies are not compressed. Otherwise the original
 batch is returned. In both cases `rows` are the row numbers in the *original* batch, so that a message's offset is
@@ -44,7 +44,7 @@ def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
 
 
 def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Make an uncompressed batch of one or more rows, as `narrow`, without the idempotence data."""
+    """Make an uncompressed batch of one or more rows, as `narrow`, without producer id and sequence."""
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):

@@ -1,7 +1,7 @@
 """Messages as columns in memory: rows of one or several batches, in any order.
 
-    table = taken(opened, rows)           # rows of an opened batch, or of another table
-    table = joined([table, other])        # one after another
+    table = take_rows(opened, rows)           # rows of an opened batch, or of another table
+    table = concat_tables([table, other])     # one after another
 
 A table may have more messages than a batch. It has the column names of `OpenedBatch`. Columns that no row uses are
 None.

@@ -55,7 +55,7 @@ class DynamicSettings(Generic[S]):
         self._clock = clock or SystemClock()
 
     def all(self) -> list[Setting]:
-        """All settings that can be given."""
+        """All settings that an operator can set, with their values and origins."""
         found, next_start = flatten(self.settings), flatten(self._loaded.settings)
         return [
             Setting(

@@ -12,20 +12,20 @@ class NameServers:
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
         self.addresses = addresses_of(addresses)
-        """All of them."""
+        """All name servers of the list."""
         self.current = self.addresses[0]
         """The name server in use."""
         self.changed = asyncio.Event()
         """Set when the list changes; a new event then stands for the next change."""
 
     def next_after(self, failed: str) -> None:
-        """Use another one from now on, if there is one and no other task has already switched."""
+        """Switch to the next name server after `failed`, unless another task has already switched."""
         if failed == self.current:
             place = self.addresses.index(failed) if failed in self.addresses else -1
             self.current = self.addresses[(place + 1) % len(self.addresses)]
 
     def replace(self, addresses: str) -> bool:
-        """Use another list from now on; whether it differs. The name server in use stays if it is in the list.
+        """Use another list from now on; returns whether it differs. The current name server stays if it is in the list.
 
         Errors: Invalid, and the list stays unchanged.
         """

@@ -14,7 +14,7 @@ LEASE_FIELD = "enode.name"
 
 
 def refused(observed: str, error: Conflict | Fenced) -> Finding:
-    """The finding; `seen` names the refused process and the reason."""
+    """The finding; `observed` names the refused process and the reason."""
     if error.field == STORE_FIELD:
         return Finding(
             "store mismatch",

@@ -34,7 +34,7 @@ class Registrations:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """Announce at least every `interval_s`, and more often where the lease is short; `leave` releases a lease."""
+        """Announce at least every `interval_s`, more often for a short lease; `unregister` releases a lease."""
         self._name_servers = name_servers
         self._register = register
         self._unregister = unregister
@@ -60,16 +60,16 @@ class Registrations:
 
     @property
     def other_store(self) -> str:
-        """Why a name server refuses the store of this enode, which is known by another one; empty when none does.
+        """Why a name server refuses the store of this enode: it has registered another one. Empty if none refuses.
 
-        A refusal that ends with the lease of the enode's former process is none of these.
+        A refusal that ends with the lease of the enode's former process does not count.
         """
         errors = (one for one in self._failures.values() if isinstance(one, Conflict))
         return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
 
     @property
     def is_registered(self) -> bool:
-        """Whether a name server has given a lease when it was asked last."""
+        """Whether a name server granted a lease at the last request."""
         return bool(self._registered)
 
     async def register_first(self) -> None:

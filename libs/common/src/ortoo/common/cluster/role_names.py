@@ -101,7 +101,7 @@ class CertificateNames:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Some of the names, as an error repeats them."""
+    """Some of the names, for an error message."""
     more = f" and {len(names) - SHOWN_NAMES_MAX} more" if len(names) > SHOWN_NAMES_MAX else ""
     return ", ".join(map(_truncate, names[:SHOWN_NAMES_MAX])) + more
 

@@ -29,7 +29,7 @@ class ServiceSettings:
     """Settings without effect, which are still accepted."""
 
     name: str = ""
-    """Its name in the cluster."""
+    """The name of the process in the cluster."""
     listen_address: str = ""
     """host:port to serve on; port 0 takes any free one."""
     cluster_token_file: str = ""

@@ -8,7 +8,7 @@
 * Fenced: register again, because a newer process holds the right
 * Overloaded: slow down, retry after the given delay
 * Unavailable: retry, although the outcome may be unknown
-* Moved, a subclass of Unavailable: nothing was stored, ask the enode's new leader
+* NotLeader, a subclass of Unavailable: nothing was stored, ask the enode's new leader
 * OutOfRange: request the valid range
 * DataLoss: repair the bytes, or skip them
 * Forbidden: get the right first

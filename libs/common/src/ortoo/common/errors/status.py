@@ -55,7 +55,7 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """The public kind as which `error` is sent: for a narrower one, such as Moved, its base kind.
+    """The public kind as which `error` is sent: for a narrower one, such as NotLeader, its base kind.
 
     Clients that do not know the narrower kind then still handle it correctly.
     """
@@ -63,12 +63,12 @@ def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
 
 
 def count_failure(error: errors.OrtooError) -> None:
-    """Count a failure that an answer contains in another form than that of `failure_of`."""
+    """Count a failure that an answer reports without `failure_of`, in another form."""
     FAILURES_RETURNED[_NAMES[kind_of(error)]] += 1
 
 
 def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
-    """A text, cut to its maximum length in an answer."""
+    """The text, shortened to the maximum length of a text in an answer."""
     return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 

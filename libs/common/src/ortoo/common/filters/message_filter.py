@@ -69,7 +69,7 @@ def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> 
     if sql_expression:
         if tag_expression.strip() not in ("", "*"):
             raise Invalid(
-                "there is a tag expression as well; give one, TAGS means the tag in SQL",
+                "the tag expression is set too; give only one, and use TAGS for the tag in SQL",
                 field=f"{prefix}sql_expression",
             )
         return SqlFilter.compile(sql_expression, f"{prefix}sql_expression")

@@ -20,7 +20,7 @@ TIME_BYTES = 8
 
 
 class SelectedPart(NamedTuple):
-    """The selected messages of one or several stored batches; `rows` and `row_stored_at_ms` as in `Selected`."""
+    """The selected messages of one or several stored batches; `rows` and `row_stored_at_ms` as in `SelectedRows`."""
 
     first_offset: int
     next_offset: int

@@ -36,7 +36,8 @@ def unexpired_rows(opened: OpenedBatch, now_ms: int) -> Int32s | None:
 class SelectedRows:
     """A batch and its selected rows (empty = all); without a batch no row was selected.
 
-    Row numbers are those of the stored batch. When there are as many as the batch has messages, it holds only those.
+    Row numbers are those of the stored batch. A batch with as many messages as `rows` has numbers holds only those
+    rows.
     """
 
     first_offset: int

@@ -137,7 +137,7 @@ def truth(of: Property, rows: BatchRows) -> ConditionResult:
 
 
 def is_truth(of: Property, what: bool, rows: BatchRows) -> ConditionResult:
-    """Whether the property is "true" or "false", as `what` says; never unknown, so that other values give false."""
+    """Whether the property is "true" (or "false", if `what` is False). Never unknown: other values give false."""
     found = truth(of, rows)
     hits = found.true if what else found.false
     return ConditionResult(hits, ~hits)

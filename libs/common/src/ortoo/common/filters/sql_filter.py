@@ -181,7 +181,7 @@ class _Reader:
         if isinstance(right, bool) and operator in ("=", "<>") and isinstance(left, Property):
             return _sign("=" if right == (operator == "=") else "<>", partial(truth, left))
         if isinstance(left, bool) or isinstance(right, bool):
-            raise Invalid("TRUE and FALSE can be compared with a property, by = or <>", field=self._field)
+            raise Invalid("TRUE and FALSE can only be compared with a property, and only by = or <>", field=self._field)
         if isinstance(left, str) != isinstance(right, str):
             raise Invalid(
                 f"{_format_value(left)} {operator} {_format_value(right)} compares a number with a text; quote both "

@@ -66,7 +66,9 @@ def allocate(
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY,
     **more: Any,
 ) -> list[Q]:
-    """The queues of `member`; none if it is not one of `members`. The other arguments and errors are those of `share`.
+    """The queues of `member`; none if it is not one of `members`.
+
+    The other arguments and errors are those of `assign_queues`.
 
     Errors: Invalid also when `member` is empty.
     """

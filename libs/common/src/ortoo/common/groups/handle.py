@@ -79,7 +79,7 @@ class DelayedBatch:
         return seals.seal(_BATCH_PURPOSE, self._sealed_bytes())
 
     def is_sealed(self, seals: HandleSeals, seal: bytes) -> bool:
-        """Whether the producer got this seal."""
+        """Whether `seal` is the seal of this batch."""
         return seals.is_sealed(_BATCH_PURPOSE, self._sealed_bytes(), seal)
 
     def _sealed_bytes(self) -> bytes:
@@ -87,7 +87,7 @@ class DelayedBatch:
 
 
 def read_handle(text: str, kind: HandleKind, field: str, seals: HandleSeals | None) -> Handle:
-    """Read a handle; without `seals` its seal is not checked, see `opened`.
+    """Read a handle; without `seals` its seal is not checked, see `open_handle`.
 
     Errors: Unsupported, or Invalid, naming `field`, when it is damaged, forged, or of another kind.
     """

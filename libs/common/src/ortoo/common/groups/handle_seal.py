@@ -49,7 +49,7 @@ class HandleKeys:
     """All keys of the cluster's handles."""
 
     keys: tuple[HandleKey, ...] = ()
-    """The newest last."""
+    """The keys, the newest last."""
     unsigned_until_ms: int = 0
     """Until then handles without a seal are accepted, because they may be from before an upgrade."""
 
@@ -132,7 +132,7 @@ def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Inv
 
 
 def decode_text(text: str, wrong: Invalid) -> bytes:
-    """The bytes of a handle, at least one. Errors: `wrong`, also for another spelling of the same bytes."""
+    """The bytes of a handle's text. Errors: `wrong` if the text is empty or not the canonical base64url encoding."""
     try:
         encoded = text.encode("ascii")
         data = base64.b64decode(encoded + b"=" * (-len(encoded) % 4), altchars=b"-_", validate=True)

@@ -58,7 +58,7 @@ class PoppedBatch:
 
     queue_id: int
     number: int
-    """Of the lease."""
+    """The number of the lease."""
     stored_at_ms: int
     batch: SealedBatch
     """Exactly these messages."""
@@ -126,7 +126,7 @@ class Renew:
     """Extends the lease of messages."""
 
     invisible_ms: int
-    """From now on."""
+    """The duration of the lease from now on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,13 +42,13 @@ class RetryPolicy:
 
     kind: RetryKind = RetryKind.CLASSIC
     first_delay_ms: int = 0
-    """Of an exponential policy."""
+    """The first delay of an exponential policy."""
     delay_max_ms: int = 0
-    """Of an exponential policy."""
+    """The longest delay of an exponential policy."""
     factor: float = 0.0
-    """Of an exponential policy: the factor between successive delays. 0 = 2."""
+    """The factor between successive delays of an exponential policy. 0 = 2."""
     listed_delays_ms: tuple[int, ...] = ()
-    """Of a list."""
+    """The delays of a list policy."""
 
     @classmethod
     def read(cls, text: str, field: str = "retry") -> "RetryPolicy":

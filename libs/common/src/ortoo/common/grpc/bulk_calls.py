@@ -1,7 +1,7 @@
 """The calls that carry whole batches: their large messages, and how calls are opened and served.
 
-On the wire they follow the protos. Handlers take and return `Bulky` messages instead of generated ones; `bulk_field`
-gives the reason.
+On the wire they follow the protos. Handlers take and return `BulkMessage` objects instead of generated ones.
+`bulk_field` gives the reason.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,10 +47,10 @@ def envelope_of(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 class BulkCall:
-    """One of these calls. A bulky request or response is given as its field, another one as its generated class."""
+    """One call. A request or response with a large field is given as its `BulkField`, any other one as its class."""
 
     def __init__(self, path: str, request: Any, response: Any, *, takes_many: bool = True) -> None:
-        """`takes_many`: its requests are a stream, as its responses always are."""
+        """With `takes_many` the requests are a stream. The responses always are."""
         self.service, self.name = path.split("/")
         self._request = request
         self._response = response
@@ -62,7 +62,7 @@ class BulkCall:
         return kind(f"/{self.service}/{self.name}", _writer(self._request), _reader(self._response))(*request)
 
     def handler(self, call: Callable[..., Any]) -> Any:
-        """The handler that serves it by `call`."""
+        """The gRPC handler that serves this call with `call`."""
         kind = grpc.stream_stream_rpc_method_handler if self._takes_many else grpc.unary_stream_rpc_method_handler
         return kind(call, _reader(self._request), _writer(self._response))
 
@@ -85,7 +85,7 @@ _CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fet
 
 
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `server` answer these of the six calls, by method name, after their services were added to it."""
+    """Let `server` answer some of the six calls; `calls` are handlers by method name. First add the services."""
     for name, call in calls.items():
         known = _CALLS[name]
         server.add_registered_method_handlers(known.service, {name: known.handler(call)})

@@ -1,7 +1,7 @@
 """Large bytes fields of protobuf messages, written with one copy instead of three and read with one instead of two.
 
     APPEND = BulkField(AppendRequest, "batch", "records")
-    data = APPEND.write(Bulky(AppendRequest(queue_id=7), (records,)))   # for `request_serializer`
+    data = APPEND.write(BulkMessage(AppendRequest(queue_id=7), (records,)))   # for `request_serializer`
     request, (records,) = APPEND.read(data)                             # for `request_deserializer`
 
 A generated class copies a bytes field when it is set, written and parsed, and at each access. Batches of a megabyte
@@ -24,7 +24,7 @@ PIECES_MAX: Final = 16_384
 
 
 class BulkMessage:
-    """A message without its bulk fields, and those fields: one for each nested message on the way to them."""
+    """A message without its large fields, and their contents: `bulks`, one for each message that has such a field."""
 
     __slots__ = ("bulks", "message")
 
@@ -48,13 +48,13 @@ class BulkMessage:
 
 
 class BulkField:
-    """The place of the bulk in one kind of message: `names` are its path from the outermost message.
+    """The large field in one kind of message; `names` is the path to it from the outermost message.
 
-    The first name may be a repeated field; then each of its messages has a bulk, in order.
+    The first name may be a repeated field; then each of its messages has one large field, in order.
     """
 
     def __init__(self, kind: Any, *names: str, views: bool = False) -> None:
-        """The field at `names` in a message of class `kind`; with `views`, bulks are read as views of the message."""
+        """The field at `names` in a message of class `kind`; with `views`, large fields are read as views."""
         self._kind = kind
         self._bulk: Callable[[bytes | memoryview], bytes | memoryview] = memoryview if views else bytes
         self._names = names
@@ -67,9 +67,9 @@ class BulkField:
             descriptor = field.message_type
 
     def write(self, it: BulkMessage) -> bytes:
-        """The bytes of the whole message; a message without bulks is written as it is.
+        """The bytes of the whole message; a message without `bulks` is written as it is.
 
-        Where no field on the way is repeated, the field is the concatenation of all bulks.
+        If no field of the path is repeated, the large field is the concatenation of all `bulks`.
         """
         message, bulks = it.message, it.bulks
         if (length := sum(map(len, bulks))) < BULK_BYTES_MIN:
@@ -90,7 +90,7 @@ class BulkField:
         return b"".join(parts)
 
     def read(self, data: bytes) -> BulkMessage:
-        """The message and its bulks. Errors: DecodeError."""
+        """Read the message and its large fields. Errors: DecodeError."""
         if len(data) < BULK_BYTES_MIN:
             message = self._kind.FromString(data)
             return BulkMessage(

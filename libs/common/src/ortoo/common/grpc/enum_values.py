@@ -1,11 +1,11 @@
-"""Opens enum values that other processes sent or stored.
+"""Reads enum values that other processes sent or stored.
 
     strategy = known_or(AllocationStrategy, news.strategy, AllocationStrategy.AVERAGELY)
     check_known(request, "flush_mode")     # a request of a client: Invalid for an unknown value
 
 A process of another version may use a value that this version does not know. Protobuf passes such a number on, and the
 constructor of a Python enum raises ValueError for it. Therefore enums of answers, notifications and stored records are
-opened by `known_or` alone, and each call gives the value that keeps this process safe. Requests are checked first.
+read only by `known_or`, and each call gives the value that keeps this process safe. Requests are checked first.
 """
 
 from enum import Enum
@@ -20,7 +20,10 @@ Default = TypeVar("Default")
 
 
 def known_or(kind: type[Known], value: object, default: Default) -> Known | Default:
-    """The enum's value, or `default` if this version does not know it. To keep an unknown number, give the number."""
+    """The enum's value, or `default` if this version does not know it.
+
+    To keep an unknown number, pass it as `default`.
+    """
     try:
         return kind(value)
     except ValueError:

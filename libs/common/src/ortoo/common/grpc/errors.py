@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 def translate_error(error: Exception, method: str) -> OrtooError:
     """The error that a caller of `method` gets: Invalid for bytes that are no request, Internal for a defect.
 
-    `contain` logs both. A stream that broke is Unavailable.
+    Both are logged. A stream that broke is Unavailable.
     """
     if isinstance(error, NotImplementedError):
         return Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")

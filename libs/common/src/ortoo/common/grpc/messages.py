@@ -33,7 +33,7 @@ _Convert = Callable[[Any], Any]
 
 
 def read(kind: type[Value], message: Message, /, **given: Any) -> Value:
-    """A `kind` from a message; `given` arguments are used as they are.
+    """Make a `kind` from a message; arguments in `given` replace fields of the message.
 
     A field with presence (`optional`, or a message) that is absent becomes the argument's default. An argument that may
     be None becomes None if the field is absent, an empty text or zero. Repeated fields are tuples, maps are dicts.
@@ -58,7 +58,7 @@ def _read(kind: type[Value], message: Message, prefix: str | None, given: dict[s
 
 
 def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
-    """A message from a value; `given` fields are used as they are, and None is left out."""
+    """Make a message from a value; fields in `given` replace those of the value, and None is left out."""
     held_by: Any = type(value)
     for name, convert in _writing(kind.DESCRIPTOR, held_by):
         if name not in given:
@@ -132,7 +132,7 @@ def _refuse_enum(name: str, kind: type[Enum], number: int) -> NoReturn:
 
 @cache
 def _writing(descriptor: Descriptor, kind: Any) -> list[tuple[str, _Convert | None]]:
-    """The fields of a message that a `kind` has, each with the function that converts its value for the message."""
+    """The message's fields that the class `kind` also has, each with the function that converts its value."""
     names = {*inspect.signature(kind).parameters, *dir(kind)}
     return [(field.name, _item_writer(field)) for field in descriptor.fields if field.name in names]
 

@@ -22,7 +22,7 @@ from ortoo.common.process.clock import Clock
 DATE_TIME = "x-mq-date-time"
 AUTHORIZATION = "authorization"
 REQUEST_ALGORITHM = "ORTOO1-HMAC-SHA256"
-"""Of signatures that cover method and request."""
+"""The algorithm of signatures that cover method and request."""
 
 HALF_HOUR_MS = 1_800_000
 ZONES_MS = (-12 * 3_600_000, 14 * 3_600_000)
@@ -71,7 +71,7 @@ def read_signature(authorization: str) -> Signature:
 
 
 def sign(secret_key: str, date_time: str) -> bytes:
-    """The correct digest."""
+    """The digest of the first form for this time."""
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 

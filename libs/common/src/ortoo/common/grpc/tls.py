@@ -42,7 +42,10 @@ class ReloadingFiles(Generic[T]):
         self.value = make()
 
     def reload_if_changed(self) -> bool:
-        """Make it again if the files have changed; whether it did. While they cannot be read the old value stays."""
+        """Make the value again if the files have changed; returns whether it did.
+
+        Unreadable files keep the old value.
+        """
         state = self._state()
         if state == self._last_state:
             return False

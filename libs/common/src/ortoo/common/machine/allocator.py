@@ -31,7 +31,7 @@ def freeze_startup_objects() -> None:
 
 
 def retain_freed_buffers() -> bool:
-    """Keep freed buffers for the next ones instead of returning them to the kernel at once; whether that worked.
+    """Keep freed buffers for later ones, instead of returning them to the kernel at once; returns whether it worked.
 
     By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.
     That is 600 page faults per batch, a third of a proxy's time. Other C libraries are not changed.
@@ -45,7 +45,7 @@ def retain_freed_buffers() -> bool:
 
 
 def give_back_freed() -> bool:
-    """Return freed memory from all parts of the heaps to the kernel; whether the C library can.
+    """Return freed memory from all heaps to the kernel; returns whether the C library can do this.
 
     Young garbage is collected first, because each call of grpc.aio leaves some, with its headers. It takes milliseconds
     for each hundred megabytes, and threads that allocate meanwhile may have to wait. Call it in a thread, so that the

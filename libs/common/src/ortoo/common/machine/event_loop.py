@@ -8,19 +8,23 @@ from typing import Any
 import uvloop
 
 TIMER_TICK_S = 0.001
-"""The resolution of libuv's timers, which count a step that has begun as a whole one."""
+"""The resolution of libuv's timers. A timer counts from the start of the current tick, not from now."""
 
 
 class RoleLoop(uvloop.Loop):
-    """An event loop whose wake-ups, the main cost of a single message, cost half of asyncio's own.
+    """An event loop whose wake-ups cost half of those of asyncio's loop. They are the main cost of a single message.
 
-    A task that waits until a time would sleep again dozens of times if its timer were up to a tick too early.
+    Timers are never early. Otherwise a task that waits until a time would sleep again dozens of times in the last tick.
     """
 
     def call_later(  # type: ignore[override]  # uvloop passes the arguments unchanged
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
-        """As of any loop, but rounded up to the next tick plus one, because libuv rounds to the nearest tick."""
+        """Like `loop.call_later`, never early; `delay` is in seconds.
+
+        The delay is rounded up to whole ticks, because uvloop rounds to the nearest one. One tick is added, because
+        libuv counts from the start of the current tick.
+        """
         if delay > 0:
             delay = (math.ceil(delay / TIMER_TICK_S) + 1) * TIMER_TICK_S
         return super().call_later(delay, callback, *args, context=context)

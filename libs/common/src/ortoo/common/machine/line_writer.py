@@ -55,7 +55,7 @@ class LineWriter:
         self._is_idle = False
 
     def write(self, line: str) -> None:
-        """Queue a line, given without its end, or drop it."""
+        """Queue a line, given without its line end, or drop it."""
         self.write_bytes(line.encode(errors="backslashreplace") + b"\n")
 
     def write_bytes(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class LineWriter:
             self.dropped += 1
 
     def flush(self, timeout_s: float = EXIT_FLUSH_S) -> bool:
-        """Wait until the lines that were queued before are written or dropped; whether they are."""
+        """Wait until the lines that were queued before are written or dropped; returns whether they are."""
         with self._lock:
             if not self._waiting_bytes:
                 return True
@@ -92,7 +92,10 @@ class LineWriter:
             self._wake.release()
 
     def _started(self) -> bool:
-        """Start the thread if there is none; whether it runs. The system, or an ending process, may refuse a thread."""
+        """Start the thread if there is none; returns whether it runs.
+
+        The system, or an ending process, may refuse it.
+        """
         if not self._has_thread:
             self._has_thread = True
             try:

@@ -30,7 +30,7 @@ HOME = "ORTOO_HOME"
 
 
 class RoleSettings(Protocol):
-    """The settings of a role that the front itself uses."""
+    """The settings of a role that the command line itself uses."""
 
     @property
     def log_level(self) -> str:

@@ -161,7 +161,7 @@ class MemoryShare:
         self.release(size_bytes)
 
     def on_received(self, size_bytes: int) -> None:
-        """Note the size of requested data that have come."""
+        """Note the size of requested data that have arrived."""
         self._budget.usual_bytes = max(size_bytes, self._budget.usual_bytes * USUAL_FADES)
 
     def on_progress(self) -> None:
@@ -201,9 +201,9 @@ class MemoryShare:
         self._budget.remove_share(self)
 
     def reserve(self, size_bytes: int) -> "ReservedBytes":
-        """Draw the size of a request on the peer's behalf, or the usual size of answers. Errors: Overloaded.
+        """Draw memory for data that is requested on the peer's behalf. Errors: Overloaded.
 
-        An enode answers with whole batches, also to a small request.
+        At least the usual size of answers is drawn, because an enode answers a small request with whole batches too.
         """
         if size_bytes:
             size_bytes = max(size_bytes, int(self._budget.usual_bytes))
@@ -274,7 +274,7 @@ class MemoryBudget:
         self._log_rate = LogRateLimit()
 
     def now_s(self) -> float:
-        """The monotonic time by which owners are behind."""
+        """The monotonic time, by which the budget decides which owners are behind."""
         return self._clock.monotonic_s()
 
     @property

@@ -19,7 +19,7 @@ async def wait_uncancelled(running: "asyncio.Future[T]") -> T:
 
 
 async def wait_then_cancel(running: "asyncio.Future[T]") -> T:
-    """The result, also for a cancelled caller, which needs it; the caller is cancelled again at its next wait."""
+    """The result of a thread's work, even if the caller is cancelled; the next wait of the caller raises that."""
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:

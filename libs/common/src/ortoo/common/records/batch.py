@@ -3,7 +3,7 @@
     sealed = encode([Message(b"hello", "greeting", ("k1",))], now_ms=clock.now_ms())
     sealed = encode(bodies, now_ms=clock.now_ms())         # without Message objects
 
-    for part in cut(messages):                             # any number, see builder.py
+    for part in split_messages(messages):                  # any number, see builder.py
         encode(part, now_ms=...)
 
     view = open_batch(sealed)                              # see view.py
@@ -74,7 +74,7 @@ def encode(
     Bare bytes are a message that has only this body.
 
     Raises Invalid, naming the message and the field, when a message breaks a limit, or only some have a deliver-at or a
-    priority. It also raises Invalid when all together are more than one batch holds (`cut` first).
+    priority. It also raises Invalid when all together are more than one batch holds (use `split_messages` first).
     """
     kinds, described = set(map(type, messages)), messages
     if bytes in kinds:

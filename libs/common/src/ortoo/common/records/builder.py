@@ -5,7 +5,7 @@ if builder.add(message) is None:              # it does not fit any more
     sealed = encode(builder.take(), now_ms=clock.now_ms())
     builder.add(message)                      # an empty builder takes any message
 
-for part in cut(messages):                    # all of them are there already
+for part in split_messages(messages):         # all of them are there already
     sealed = encode(part, now_ms=clock.now_ms())
 """
 
@@ -41,7 +41,7 @@ class BatchBuilder:
         return len(self._messages)
 
     def add(self, message: Message | bytes) -> int | None:
-        """Take a message or a bare body; its row in the batch, or None if it belongs into the next one.
+        """Take a message or a bare body; returns its row, or None if it belongs into the next batch.
 
         An empty builder takes any message.
         """

@@ -107,7 +107,7 @@ def int64_buffer(numbers: Sequence[int]) -> bytes:
 
 
 def offsets_buffer(sizes: Sequence[int]) -> bytes:
-    """Write the start of each of `sizes`, and the end of the last: int32 x (len + 1)."""
+    """Write the start offset of each value and the end of the last, as len(sizes) + 1 int32 numbers."""
     return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
 
 

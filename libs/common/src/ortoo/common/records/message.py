@@ -151,12 +151,12 @@ class Message:
 
     @property
     def born_at_ms(self) -> int | None:
-        """When the message was made."""
+        """The time at which the message was made, milliseconds since 1970-01-01 UTC."""
         return self.rare.born_at_ms
 
     @property
     def deliver_at_ms(self) -> int | None:
-        """Not visible before this time."""
+        """The message is not visible before this time; None = at once."""
         return self.rare.deliver_at_ms
 
     @property

@@ -54,9 +54,10 @@ class Span:
 def sampled_contexts(records: bytes | memoryview) -> list[Context]:
     """The contexts of the sampled messages of a batch; malformed ones are skipped.
 
-    Of more than SPANS_MAX only the first, so that every process that the batch passes chooses the same. A batch without
-    trace contexts costs only reading its fields. One without sampled messages costs hardly more, because all contexts
-    have the same length. OpenTelemetry's propagator reads one context at a time, at forty times the cost of a message.
+    A batch with more than SPANS_MAX sampled messages gives only the first context, so that every process chooses the
+    same one. A batch without trace contexts costs only reading its fields. One without sampled messages costs hardly
+    more, because all contexts have the same length. OpenTelemetry's propagator reads one context at a time, at forty
+    times the cost of a message.
     """
     try:
         column = buffer(read_fields(memoryview(records), "batch"), NUMBERS["trace_context"], "batch")

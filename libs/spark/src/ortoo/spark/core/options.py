@@ -39,16 +39,16 @@ class OptionReader:
                 raise Invalid(f"unknown option{suggestion(name, self._known.values())}", field=name)
 
     def given(self, *names: str) -> list[str]:
-        """Those of `names` that are given and not empty."""
+        """The options among `names` that are given and not empty."""
         return [name for name in names if self.text(name)]
 
     def at_most_one(self, *names: str) -> None:
-        """Errors: Invalid when two of `names` are given, because one would be ignored."""
+        """Refuse two of `names`, because one would be ignored. Errors: Invalid."""
         if len(given := self.given(*names)) > 1:
             raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
     def require(self, name: str, allowed: bool, context: str) -> None:
-        """Errors: Invalid when `name` is given where it has no effect. `context` names the options that it needs."""
+        """Refuse `name` where it has no effect. `context` names the options that it needs. Errors: Invalid."""
         if not allowed and self.given(name):
             raise Invalid(f"it has no effect here, only with {context}; remove it", field=name)
 

@@ -66,7 +66,7 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each group, topic and queue with an offset of the group, or for all requested groups."""
+    """One row for each group, topic and queue. Without the option `groups`, topics without an offset are left out."""
     groups = options.groups or tuple(
         group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP_PREFIX)
     )

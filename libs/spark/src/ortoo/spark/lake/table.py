@@ -99,7 +99,10 @@ class Lake:
             _added_columns({DATE: "string"} | known, _column_types(schema), changes)
 
     def new_file(self, date: str, name: str) -> str:
-        """The path for a new file: its final one for Delta, whose log decides, otherwise a staging folder."""
+        """The path for a new file. With Delta it is the final path, because the table's log decides which files count.
+
+        Without Delta it is in a staging folder.
+        """
         if self.format == "delta":
             return f"{DATE}={date}/{name}.parquet"
         (self.folder / STAGING / date).mkdir(parents=True, exist_ok=True)

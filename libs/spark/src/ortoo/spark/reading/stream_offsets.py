@@ -142,7 +142,7 @@ class StreamOffsets:
 
 
 def ranges(start: SourceOffsets, end: SourceOffsets) -> dict[Queue, OffsetSpan]:
-    """The ranges that a batch reads. Moved queues (new, with another topic id, or truncated) are not read."""
+    """The ranges that a batch reads. Queues that the batch moves (new, recreated or truncated ones) are not read."""
     return {
         queue: OffsetSpan(start.queues[queue], stop)
         for queue, stop in end.queues.items()

@@ -38,7 +38,7 @@ class MessageWriter:
     """For batch writes: the same for all attempts of the job."""
 
     def check_target(self) -> None:
-        """Errors: NotFound when the topic of the options does not exist or accepts no messages."""
+        """Refuse a topic of the options that does not exist or accepts no messages. Errors: NotFound."""
         if self.options.topic:
             link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))

@@ -18,7 +18,7 @@ _BATCH_BITS = 36
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """The account of one query with one sink."""
+    """The newest committed batch of one query in one sink."""
 
     sink_id: str
     query_id: str

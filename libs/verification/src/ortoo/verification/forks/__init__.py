@@ -1,1 +1,1 @@
-"""Processes of ours, forked from one that has imported everything; with what runs them as asyncio's own are run."""
+"""Ortoo's processes, forked from a process that has imported everything, and their runner with asyncio's interface."""

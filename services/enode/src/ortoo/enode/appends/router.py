@@ -22,7 +22,10 @@ class AppendRouter:
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[AppendResult] | None:
-        """Accept a batch without awaiting; None if it needs `append` (delayed). Errors: as `Store.begin`."""
+        """Accept a batch at once; None if the caller must await `append`, as for delayed ones.
+
+        Errors: as `Store.begin`.
+        """
         return None if batch.delayed else self._store.begin(BatchWrite(topic_id, queue_id, batch), flush_mode)
 
     async def append(

@@ -29,7 +29,7 @@ class GroupMode(enum.IntEnum):
     """The delivery mode of a group in a topic; the numbers are those on the wire and in the log."""
 
     UNDECIDED = 0
-    """Its next use decides."""
+    """The next use by the group decides."""
     OFFSETS = 1
     """A queue is assigned to one group member, which commits offsets: push sessions and pulls."""
     POP = 2

@@ -27,7 +27,7 @@ class HalfOpen(StateChange):
     """The current state of a transaction: begun, checked, parked, resumed or stored again. The newest one counts."""
 
     number: I64
-    """Its id: the place where its first message was first stored."""
+    """The transaction's id: the place where its first message was first stored."""
     topic_id: U64
     queue_id: U32
     place: I64
@@ -38,7 +38,7 @@ class HalfOpen(StateChange):
     checks: U32
     """The number of checks so far."""
     parked: BoolField
-    """It is no longer checked; an operator decides."""
+    """Whether it is no longer checked, so that an operator must decide."""
     key: U64
     """Chosen by the caller, so that a repeated begin after a lost answer has no effect; 0 = none."""
     producer_group: str

@@ -1,5 +1,5 @@
 """Communication of the enode with name servers.
 
 In: topics and their placements. Out: leases with the enode's address and its followers, and copies of topics in the
-store. `app`, `reigns`, `rpc` and `observe` may import it.
+store. `app`, `leadership`, `rpc` and `observe` may import it.
 """

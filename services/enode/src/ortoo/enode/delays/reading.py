@@ -14,7 +14,7 @@ from ortoo.enode.store.store import Store
 
 READ_BYTES = 256 << 10
 MESSAGES_PER_PAUSE = 64
-"""Messages."""
+"""The number of messages that are read between two pauses."""
 _log = get_logger("deferred")
 
 

@@ -37,7 +37,7 @@ DELAY_MAX_MS = 366 * DAY_MS
 TIMERS_MAX = 10_000_000
 """The number of delayed messages that an enode keeps."""
 PREFETCH_MS = 15_000
-"""How long before they are due messages are read into memory, if there is room."""
+"""The time before its due time at which a message is read into memory, if there is room."""
 PREFETCH_MIN_MS = 6_000
 """With less than this read ahead, the next messages are read; if they lie in many batches, that takes seconds."""
 PREFETCH_FIRST_MS = 2_000
@@ -69,7 +69,7 @@ class DelayScheduler:
     """The delayed messages of one enode."""
 
     def __init__(self, store: Store, background: Background, *, clock: Clock, delay_max_ms: int = DELAY_MAX_MS) -> None:
-        """Deliver into `store`; `run` is to be spawned. Longer delays than `delay_max_ms` are refused."""
+        """Deliver into `store`; the caller must spawn `run`. Longer delays than `delay_max_ms` are refused."""
         self.delay_max_ms = delay_max_ms
         self._store = store
         self._timers = store.timers
@@ -215,7 +215,7 @@ class DelayScheduler:
         """Start reads, so that messages are in memory when they are due, without delaying those due now.
 
         Reading a batch costs about the same for one of its messages as for all, so it is done seldom and far ahead. In
-        between, short reads find new messages that are due within `NEW_MS`.
+        between, short reads find new messages that are due within `READ_AT_ONCE_MS`.
         """
         staging = self._staging
         has_room = staging.count <= STAGED_MAX // 2 and staging.bytes <= STAGED_BYTES_MAX // 2

@@ -36,7 +36,7 @@ class SegmentRescue:
     async def rescue(self, end_place: int) -> int | None:
         """Store every delayed message below a place again; returns the number of bytes.
 
-        Staged messages are stored again too. None if one is still being delivered or recalled.
+        Staged messages are stored again too. Returns None if a message is still being delivered or recalled.
         Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). Then no segment may be deleted.
         """
         self._rescued_bytes, rescued = 0, 0

@@ -1,6 +1,7 @@
 """Delayed messages in memory, shortly before they are due: tables by destination, in the order of their due times.
 
-Pure: no clock, no disk. Due messages are sliced off the fronts of tables as arrays, so the number matters little.
+Pure: no clock, no disk. Due messages are sliced off the fronts of tables as arrays, so that the cost hardly depends on
+their number.
 """
 
 import heapq
@@ -16,7 +17,7 @@ from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, S
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
 
 ROW_BYTES = 64
-"""About the memory of a message beside its body."""
+"""The approximate memory of a message beside its body."""
 BODY_BYTES_MAX = RECORDS_BYTES_MAX * 3 // 4
 """Bodies of at most this size usually leave room in a batch for the other columns."""
 
@@ -35,7 +36,7 @@ class DueMessages:
 
     @property
     def size_bytes(self) -> int:
-        """About the memory they take."""
+        """The approximate memory of the messages."""
         return ROW_BYTES * len(self) + len(self.messages.body)
 
     def select(self, rows: Int32s) -> "DueMessages":
@@ -81,7 +82,7 @@ class Staging:
     """The messages in memory that are not due yet."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start empty."""
         self.count = 0
         self.bytes = 0
         self._tables: list[tuple[int, int, _Table]] = []
@@ -90,7 +91,7 @@ class Staging:
 
     @property
     def next_ms(self) -> int | None:
-        """When the first message is due."""
+        """The time at which the first message is due."""
         return self._tables[0][0] if self._tables else None
 
     def add(self, due: DueMessages) -> None:
@@ -125,10 +126,10 @@ class StagingBuffer:
     """Pieces that a read of many batches has found so far, sorted together at the end."""
 
     def __init__(self) -> None:
-        """Nothing."""
+        """Start empty."""
         self.bytes = 0
         self.first_ms = NEVER_MS
-        """When the first message is due."""
+        """The time at which the first message is due."""
         self._parts: dict[tuple[int, bool], list[DueMessages]] = {}
 
     def add(self, due: DueMessages) -> None:

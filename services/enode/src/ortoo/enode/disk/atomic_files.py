@@ -40,7 +40,7 @@ class FileHead:
         return tag == 0 or found in (0, tag)
 
     def unpack(self, data: bytes) -> tuple[int, ...]:
-        """The numbers of a head whose CRC was checked. Errors: Damaged for another file, Unsupported if it is newer."""
+        """The numbers of a head whose CRC was checked. Errors: DamagedFile for another file, Unsupported."""
         if len(data) < self.size:
             raise DamagedFile(f"too short for a {self._name}")
         magic, version, _, *numbers = self._struct.unpack_from(data)
@@ -57,7 +57,7 @@ def with_crc(data: bytes) -> bytes:
 
 
 def without_crc(data: bytes, name: str) -> bytes:
-    """The data of `with_crc`. Errors: Damaged when the CRC of `name` does not match."""
+    """The data of `with_crc`. Errors: DamagedFile when the CRC of `name` does not match."""
     body = data[:-CRC_BYTES]
     if len(data) < CRC_BYTES or crc32c(body) != int.from_bytes(data[-CRC_BYTES:], "little"):
         raise DamagedFile(f"the CRC of its {name} does not match")

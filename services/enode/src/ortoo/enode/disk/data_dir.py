@@ -38,12 +38,15 @@ class OpenFolder:
         return cls(disk, folder, disk.inode(folder))
 
     def check_folder(self) -> None:
-        """Errors: OSError. FolderGone when the path leads elsewhere."""
+        """Refuse a folder that was moved. Errors: OSError. FolderGone when the path leads elsewhere."""
         if self.disk.inode(self.folder) != self.inode:
             raise FolderGone(f"{self.folder} was moved away or replaced while this process had it open")
 
     def check(self) -> None:
-        """Errors: OSError. FolderGone when the path leads elsewhere, or the store's identity was deleted."""
+        """Refuse a folder that was moved or emptied.
+
+        Errors: OSError. FolderGone when the path leads elsewhere, or the store's identity was deleted.
+        """
         self.check_folder()
         if self.disk.inode(self.folder / IDENTITY_NAME) is None:
             raise FolderGone(f"{self.folder} was emptied while this process had it open: {IDENTITY_NAME} was deleted")

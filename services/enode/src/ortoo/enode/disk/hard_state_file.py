@@ -47,7 +47,7 @@ class StoredHardState:
 
     @property
     def identity(self) -> Incarnation:
-        """The start that wrote it."""
+        """The replica and its start that wrote this hard state."""
         return Incarnation(self.replica, self.incarnation)
 
 

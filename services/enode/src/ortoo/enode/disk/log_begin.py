@@ -37,7 +37,10 @@ class LogBegin:
 
 
 def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
-    """Read the record; None if it is incomplete or of another folder. Errors: Unsupported when it is newer."""
+    """Read the record; None if it is incomplete or belongs to another folder.
+
+    Errors: Unsupported when the record has a newer version.
+    """
     try:
         body = without_crc(data, "bytes")
         if not _HEAD.is_of(tag, body):
@@ -54,9 +57,9 @@ def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
 def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin | None:
     """The record in a store's folder; None in a store of an older version.
 
-    If the record is lost, of another folder or an older copy, the position comes from the serials. `tag` replaces the
-    tag from the folder's identity.
-    Errors: Unsupported when it is newer.
+    The serials give the position if the record is lost, belongs to another folder, or is an older copy. `tag` replaces
+    the tag from the folder's identity.
+    Errors: Unsupported when the record has a newer version.
     """
     tag = tag_of(disk, folder) if tag is None else tag
     begin = decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag)
@@ -67,7 +70,7 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
 
 
 def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Write the record that a start used, unless the file has it. Errors: OSError."""
+    """Write the record `begin` that a start has used, unless the file has it already. Errors: OSError."""
     if decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
         write_log_begin(disk, folder, begin)
 

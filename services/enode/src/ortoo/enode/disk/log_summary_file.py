@@ -37,7 +37,7 @@ class StoredLogSummary:
     summary: LogSummary = LogSummary()
     """`appended` is that position; none of it counts as flushed."""
     pending_truncation: int = NO_TRUNCATION
-    """The log behind this position is being truncated, and is no longer read; NO_CUT = no truncation."""
+    """The log behind this position is being truncated, and is no longer read; NO_TRUNCATION = none."""
 
     @classmethod
     def from_summary(cls, summary: LogSummary, *, pending_truncation: int = NO_TRUNCATION) -> "StoredLogSummary":

@@ -19,7 +19,7 @@ Numbers = tuple[int, ...]
 
 
 def decode_slots(data: bytes, head: FileHead, tag: int = 0) -> Numbers | None:
-    """The greater numbers of the two slots; None if no slot is whole.
+    """The numbers of the slot with the greater ones; None if neither slot is valid.
 
     A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 matches any.
     """

@@ -23,7 +23,7 @@ class SealedRun:
 
     segment: Segment
     entry: QueueEntry
-    """Their range, and the place of their rows in the index file, if there is one."""
+    """The range of the batches, and the place of their rows in the index file, if there is one."""
     rows: IndexRows | None = None
     """The rows, which are in memory until there is an index file."""
 
@@ -106,8 +106,9 @@ class LogCatalog:
         """Refuse one more queue in the active segment; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
-                f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index, "
-                f"{bytes_max} are allowed (store.index_bytes_max); use fewer queues, larger segments or less retention",
+                f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index. "
+                f"The limit is {bytes_max} (store.index_bytes_max). "
+                "Use fewer queues, larger segments or less retention",
                 retry_after_ms=10_000,
             )
 

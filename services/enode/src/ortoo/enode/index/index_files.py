@@ -19,7 +19,7 @@ from ortoo.enode.log.segment import INDEX_SUFFIX, Segment, segment_name
 
 
 def read_contents(disk: Disk, segment: Segment, tag: int = 0) -> SegmentContents | None:
-    """The tables of a segment's index file; None if it is missing, damaged, or of another folder than that of the tag.
+    """The tables of a segment's index file; None if it is missing, damaged, or has the tag of another folder.
 
     Errors: Unsupported.
     """
@@ -63,6 +63,6 @@ def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = Tr
 
 
 def load_rows(disk: Disk, run: SealedRun) -> IndexRows:
-    """One queue's rows in a sealed segment with an index file. Errors: Damaged, FileNotFoundError."""
+    """One queue's rows in a sealed segment with an index file. Errors: DamagedFile, FileNotFoundError."""
     path = run.segment.folder / segment_name(run.segment.base, INDEX_SUFFIX)
     return decode_rows(run.entry, read_part(disk, path, run.entry.block_at, run.entry.block_bytes))

@@ -209,7 +209,7 @@ class KeyEntries:
 
 
 def unpacked(base: int, places: HashArray) -> Iterator[tuple[int, int]]:
-    """(frame position, row) of each place."""
+    """Yield (frame position, row) of each place."""
     for place in places.tolist():
         yield base + (place >> ROW_BITS) * 64, place & (1 << ROW_BITS) - 1
 
@@ -235,7 +235,10 @@ class KeyIndexFile:
     """The part of a key index file that is kept in memory: an entry is found with one or two reads."""
 
     def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int, tag: int = 0) -> None:
-        """Read header and fences with `read(position in the file, length)`. Errors: Damaged, Unsupported."""
+        """Read the header and the first hash of each block; `read` takes a position in the file and a length.
+
+        Errors: DamagedFile, Unsupported.
+        """
         self._read = read
         head = without_crc(read(0, _HEAD_BYTES), "header")
         if not _HEAD.is_of(tag, head):
@@ -250,7 +253,7 @@ class KeyIndexFile:
         self._fences: HashArray = np.frombuffer(without_crc(data, "fences"), _U64)
 
     def find(self, wanted: int) -> list[tuple[int, int]]:
-        """(frame position, row) of each entry with this hash, in order of position. Errors: Damaged."""
+        """(frame position, row) of each entry with this hash, in order of position. Errors: DamagedFile."""
         found: list[tuple[int, int]] = []
         block = max(int(np.searchsorted(self._fences, np.uint64(wanted), "left")) - 1, 0)
         while block < self._blocks and int(self._fences[block]) <= wanted:

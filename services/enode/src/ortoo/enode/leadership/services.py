@@ -154,7 +154,7 @@ class EnodeServices:
 async def open_enode_services(
     store: Store, settings: EnodeSettings, background: Background, *, clock: Clock, randomness: Randomness
 ) -> AsyncIterator[EnodeServices]:
-    """Create the services of `store`; background work starts only with `announced`."""
+    """Create the services of `store`; background work starts only with `EnodeServices.announce`."""
     async with contextlib.AsyncExitStack() as stack:
         topics = TopicCopies(store, settings.name)
         groups = GroupRetention(

@@ -80,8 +80,8 @@ class Appender(Flusher):
     def check_accepting(self, length: int) -> None:
         """Refuse a frame that cannot be stored now.
 
-        Errors: Unavailable (disk failed), Moved. Overloaded (disk full or no file can be opened, with NOT_TAKEN_FIELD,
-        or too much waits).
+        Errors: Unavailable (the disk failed), NotLeader, Overloaded. Overloaded has NOT_ACCEPTED_FIELD when the disk is
+        full or no file can be opened. It has no field when too many bytes wait for the disk.
         """
         if self.failure:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}", field=NOT_ACCEPTED_FIELD)
@@ -94,7 +94,7 @@ class Appender(Flusher):
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def check_barred(self) -> None:
-        """Errors: Unavailable (NOT_TAKEN_FIELD) while this may not be the registered store of the enode."""
+        """Refuse while this store may not be the enode's registered one. Errors: Unavailable (NOT_ACCEPTED_FIELD)."""
         if self.barred:
             raise Unavailable(self.barred, field=NOT_ACCEPTED_FIELD, retry_after_ms=1000)
 

@@ -14,7 +14,7 @@ SLICE_HEAD_BYTES = _SLICE.size
 
 
 class CheckpointSlice(NamedTuple):
-    """One frame's worth of a checkpoint."""
+    """The part of a checkpoint that one frame holds."""
 
     checkpoint_id: int
     """The position at which the checkpoint began."""
@@ -33,7 +33,7 @@ class CheckpointSlice(NamedTuple):
         return _SLICE.pack(VERSION, 0, *self[:-1]) + self.changes
 
     def at(self, position: int) -> SliceLocation:
-        """The entry of the queue index for it."""
+        """The queue index's entry for this slice, which is stored at `position`."""
         return SliceLocation(position, self.checkpoint_id, self.number, self.total, self.fold_from)
 
 
@@ -46,7 +46,7 @@ def decode_slice(payload: bytes) -> CheckpointSlice:
 
 
 def split_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
-    """Gather encoded changes into payloads of about `slice_bytes`; each with whether it is the last.
+    """Gather encoded changes into payloads of about `slice_bytes`; yields each, and whether it is the last one.
 
     Changes are drawn lazily: a slice is encoded only after the previous one was taken.
     """

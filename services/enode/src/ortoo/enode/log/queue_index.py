@@ -109,7 +109,7 @@ def encode_index(
 
 
 def tables_bytes(head: bytes) -> int:
-    """The length of the file's begin that `decode_contents` needs. Errors: Damaged, Unsupported."""
+    """The length of the file's begin that `decode_contents` needs. Errors: DamagedFile, Unsupported."""
     *_, queues, slices, holes, _ = _checked_head(head)
     return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
@@ -117,7 +117,7 @@ def tables_bytes(head: bytes) -> int:
 def decode_contents(data: bytes, base: int, tag: int = 0) -> SegmentContents:
     """Read everything but the rows.
 
-    Errors: Unsupported. Damaged when the bytes are bad, of another segment or of another folder.
+    Errors: Unsupported. DamagedFile when the bytes are bad, of another segment or of another folder.
     """
     own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
@@ -138,7 +138,7 @@ def decode_contents(data: bytes, base: int, tag: int = 0) -> SegmentContents:
 
 
 def decode_rows(entry: QueueEntry, block: bytes) -> IndexRows:
-    """Read one queue's rows. Errors: Damaged when they are damaged."""
+    """Read one queue's rows. Errors: DamagedFile."""
     if len(block) != entry.block_bytes or crc32c(block) != entry.block_crc:
         raise DamagedFile(f"the rows of topic {entry.topic_id:#x} queue {entry.queue_id} are damaged")
     return IndexRows.decoded(block)

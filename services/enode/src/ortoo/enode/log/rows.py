@@ -47,7 +47,7 @@ class IndexRows:
         return self.first_offsets[-1] + self.counts[-1]
 
     def find(self, offset: int) -> int:
-        """The row whose batch holds `offset`; if it lies in a hole or beyond, -1 - the next row's number."""
+        """The row whose batch holds `offset`. If no batch holds it: -1 minus the number of the next row."""
         row = bisect_right(self.first_offsets, offset) - 1
         if row >= 0 and offset < self.first_offsets[row] + self.counts[row]:
             return row

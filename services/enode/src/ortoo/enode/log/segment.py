@@ -28,7 +28,7 @@ def segment_bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
 
 
 def remove_below(disk: Disk, folder: Path, position: int) -> int:
-    """Remove the segments that begin below `position`, oldest first, with their index files; the number of files.
+    """Remove the segments below `position`, oldest first, with their index files; returns the number of files.
 
     The record of the log's begin is already beyond them, so a left-over is harmless. Errors: OSError for the first
     file that cannot be removed. The next call continues there.

@@ -28,7 +28,7 @@ class SpareSegments:
     _making: bool = False
 
     async def prepare(self) -> bool:
-        """Make a spare ahead of need; whether one is ready. A full disk is not an error yet."""
+        """Make a spare before it is needed; returns whether one is ready. A full disk is not an error yet."""
         if self._fitting(self.segment_bytes) is not None:
             return True
         if self._making:
@@ -45,7 +45,8 @@ class SpareSegments:
     async def take(self, frame_bytes: int, *, is_state: bool) -> Segment:
         """A spare with room for a frame of `frame_bytes` and the mark at the segment's end.
 
-        State may use the headroom, in a smaller segment. Errors: Overloaded when the disk is full.
+        State changes may use the reserved space (`headroom_bytes`), in a smaller segment. Errors: Overloaded when the
+        disk is full.
         """
         usual = max(self.segment_bytes, frame_bytes)
         while (spare := self._fitting(frame_bytes if is_state else usual)) is None:

@@ -1,5 +1,5 @@
 """Observability of the enode: metrics, spans and findings.
 
-In: the store, pops, an intake. Out: metrics, findings, and an intake that records spans.
+In: the store, pops, and the append router. Out: metrics, findings, and an append router that records spans.
 Only `app` imports it.
 """

@@ -158,7 +158,7 @@ class EnodeFindings:
         return found
 
     def _failing(self) -> dict[tuple[str, str], tuple[int, str]]:
-        """(topic, group) to the number of failing messages, and the error of one of them."""
+        """For each (topic, group): the number of failing messages, and the error of one of them."""
         found: dict[tuple[str, str], tuple[int, str]] = defaultdict(lambda: (0, ""))
         names = {copy.topic_id: copy.name for copy in self.store.topics()}
         left = SCANNED_PIECES_MAX

@@ -14,7 +14,7 @@ from ortoo.enode.transactions.coordinator import TransactionCoordinator
 
 
 class TracedAppendRouter(AppendRouter):
-    """An intake whose appends are spans, one for each traced message."""
+    """An append router that records a span for each traced message."""
 
     def __init__(
         self, store: Store, delays: DelayScheduler, transactions: TransactionCoordinator, tracing: Tracing, enode: str

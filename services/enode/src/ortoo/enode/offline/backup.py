@@ -56,7 +56,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def take_backup(disk: Disk, folder: Path, target: Path, clock: Clock) -> tuple[BackupList, int]:
-    """Copy the store in `folder` to `target`; the backup's list, and the number of copied bytes.
+    """Copy the store in `folder` to `target`; returns the backup's list, and the number of copied bytes.
 
     Errors: OSError. NotFound without a store. Unsupported for a replica's store. Conflict when `target` is in use or
     has other files. DataLoss when the store has less data than before, or less than the previous backup. Unavailable

@@ -75,7 +75,9 @@ def _from_fields(fields: Mapping[str, Any]) -> BackupList:
 
 
 def copy_file(disk: Disk, source: Path, target: Path, length: int) -> str:
-    """Copy the first `length` bytes of a file; their SHA-256. The bytes are durable, but not yet the new file's name.
+    """Copy the first `length` bytes of a file; returns their SHA-256.
+
+    The bytes are durable, but not yet the new file's name.
 
     An existing file of that name is replaced in one step. Errors: OSError. DataLoss when the source is shorter.
     """

@@ -8,7 +8,7 @@ If another replica runs, it may be part of a serving majority, so the command re
 
 A disk without its hard state (the file `reign`) can be used, too, because its new set does not need its votes.
 
-The disk becomes its own set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
+The disk becomes a new set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
 lost, and so is data that this disk itself had and lost. Disks of the previous set are refused
 from then on: empty them, and add them as new replicas.
 """
@@ -144,7 +144,7 @@ def _outline_of(disk: Disk, folder: Path, member: ReplicaId) -> StoredLogSummary
 
 
 def become_single_replica(disk: Disk, folder: Path, clock: Clock, randomness: Randomness, number: int = 1) -> int:
-    """Make the disk its own set; the end of its log. Errors: Invalid, DataLoss, OSError.
+    """Make the disk a set of one replica; returns the end of its log. Errors: Invalid, DataLoss, OSError.
 
     The mark of a store that lost its end is written first, then the new set's id, in the hard state and the identity.
     From then on no replica of the previous set talks to this disk, so its own vote is used only within its new set.

@@ -44,7 +44,7 @@ def main(arguments: Sequence[str]) -> int:
 def make_store(
     disk: Disk, backup: Path, folder: Path, clock: Clock, randomness: Randomness
 ) -> tuple[BackupList, Recovered]:
-    """Copy a backup into an empty folder and recover it; the backup's list, and the contents of the store.
+    """Copy a backup into an empty folder and recover it; returns the backup's list and the store's contents.
 
     The store gets its own id, so that name servers distinguish it from its origin.
     Errors: Unsupported, OSError. NotFound without a backup. Conflict when `folder` is not empty. DataLoss when a file

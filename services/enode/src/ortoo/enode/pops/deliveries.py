@@ -49,7 +49,10 @@ class QueueDeliveries:
 def describe_deliveries(
     store: Store, group: GroupLines, queue_id: int, offsets: tuple[int, int, int], clock: Clock
 ) -> QueueDeliveries:
-    """Describe the offsets `offsets`: from (-1 = the first unfinished), to (exclusive, 0 = the end), and the limit.
+    """Describe messages of a queue for a group.
+
+    `offsets` are the first offset (-1 = the first unfinished one), the end (exclusive, 0 = the end of the queue) and
+    the limit.
 
     Errors: NotFound.
     """

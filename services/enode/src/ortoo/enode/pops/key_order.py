@@ -10,7 +10,7 @@ class KeyOrder:
     """Tracks the messages that wait for an earlier one of their message group."""
 
     def __init__(self, scan: int) -> None:
-        """Begin with the message groups from offset `scan` on still unknown."""
+        """Start. The message groups from offset `scan` on are not known yet."""
         self.scan = scan
         """The next offset whose message group is to be read."""
         self._first_of_group: dict[int, str] = {}
@@ -21,11 +21,11 @@ class KeyOrder:
 
     @property
     def blocked_count(self) -> int:
-        """How many messages wait."""
+        """The number of messages that wait."""
         return len(self._blocked)
 
     def add(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
-        """Take in the message groups from `first_offset` on; return the offsets that are free, in order."""
+        """Add the message groups of the messages from `first_offset` on; returns the free offsets, in order."""
         free = []
         start = max(self.scan - first_offset, 0)
         for offset, group in enumerate(message_groups[start:], first_offset + start):
@@ -53,7 +53,7 @@ class KeyOrder:
         return tuple(self._waiting[group]) if group is not None else ()
 
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
-        """Take in that messages are finished (`intervals` has it already); return the offsets that became free."""
+        """Record that messages are finished, as `intervals` has it already; returns the offsets that became free."""
         free = []
         # The groups of lost messages are never read, and unfinished messages before these hold the floor back.
         self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)

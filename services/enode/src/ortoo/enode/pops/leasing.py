@@ -61,11 +61,11 @@ class PopLeasing:
         """(topic id, group) to the number of messages that expired before the group got them."""
 
     async def pop(self, request: PopRequest) -> Popped:
-        """Lease messages to a consumer, waiting up to `wish.wait_ms` for the first.
+        """Lease messages to a consumer, waiting up to `request.wait_ms` for the first.
 
-        Messages not acknowledged within `wish.invisible_ms` are delivered again. The lease is written to the log, but
-        the answer does not wait for the flush; a crash may lose it. A pop with `call_off` cancels another pop: it
-        releases the messages of that pop and returns none.
+        Messages not acknowledged within `request.invisible_ms` are delivered again. The lease is written to the log,
+        but the answer does not wait for the flush; a crash may lose it. A pop with `request.cancel` cancels another
+        pop: it releases the messages of that pop and returns none.
 
         Errors: NotFound, Conflict (another delivery mode, or this pop was cancelled), Overloaded, Unavailable.
         """

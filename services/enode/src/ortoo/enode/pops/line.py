@@ -78,7 +78,7 @@ class PopLine:
         return self._cursor if self.keys is None else self.keys.scan
 
     def next_due_ms(self) -> int | None:
-        """When the next lease or back-off ends; None without any."""
+        """The time at which the next lease or back-off ends; None if there is none."""
         return self._due[0][0] if self._due else None
 
     def may_have_messages(self, now_ms: int, end_offset: int) -> bool:
@@ -104,7 +104,7 @@ class PopLine:
                     heapq.heappush(self._due, (piece.state.until_ms, piece.first, piece.end))
 
     def add_message_groups(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
-        """Take in the message groups from `first_offset` on; those seen before are skipped."""
+        """Add the message groups of the messages from `first_offset` on; those seen before are skipped."""
         assert self.keys is not None
         for offset in self.keys.add(first_offset, message_groups, self.intervals):
             self._make_next_ready(offset)

@@ -38,7 +38,7 @@ _log = get_logger("pops")
 
 @dataclass(frozen=True, slots=True)
 class ParkedMessage:
-    """Why one message is parked."""
+    """A message to park, and the reason."""
 
     offset: int
     attempts: int

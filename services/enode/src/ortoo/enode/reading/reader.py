@@ -172,7 +172,7 @@ class Reader:
         return damaged
 
     async def _repair_holes(self, queue: QueueLog, offset: int) -> bool:
-        """Repair the damaged places of closed segments that may hold an offset; whether any was repaired."""
+        """Repair the damaged places of closed segments that may hold an offset; returns whether any was repaired."""
         if self.repair is None:
             return False
         is_repaired = False

@@ -13,7 +13,7 @@ WaitLine = MutableSequence[asyncio.Future[None]]
 
 
 class Waiters:
-    """All waiters of one sort in a store, each in a line."""
+    """All waiters of one kind in a store; each waits in one line."""
 
     def __init__(self, clock: Clock, *, waiters_max: int, plural: str) -> None:
         """Allow at most `waiters_max` at once; `plural` is their name in the plural, for errors."""

@@ -40,13 +40,16 @@ def check_not_replicated(disk: Disk, folder: Path, advice: str) -> None:
 
 
 def check_never_of_a_set(disk: Disk, folder: Path) -> None:
-    """Errors: Unsupported, OSError. DataLoss for a folder without hard state that was ever part of a replica set."""
+    """Refuse a folder without hard state that was ever part of a replica set.
+
+    Errors: DataLoss, Unsupported, OSError.
+    """
     if trace := trace_of_set(disk, folder):
         raise _missing(folder, trace)
 
 
 def check_never_led(folder: Path, epoch: int) -> None:
-    """Errors: DataLoss for a folder without hard state whose log was written in an epoch above 0."""
+    """Refuse a folder without hard state whose log was written in an epoch above 0. Errors: DataLoss."""
     if epoch:
         raise _missing(folder, f"a leader wrote the end of its log in epoch {epoch}")
 

@@ -92,8 +92,9 @@ def recover(
 
     With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
     nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
-    missing. With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity
-    that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes `files`.
+    missing. `is_alone` means that the store is no replica and has no hard state. A store that returns to an earlier end
+    gets the identity that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes
+    `files`.
 
     Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
     """
@@ -332,7 +333,7 @@ def rewrite_unsynced(segment: Segment, position: int, end: int) -> None:
 
 
 def zero_behind(segment: Segment, position: int) -> int:
-    """Overwrite the bytes behind the log's end with zeros, so that they never return; the number of these bytes."""
+    """Overwrite the bytes behind the log's end with zeros, so that they never return; returns their number."""
     cut = 0
     for at, chunk in _chunks(segment, position, segment.limit):
         if chunk.count(0) != len(chunk):

@@ -55,7 +55,7 @@ def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
 
 
 def check_frame_owner(path: Path, foreign_at: int) -> None:
-    """Errors: DataLoss when a segment has a frame of another log, at `foreign_at`; -1 = it has none."""
+    """Refuse a segment with a frame of another log, at `foreign_at`; -1 = it has none. Errors: DataLoss."""
     if foreign_at >= 0:
         raise DataLoss(
             f"{path} holds a frame of another store at log position {foreign_at}. Restore the right file, or move "

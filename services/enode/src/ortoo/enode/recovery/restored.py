@@ -43,7 +43,7 @@ def write_restored_mark(disk: Disk, folder: Path, randomness: Randomness | None 
 
 
 def write_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
-    """As `write_restored_mark`, if the caller writes an identity with `begins_anew` next."""
+    """As `write_restored_mark`, for a caller that then writes an identity with `begins_anew`."""
     more = randomness.below(OPENINGS_GAP) if randomness is not None else 0
     write_json_file(disk, folder / FILE_NAME, VERSION, {"apart": OPENINGS_GAP + more})
 

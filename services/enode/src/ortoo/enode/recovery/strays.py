@@ -10,7 +10,7 @@ from ortoo.enode.log.segment import Segment
 
 
 def find_strays(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> list[int]:
-    """Those of `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
+    """The positions in `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
     A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name only
     at the end of the segment before it. A file with a whole frame at its begin is a segment. Another file is a stray

@@ -244,9 +244,9 @@ class Driver:
         self.log.is_suspect = bool(differing)
 
     async def _refold(self) -> None:
-        """Open the log again, with an earlier checkpoint. Replicas do so at different times, because some may be right.
+        """Open the log again, with an earlier checkpoint. A leader transfers leadership first.
 
-        If this replica leads, it transfers leadership first.
+        Replicas do so at different times, because some may have the correct state.
         """
         voters = [one.number for one in self.replica.log.configuration.voters]
         await self.clock.sleep(sum(one < self.replica.identity.replica.number for one in voters) * REFOLD_STAGGER_S)
@@ -379,7 +379,7 @@ class Driver:
         await self._step.wait()
 
     async def wait_for_transfer(self, epoch: int) -> bool:
-        """Wait for the end of a transfer of leadership in `epoch`; whether it succeeded."""
+        """Wait for the end of a transfer of leadership in `epoch`; returns whether it succeeded."""
         while self.leading_epoch == epoch and self._is_transferring():
             await self.wait_for_step()
         if self.leading_epoch == epoch:

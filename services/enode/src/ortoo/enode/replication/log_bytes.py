@@ -79,7 +79,10 @@ class LogBytes:
         return content
 
     async def read(self, begin: int, limit: int) -> Sequence[Buffer]:
-        """As `newest`, but from the disk; damaged frames are repaired. Errors: OSError, Unavailable, BadFrame."""
+        """As `cached_frames`, but from the disk; damaged frames are repaired.
+
+        Errors: OSError, Unavailable, BadFrame.
+        """
         while True:
             try:
                 content = await self.read_copy(begin, limit)

@@ -85,7 +85,7 @@ class ReplicaMembership:
             self._joined.set()
 
     async def keep_reign(self, reign: HardState, work: DiskWork) -> bool:
-        """Make a new vote durable; False, after a pause, when no file can be opened for it.
+        """Make a new vote durable. Returns False after a pause if the process has no free file descriptor.
 
         Errors: as `write`.
         """

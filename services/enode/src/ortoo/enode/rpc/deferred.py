@@ -93,7 +93,7 @@ class CheckStream:
         self._groups = frozenset(groups)
 
     async def serve(self, requests: AsyncIterator[pb.WatchHalvesRequest], scope: Scope) -> None:
-        """Be registered as a watcher until the call ends."""
+        """Register the snode as a listener for checks until the call ends."""
         self._transactions.listeners.add(self._groups, self._send_check)
         try:
             await asyncio.get_running_loop().create_future()

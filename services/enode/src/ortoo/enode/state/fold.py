@@ -93,7 +93,7 @@ class State:
         return sum(1 << number for number, table in enumerate(self._tables) if table.rows <= DIGEST_ROWS_MAX)
 
     def digests(self, tables: int) -> tuple[int, ...]:
-        """The digests of the tables in a bit mask; 0 for the others."""
+        """The digests of the tables that the bit mask `tables` selects; 0 for each other table."""
         return tuple(table.digest() if tables >> number & 1 else 0 for number, table in enumerate(self._tables))
 
     def differing_tables(self, digests: Sequence[int], other_digests: Sequence[int]) -> list[str]:

@@ -32,7 +32,7 @@ class DeliveryState(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """Offsets `first` to `end`, exclusive, with one hold; None = not known to be delivered."""
+    """Offsets `first` to `end`, exclusive, with one state; None = not known to be delivered."""
 
     first: int
     end: int
@@ -42,7 +42,7 @@ class Piece(NamedTuple):
 class IntervalMap:
     """Disjoint intervals of offsets above `floor`. Offsets below it are finished, those in no interval untouched.
 
-    A finished offset stays finished: a later hold has no effect on it. So folding a part of the changes again, up to
+    A finished offset stays finished: a later state has no effect on it. So folding a part of the changes again, up to
     the end, leaves the same map.
     """
 
@@ -52,7 +52,7 @@ class IntervalMap:
         """Begin with everything below `floor` finished and the rest untouched."""
         self.floor = floor
         self.delivered_count = 0
-        """The number of messages with a hold."""
+        """The number of messages with a state."""
         self._firsts: list[int] = []
         self._ends: list[int] = []
         self._states: list[DeliveryState | None] = []
@@ -88,7 +88,7 @@ class IntervalMap:
             at = stop
 
     def set_state(self, first: int, end: int, state: DeliveryState) -> None:
-        """Set the hold of the unfinished offsets of a range."""
+        """Set the state of the unfinished offsets of a range."""
         first = max(first, self.floor)
         if first >= end:
             return
@@ -151,7 +151,7 @@ class IntervalMap:
         self._firsts[low:high], self._ends[low:high], self._states[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
-        """The stored intervals from the one that holds `from_offset` on; here a hold of None means finished."""
+        """The stored intervals from the one that holds `from_offset` on; here a state of None means finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
         return [Piece(self._firsts[at], self._ends[at], self._states[at]) for at in range(start, stop)]

@@ -34,7 +34,7 @@ class StateTable(ABC, Generic[V]):
 
     @abstractmethod
     def checkpoint(self) -> Iterator[bytes]:
-        """Yield the whole as encoded changes. Changes may be folded meanwhile: a reader folds these again."""
+        """Yield the whole table as encoded changes. Changes may be folded meanwhile: a reader folds these again."""
 
     @property
     def rows(self) -> int:
@@ -54,7 +54,7 @@ class KeyedTable(StateTable[dict[K, V]], Generic[K, V]):
         return ((topic_id, *one) for topic_id, known in self._topics.items() for one in known.items())
 
     def iterate_live(self) -> Iterator[tuple[int, K, V]]:
-        """The same for a checkpoint; the table may change meanwhile."""
+        """As `entries`, for a checkpoint; the table may change meanwhile."""
         return ((topic_id, *one) for topic_id, known in iterate_live(self._topics) for one in iterate_live(known))
 
 

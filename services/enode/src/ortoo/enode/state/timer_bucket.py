@@ -14,7 +14,7 @@ ROW = np.dtype(
 _COLUMNS = ("deliver_at_ms", "place", "destination", "status")
 _TABLE = np.dtype([(name, ROW[name]) for name in _COLUMNS])
 TimerArray = NDArray[np.void]
-"""Of `ROW`."""
+"""A structured array with the fields of `ROW`."""
 Int64s = NDArray[np.int64]
 NEVER_MS = (1 << 63) - 1
 """The due time of a deleted timer."""
@@ -109,7 +109,7 @@ class TimerBucket:
         return len(at)
 
     def statuses(self, ids: Int64s) -> NDArray[np.uint8]:
-        """The hold of each of these timers; 255 = it does not exist."""
+        """The status of each of these timers; 255 = it does not exist."""
         return self._column("status", ids, 255)
 
     def places(self, ids: Int64s) -> Int64s:
@@ -122,7 +122,7 @@ class TimerBucket:
         return int(self._table["destination"][at[0]]) if len(at) else None
 
     def set_status(self, ids: Int64s, status: TimerStatus) -> None:
-        """Set the hold of timers."""
+        """Set the status of timers."""
         at, _ = self._find(ids)
         self._table["status"][at] = status
 

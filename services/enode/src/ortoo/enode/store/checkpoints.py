@@ -161,7 +161,7 @@ class Checkpoints:
         """Write the whole state into the log, slice by slice, each as of the moment of its write.
 
         The state is folded up to the committed position. A start folds durable frames beyond it again.
-        Errors: Overloaded (no room on the disk), Moved, Unavailable. Then the checkpoint is postponed.
+        Errors: Overloaded (no room on the disk), NotLeader, Unavailable. Then the checkpoint is postponed.
         """
         self._is_writing = self._is_postponed = True
         try:

@@ -190,7 +190,10 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Errors: Unavailable when the store is closed, is not the enode's, or another replica may have more data."""
+        """Refuse work on a store that is closed, is not the enode's, or may lack data of another replica.
+
+        Errors: Unavailable.
+        """
         if self.closed:
             raise Unavailable("the store is closed")
         self.appender.check_barred()
@@ -198,7 +201,7 @@ class Engine:
             raise Unavailable("this replica cannot confirm that it still leads: retry")
 
     def record_use(self, changes: Changes) -> Changes:
-        """Record the use of topics by groups in accepted changes; the same changes."""
+        """Record the use of topics by groups in accepted changes; returns the changes."""
         for change in changes:
             if isinstance(change, GroupUse):
                 self.recently_used.add((change.topic_id, change.group))

@@ -85,7 +85,7 @@ class LockTable:
         return LockGranted(generation, is_new=True)
 
     def release(self, key: LockKey, session_id: str) -> Lock | None:
-        """Free a lock of this session; the freed lock, or None if the session does not hold it."""
+        """Free a lock of this session; returns the freed lock, or None if the session does not hold it."""
         lock = self._locks.get(key)
         if lock is None or lock.is_free or lock.session_id != session_id:
             return None

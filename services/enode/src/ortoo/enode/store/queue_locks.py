@@ -54,7 +54,7 @@ class DurableQueueLocks:
         return answers
 
     async def release(self, keys: Sequence[tuple[LockKey, str]]) -> list[bool]:
-        """Free locks, each (key, session id); whether the session held each. Errors: Overloaded, Unavailable.
+        """Free locks, each (key, session id); returns whether the session held each. Errors: Overloaded, Unavailable.
 
         While the log accepts no writes, this raises an error, because a grant with unknown outcome may be in the log.
         """

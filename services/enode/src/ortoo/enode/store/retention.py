@@ -19,7 +19,7 @@ class RetentionClock:
     """The clock of retention. If the wall clock is set forward, nothing ages by the step for a day."""
 
     def __init__(self) -> None:
-        """Accept the clock at the first call, because earlier steps are unknown."""
+        """The first call of `now_ms` accepts the wall clock, because earlier steps of it are unknown."""
         self._last_seen: tuple[int, float] | None = None
         self._untrusted_ms = 0
         """The forward step that is not accepted yet."""

@@ -20,7 +20,7 @@ class CheckSchedule:
     checks_max: int = 15
 
     def first_check_ms(self, now_ms: int, after_ms: int = 0) -> int:
-        """When a new transaction is checked first; `after_ms` is the producer's own delay (0 = the default)."""
+        """The time of a new transaction's first check; `after_ms` is the producer's own delay (0 = the default)."""
         return now_ms + (after_ms or self.first_after_ms)
 
     def after_check(self, half: HalfOpen, now_ms: int) -> HalfOpen:

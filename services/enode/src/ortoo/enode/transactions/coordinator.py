@@ -45,7 +45,7 @@ class TransactionCoordinator:
     """The transactions of one enode."""
 
     def __init__(self, store: Store, background: Background, schedule: CheckSchedule, *, clock: Clock) -> None:
-        """Work on `store`; `run` is to be spawned."""
+        """Work on `store`; the caller must spawn `run`."""
         self.listeners = CheckListeners()
         """Snodes with producers that can be asked."""
         self.ended_totals: Counter[tuple[int, HalfVerdict]] = Counter()
@@ -144,15 +144,13 @@ class TransactionCoordinator:
                 if half is None or half.topic_id != topic_id:
                     raise NotFound("no such transaction is open", field="transaction_id")
                 if not half.parked:
-                    raise Conflict(
-                        "the transaction is not parked: its producers are being asked", field="transaction_id"
-                    )
+                    raise Conflict("the transaction is not parked; its checks continue", field="transaction_id")
                 await self._put(self._schedule.after_resume(half, self._clock.now_ms()))
 
         await self._background.run_shielded("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
-        """Store every open transaction below a place again; returns the number of bytes, as `Rescue`."""
+        """Store every open transaction below a place again; returns the number of bytes."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
         for start in range(0, len(numbers), RESCUED_AT_ONCE):
             some = map(self._move, numbers[start : start + RESCUED_AT_ONCE])

@@ -31,7 +31,7 @@ class Catalog:
     """An open database. Work runs in the order of its submission, one transaction each."""
 
     def __init__(self, database: Database, proposals: StoredProposals) -> None:
-        """Use `open`."""
+        """Callers use `Catalog.open`."""
         self.proposals = proposals
         """The proposed leaders, read and written on a connection of their own."""
         self.shared = database.engine.dialect.name != "sqlite"
@@ -99,7 +99,7 @@ class Catalog:
         )
 
     async def reencrypt_secrets(self, encryption: Encryption) -> int:
-        """Store secrets in this form from now on, including the existing ones; returns the number of users.
+        """Use `encryption` for all secrets from now on, also for the stored ones; returns the number of users.
 
         Errors: Invalid if a secret cannot be read.
         """

@@ -42,8 +42,8 @@ class Encryption:
                     raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
                 return secret
         raise Invalid(
-            f"the secret of {owner} is encrypted with another key; configure the file with that key, which may also be "
-            "among secrets_key_files_previous",
+            f"the secret of {owner} is encrypted with another key; configure the file of that key here, or add it to "
+            "secrets_key_files_previous",
             field=FIELD,
         )
 
@@ -53,7 +53,7 @@ class Encryption:
 
 
 def read_encryption(key_file: str, previous_files: str) -> Encryption:
-    """From the key in a file, and those in others, separated by `;`. Errors: Invalid, naming the setting."""
+    """The encryption with the key in a file, and previous keys in other files, separated by `;`. Errors: Invalid."""
     previous = [part.strip() for part in previous_files.split(";") if part.strip()]
     key = _read_key(key_file, FIELD) if key_file else b""
     return Encryption(key, [_read_key(path, "secrets_key_files_previous") for path in previous])

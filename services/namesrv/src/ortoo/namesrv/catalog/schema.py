@@ -22,7 +22,7 @@ _revision = sa.Table("alembic_version", sa.MetaData(), sa.Column("version_num", 
 def migrate_to_head(engine: sa.Engine, new_id: str) -> None:
     """Migrate the database to HEAD; a directory without an id gets `new_id`.
 
-    Errors: Unsupported for a newer schema, SQLAlchemy's own.
+    Errors: Unsupported for a newer schema, and the errors of SQLAlchemy.
     """
     with engine.begin() as connection:
         if connection.dialect.name == "postgresql":

@@ -1,7 +1,7 @@
 """The proposed leaders of enodes, as stored for all name servers of one database.
 
-They have a connection and a thread of their own with short timeouts. A failover does not wait for other work on the
-database, and reports of replicas are answered soon also if the database does not answer.
+Proposals have a separate connection and thread with short timeouts. A failover therefore does not wait for other work
+on the database. Reports of replicas are answered soon even if the database does not answer.
 """
 
 from typing import Any

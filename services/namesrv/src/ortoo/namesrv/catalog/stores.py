@@ -25,7 +25,7 @@ class Stores:
         return await self._database.submit_transaction(read)
 
     async def put(self, store: KnownStore) -> KnownStore:
-        """Store the registered store of an enode, unless its stored version is as high; returns the stored one.
+        """Save the registered store of an enode if its version is higher than the saved one; returns the saved store.
 
         Errors: Unavailable, DataLoss.
         """

@@ -30,9 +30,10 @@ class CatalogTransaction:
         self.version = 0
 
     def begin_version(self, above_version: int = 0) -> None:
-        """Take the next version, at least one `above_version` the last version seen before a database was restored.
+        """Take the next version: one above the stored version and above `above_version`.
 
-        Its row is locked from here on, so that all changes on all name servers run one after another.
+        `above_version` is the last version seen before a database was restored. The row of the version is locked from
+        here on, so that all changes on all name servers run one after another.
         """
         table = tables.directory
         is_behind = table.c.version < above_version
@@ -45,9 +46,10 @@ class CatalogTransaction:
         return int(self._connection.execute(sa.select(tables.directory.c.version)).scalar_one())
 
     def now_ms(self, own_ms: int) -> int:
-        """The time for irreversible decisions. PostgreSQL's clock, since the clocks of name servers may differ.
+        """The time for irreversible decisions, milliseconds since 1970-01-01 UTC.
 
-        A database file has only one name server, whose time is `own_ms`.
+        It is PostgreSQL's clock, because the clocks of name servers may differ. A database file has only one name
+        server, so its own time `own_ms` is used.
         """
         return database_now_ms(self._connection) if self._connection.dialect.name == "postgresql" else own_ms
 
@@ -139,7 +141,7 @@ class CatalogTransaction:
         return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
-        """Mark some deleted topics as due, and remove others."""
+        """Mark the deleted topics `due` as due, and remove the deletions `expired_ids`."""
         table = tables.deleted_topics
         for ids in _in_batches(due):
             self._connection.execute(sa.update(table).where(table.c.topic_id.in_(ids)).values(is_due=True))

@@ -63,7 +63,7 @@ class Users:
         return user
 
     def get(self, access_key: str) -> User:
-        """One user. Errors: Invalid, NotFound."""
+        """A user by access key. Errors: Invalid, NotFound."""
         user = self._find(access_key)
         if user is None:
             raise NotFound(f"there is no user {access_key!r}; create it with PutUser", field="access_key")

@@ -28,7 +28,7 @@ class TopicDeletion:
 
     @property
     def topic_id(self) -> int:
-        """Its identity; another topic may have its name by now."""
+        """The id of the deleted topic. Another topic may have its name by now."""
         return self.topic.topic_id
 
 

@@ -30,6 +30,6 @@ class KeyRotation:
         return (*kept, new)
 
     def distributed_keys(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
-        """The keys for snodes; `unsigned_before`: the directory existed before there were keys."""
+        """The keys for snodes. `unsigned_before` is whether the directory existed before there were keys."""
         since_ms = keys[0].created_at_ms + self.unsigned_grace_ms if keys and unsigned_before else 0
         return HandleKeys(keys, since_ms)

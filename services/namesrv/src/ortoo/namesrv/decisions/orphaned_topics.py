@@ -74,7 +74,7 @@ class OrphanedTopics:
         return sum(more for _, more in self._reported.values())
 
     def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:
-        """The offered topics, by name: those that are neither in `topics` nor `deleted`."""
+        """The reported topics, by name, without those in `topics` or `deleted`."""
         placed: dict[int, list[Placement]] = defaultdict(list)
         names: dict[int, str] = {}
         for enode, (held, _) in sorted(self._reported.items()):
@@ -92,7 +92,7 @@ class OrphanedTopics:
         ]
 
     def find(self, name: str, deleted: Mapping[int, object]) -> list[OrphanedTopic]:
-        """The topics offered under a name that no topic has."""
+        """The reported topics of a name that no topic of the directory has."""
         if not any(one.name == name for held, _ in self._reported.values() for one in held):
             return []
         return [one for one in self.list_orphaned({}, deleted) if one.name == name]
@@ -146,7 +146,7 @@ def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> lis
 
 
 def adopted_topic(orphaned: OrphanedTopic, existing: Topic | None, *, version: int, now_ms: int) -> Topic:
-    """The topic with the offered queues, readable and writable."""
+    """The adopted topic with the reported queues, readable and writable."""
     if existing is None:
         return Topic(orphaned.name, orphaned.topic_id, version, Permission.READ_WRITE, orphaned.placements, now_ms)
     by_enode = {placement.enode: placement for placement in existing.placements}

@@ -54,13 +54,16 @@ class KnownStore:
     """The id of another store that an operator has permitted to replace the registered one."""
 
     def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
-        """The next version. The permission for another store ends when a store other than the registered one is set."""
+        """A copy with the next version. The permission for another store ends when another store is registered."""
         accepted = self.accepted if store_id == self.store_id else ""
         version = self.version + 1
         return dataclasses.replace(self, store_id=store_id, replicas=replicas, version=version, accepted=accepted)
 
     def accepting(self, store_id: str) -> "KnownStore":
-        """The next version, with a permission for another store; the registered store's id revokes a permission."""
+        """A copy with the next version and a permission for another store.
+
+        The id of the registered store revokes it.
+        """
         accepted = store_id if store_id != self.store_id else ""
         return dataclasses.replace(self, version=self.version + 1, accepted=accepted)
 

@@ -25,7 +25,7 @@ class StoredDirectory:
     deletions: tuple[TopicDeletion, ...] = ()
     directory_id: str = ""
     handle_keys: tuple[HandleKey, ...] = ()
-    """The newest last."""
+    """The keys that seal handles, the newest last."""
     unsigned_handles: bool = False
     """Whether clients may have handles from before there were keys."""
     group_deletions: tuple[GroupDeletion, ...] = ()
@@ -44,12 +44,12 @@ class RouteChange:
     enodes: tuple[Enode, ...] = ()
     snodes: tuple[Snode, ...] = ()
     deletions: tuple[TopicDeletion, ...] = ()
-    """New ones, and those that became due."""
+    """New deletions, and deletions that became due."""
     directory_id: str = ""
     handle_keys: HandleKeys | None = None
     """All keys, only for snodes; None = unchanged."""
     group_deletions: tuple[GroupDeletion, ...] = ()
-    """New ones, and those that became due."""
+    """New deletions, and deletions that became due."""
 
     @property
     def deleted_topic_ids(self) -> list[int]:

@@ -65,17 +65,17 @@ class Topic:
     """For a parent of lite topics, the time without a message after which a lite topic is deleted; 0 = never."""
 
     def placement(self, enode: str) -> Placement | None:
-        """Its queues on one enode."""
+        """The queues of the topic on one enode."""
         return next((placement for placement in self.placements if placement.enode == enode), None)
 
     @property
     def read_queue_count(self) -> int:
-        """Read queues on the enode that has most of them."""
+        """The largest number of read queues on one enode."""
         return max(p.read_queue_count for p in self.placements)
 
     @property
     def write_queue_count(self) -> int:
-        """Write queues on the enode that has most of them."""
+        """The largest number of write queues on one enode."""
         return max(p.write_queue_count for p in self.placements)
 
 

@@ -9,13 +9,13 @@ from ortoo.namesrv.decisions.route_changes import RouteChange
 from ortoo.namesrv.decisions.topics import Topic
 
 Adoption = tuple[list[Topic], list[OrphanedTopic]]
-"""The adopted topics, and the offered topics that could not be adopted."""
+"""The adopted topics, and the topics that could not be adopted."""
 
 
 def adopt_topics(
     orphaned: OrphanedTopics, names: Sequence[str], all_possible: bool, now_ms: int, stored: CatalogTransaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Adopt the named offered topics, or `all_possible` that can be. Errors: `orphaned_topics.wanted`; Overloaded."""
+    """Adopt the named topics that enodes hold, or `all_possible` that can be. Errors: as `select_named`; Overloaded."""
     known = stored.load_all()
     existing = {topic.name: topic for topic in known.topics}
     offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})

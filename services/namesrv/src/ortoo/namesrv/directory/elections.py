@@ -55,7 +55,10 @@ class Elections:
         self._is_failing = False
 
     async def load(self) -> None:
-        """Read the proposals from before this start. If the database does not answer, they are read later."""
+        """Read the proposals that were stored before this start.
+
+        If the database does not answer, they are read later.
+        """
         await self._read(since_s=-math.inf)
 
     def sets(self) -> list[ReplicaSet]:
@@ -112,7 +115,7 @@ class Elections:
         return members
 
     async def elect(self, enode: str, number: int, disk: str) -> Proposal:
-        """Propose the operator's choice. Errors: as `decisions.elected`; Unavailable."""
+        """Propose the operator's choice. Errors: as `proposals.operator_choice`; Unavailable."""
         members = self.get(enode)
         for _ in range(STORE_ATTEMPTS_MAX):
             wanted = decisions.operator_choice(members, self._enodes[enode].proposal_state, number, disk)

@@ -26,7 +26,7 @@ class StoresOfEnodes:
         self._is_failing = False
 
     async def load(self) -> None:
-        """Read the stores from before this start. Errors: Unavailable, DataLoss."""
+        """Read the stores that were registered before this start. Errors: Unavailable, DataLoss."""
         for found in (await self._stored.all()).values():
             self._learn(found)
         self._is_failing = False
@@ -45,7 +45,10 @@ class StoresOfEnodes:
         return may_come(self._known.get(enode), store_id, made_from)
 
     def check(self, enode: str, store_id: str, made_from: str) -> None:
-        """Refuse a store if the enode has another one, from which this one was not made. Errors: Conflict."""
+        """Refuse a store if the enode has registered another one, from which this store was not made.
+
+        Errors: Conflict.
+        """
         check_store(self._known.get(enode), enode, store_id, made_from)
 
     def check_report(self, report: ReplicaReport) -> None:

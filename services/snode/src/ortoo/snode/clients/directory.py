@@ -97,7 +97,7 @@ class ClientDirectory:
         for snode in self.directory.snodes():
             if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
-        raise Unavailable(f"client {entry.member.client_id} is connected to snode {entry.member.snode}: unreachable")
+        raise Unavailable(f"snode {entry.member.snode} of client {entry.member.client_id} is unreachable")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
         """The queues of a client's push sessions at this snode."""

@@ -78,7 +78,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event; none follows Closed."""
+        """The next event; no event follows the one that closes the session."""
         while True:
             if self._events:
                 return self._events.popleft()

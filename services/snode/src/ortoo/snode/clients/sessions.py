@@ -87,7 +87,7 @@ class ClientSessions:
         return session
 
     def touch(self, session: ClientSession) -> None:
-        """Restart the timeout: the client sent something."""
+        """Restart the timeout, because the client has sent a request."""
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
@@ -209,7 +209,7 @@ class ClientSessions:
         self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
     def on_call_ended(self, session: ClientSession) -> None:
-        """The call of a session has ended."""
+        """End a session, because its call has ended."""
         self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:

@@ -18,7 +18,7 @@ class DirectoryCache:
     def __init__(self, seals: HandleSeals | None = None) -> None:
         """Start empty."""
         self.seals = seals or HandleSeals()
-        """For handles, with the latest keys from the name server."""
+        """Makes and checks the seals of handles, with the latest keys from the name server."""
         self.version = 0
         self.directory_id = ""
         self._topics: dict[str, Topic] = {}

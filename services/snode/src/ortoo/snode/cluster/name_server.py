@@ -39,12 +39,12 @@ class NameServerClient:
 
     @property
     def peer(self) -> str:
-        """Its name in errors."""
+        """The name of the current name server in errors."""
         return "the name server"
 
     @property
     def stub(self) -> NameServiceStub:
-        """For one call: by `call`, or within `rpc_errors`."""
+        """The stub of the current name server. Use it for one call, by `call` or within `rpc_errors`."""
         return NameServiceStub(self.channels.channel_to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:

@@ -114,7 +114,7 @@ class Topic:
         return [placement.enode for placement in self.placements]
 
     def placement(self, enode: str) -> Placement | None:
-        """Its queues on one enode."""
+        """The queues of the topic on one enode."""
         return next((p for p in self.placements if p.enode == enode), None)
 
 
@@ -216,6 +216,6 @@ class DirectoryUpdate:
     enodes: tuple[EnodeEntry, ...] = ()
     snodes: tuple[SnodeEntry, ...] = ()
     directory_id: str = ""
-    """Of the directory that the name server serves, if it sends one."""
+    """The id of the directory that the name server serves, if it sends one."""
     handle_keys: HandleKeys | None = None
-    """All of them; None = unchanged, or from a name server that has none."""
+    """All keys that seal handles; None = unchanged, or the name server has none."""

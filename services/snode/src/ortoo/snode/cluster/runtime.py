@@ -13,7 +13,7 @@ from ortoo.snode.settings import SnodeSettings
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """Lives as long as the snode."""
+    """The objects that exist as long as the snode runs."""
 
     settings: SnodeSettings
     incarnation: str

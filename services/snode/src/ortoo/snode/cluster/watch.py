@@ -24,7 +24,7 @@ _log = get_logger("directory")
 
 
 class DirectoryWatch:
-    """Follows the name server for ever. While it is unreachable the copy serves."""
+    """Follows the name server continuously. While it is unreachable, the copy answers requests."""
 
     def __init__(
         self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness

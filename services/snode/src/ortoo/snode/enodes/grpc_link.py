@@ -237,7 +237,7 @@ class GrpcEnodeLink(ReplicaLink):
         return [MessagePlace(one.queue_id, one.offset) for one in response.places]
 
     async def pop(self, request: PopRequest) -> Popped:
-        """Lease messages; waits for the first one for `wish.wait_ms`. Errors: NotFound, Overloaded."""
+        """Lease messages; waits for the first one for `request.wait_ms`. Errors: NotFound, Overloaded."""
         message = pop_pb.LeaseRequest(pop=encode_pop(request))
         response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
         return decode_popped(response.popped)
@@ -281,7 +281,8 @@ class GrpcEnodeLink(ReplicaLink):
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
         """Change how a group consumes a topic.
 
-        Returns the previous mode, a number if it is unknown here. Errors: Conflict while replicas are active.
+        Returns the previous mode, a number if it is unknown here. Errors: Conflict while group members have messages or
+        queues.
         """
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)

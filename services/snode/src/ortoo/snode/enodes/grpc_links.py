@@ -83,7 +83,7 @@ class GrpcLinks:
     def redirect(self, enode: str, moved: NotLeader) -> GrpcEnodeLink:
         """The link to ask after a replica reported another leader.
 
-        Such a replica is alive. It still answers its open requests, and its link is closed when it has.
+        Such a replica is alive. Its link is closed only when it has answered all open requests.
         """
         current = self._links[enode]
         if not moved.leader_address or moved.epoch <= current.epoch:

@@ -106,7 +106,7 @@ class MessagePlace(NamedTuple):
     queue_id: int
     offset: int
     duplicate: bool = False
-    """Whether it was stored before."""
+    """Whether the message was stored before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,9 +238,9 @@ class EnodeLinks:
         *,
         is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """The answers of these enodes, asked one after another; those with a `is_tolerated` error are missing.
+        """The answers of these enodes, asked one after another; enodes with an error that `is_tolerated` are missing.
 
-        Errors: the other errors of an enode.
+        Errors: errors of an enode that are not tolerated.
         """
         answers: dict[str, Answer] = {}
         for enode in enodes:

@@ -135,7 +135,7 @@ class SessionQueueLocks:
         batcher.wake(self.runtime.background, f"locks {enode}")
 
     def on_freed(self, enode: str, keys: Sequence[LockKey]) -> None:
-        """An enode reports free locks."""
+        """Let waiting sessions request the locks that an enode reported as free."""
         for key in keys:
             if (event := self._freed_events.pop((enode, key), None)) is not None:
                 event.set()

@@ -45,7 +45,7 @@ class ReplicaLink:
     """The connection to the replica of an enode that leads it, by the latest information."""
 
     def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: LeaderTracker) -> None:
-        """It connects when there is a request; `leaders` has later leaders."""
+        """Connect when there is a request; `leaders` tracks later leaders."""
         self.address = address
         self.epoch = epoch
         self._enode = enode

@@ -53,9 +53,9 @@ class RequestStream(Generic[Request, Answer, Result]):
     timeout while an answer is due, except with `fails_late_singly`.
 
     The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_accepted` ends the
-    call gracefully. These had no effect and fail with NOT_TAKEN_FIELD, or as the call did that was refused as Moved or
-    Unsupported. A peer that `has_greeting` answers with id 0 when it has accepted the call. Nothing is sent before, so
-    a refused call has sent nothing.
+    call gracefully. These had no effect and fail with NOT_ACCEPTED_FIELD. If the call was refused as NotLeader or
+    Unsupported, they fail with that error. A peer that `has_greeting` answers with id 0 when it has accepted the call.
+    Nothing is sent before, so a refused call has sent nothing.
 
     `decode` makes a result of an answer or raises the OrtooError that it carries. `on_moved`, if given, receives
     requests of which nothing was stored because another process leads.

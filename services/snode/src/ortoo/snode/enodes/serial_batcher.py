@@ -14,7 +14,7 @@ class SerialBatcher:
         raise NotImplementedError
 
     def on_defect(self, error: Exception) -> None:
-        """Draining failed unexpectedly: fail the pending items."""
+        """Fail the pending items, because `drain` raised an unexpected error."""
 
     def wake(self, background: Background, name: str) -> None:
         """Start a task that drains it, unless one runs."""

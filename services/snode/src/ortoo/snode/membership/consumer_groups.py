@@ -22,7 +22,7 @@ class Assignable(Protocol):
 
     @property
     def client_id(self) -> str:
-        """Its name in the group."""
+        """The client id, which names it in the group."""
 
     @property
     def member_session_id(self) -> str:

@@ -46,7 +46,7 @@ class GroupMember:
     session_id: str
     snode: str = ""
     incarnation: str = ""
-    """Of the snode."""
+    """The incarnation of the snode."""
     subscriptions: tuple[Subscription, ...] = ()
     pushed: bool = True
     """Whether it uses a push session; otherwise it pulls."""
@@ -69,16 +69,16 @@ class GroupMember:
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics it subscribes to."""
+        """The topics to which the member subscribes."""
         return frozenset(one.topic for one in self.subscriptions)
 
     @property
     def is_assigned_queues(self) -> bool:
-        """Whether it takes part in the assignment of queues."""
+        """Whether the member takes part in the assignment of queues."""
         return self.active and not self.broadcast
 
     def encode(self) -> str:
-        """Its text in the shared store."""
+        """The text of the member in the shared store."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         fields["subscriptions"] = [dataclasses.astuple(one) for one in self.subscriptions]
         if not self.user:
@@ -134,8 +134,9 @@ class SlowConsumerRule:
     ) -> bool:
         """Whether a group member is slow in one queue.
 
-        `newest_offset` is the last stored message's. `acknowledged_offset` is None if the group has none yet, which is
-        never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is due.
+        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has none
+        yet, which is never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is
+        due.
         """
         return (
             acknowledged_offset is not None

@@ -134,7 +134,7 @@ class SharedMembership(Membership):
         return member.incarnation == self._incarnation
 
     def on_published(self, key: Key, change: MembershipChange, number: int) -> None:
-        """The shared store has accepted a record, with this number."""
+        """Note that the shared store has accepted a record under this number."""
         self._numbers[key] = max(number, self._numbers.get(key, 0))
         if self.unpublished.get(key) == change:
             del self.unpublished[key]
@@ -142,7 +142,7 @@ class SharedMembership(Membership):
                 self._numbers.pop(key, None)
 
     def apply_stored(self, key: Key, number: int, member: GroupMember | None) -> None:
-        """A record from the shared store: a member, or that it has left. Older records are ignored."""
+        """Apply a record from the shared store: a member, or its departure. Older records are ignored."""
         if number <= self._numbers.get(key, 0) or key in self.unpublished:
             return
         group, client_id = key
@@ -162,7 +162,7 @@ class SharedMembership(Membership):
                 self._remove(group, client_id)
 
     def reset_numbers(self) -> None:
-        """The shared store may have been emptied, and its counter reset."""
+        """Forget all numbers, because the shared store may have been emptied and its counter reset."""
         self._numbers.clear()
 
     def numbers(self) -> dict[Key, int]:

@@ -117,7 +117,7 @@ class MembershipStore:
         return self.runtime.settings.membership_timeout_s
 
     def findings(self) -> Iterator[Finding]:
-        """Whether the store is unreachable."""
+        """The finding that the store is unreachable, if it is."""
         if not self.connected.is_set():
             yield Finding(
                 "membership store unavailable",

@@ -80,7 +80,7 @@ class PushTraces:
         self._count = 0
 
     def on_pushed(self, group: str, queue: Queue, first_offset: int, next_offset: int, batch: SealedBatch) -> None:
-        """A batch was sent to a member of a group."""
+        """Begin a span for each traced message of a batch that was sent to a group member."""
         if self._count >= OPEN_SPANS_MAX:
             return
         waiting = self._open_spans.get((group, queue))
@@ -100,14 +100,14 @@ class PushTraces:
         self._open_spans.setdefault((group, queue), deque()).append(_OpenSpans(next_offset, spans))
 
     def on_pulled(self, group: str, queue: Queue, first_offset: int, batch: SealedBatch) -> None:
-        """A batch was returned to a reader, in a group or in none (empty)."""
+        """Record the traced messages of a batch that a reader pulled; `group` is empty outside of groups."""
         if contexts := sampled_contexts(batch.records):
             self._tracing.finish_spans(
                 self._tracing.start_spans("ortoo pull", contexts, _delivery_attributes(group, queue, first_offset))
             )
 
     def on_committed(self, group: str, queue: Queue, offset: int) -> None:
-        """A group has processed a queue up to `offset`."""
+        """End the spans of messages that a group has processed, up to `offset`."""
         waiting = self._open_spans.get((group, queue))
         while waiting and waiting[0].next_offset <= offset:
             self._tracing.finish_spans(waiting.popleft().spans)

@@ -35,7 +35,7 @@ T = TypeVar("T")
 SECRET_TTL_S = 10.0
 """Time for which a secret is cached."""
 USER_CHECK_INTERVAL_S = 10.0
-"""Interval for checks of the users of open streams. Together with KNOWN_S it bounds the access of a deleted user."""
+"""Interval for checks of the users of open streams. With SECRET_TTL_S it bounds the access of a deleted user."""
 UNKNOWN_USER_TTL_S = 5.0
 """Time for which an unknown access key is cached."""
 PERMISSION_BYTES = 256
@@ -128,7 +128,7 @@ class AccessControl:
     """The rules of a file, reloaded when it changes, and the users of the name server."""
 
     def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
-        """Follow the file at `path`; its `load` raises Invalid if it is missing or wrong."""
+        """Follow the file at `path`. `file.load` raises Invalid if the file is missing or wrong."""
         self.rules = AccessRules({})
         """A new object whenever they change."""
         self.refused_count = 0
@@ -205,7 +205,7 @@ class CallAccess:
         return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.may_send, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
-        """Authenticate the call; `request` in its bytes, None for a stream.
+        """Authenticate the call; `request` has the bytes of the request, and is None for a stream.
 
         Errors: Forbidden, of field `authorization`; Unavailable.
         """

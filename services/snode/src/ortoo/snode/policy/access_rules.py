@@ -179,7 +179,7 @@ def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant:
 
 
 def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:
-    """The resource with the rules: the group for topics of a group, the parent for lite topics."""
+    """The resource whose rules apply: the group for its retry and dead-letter topics, the parent for a lite topic."""
     if resource is Resource.TOPIC:
         for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
             if name.startswith(prefix):

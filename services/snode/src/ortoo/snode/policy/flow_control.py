@@ -29,7 +29,7 @@ class FlowUnit(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """One limit."""
+    """One limit on calls: a number of requests or bytes a second."""
 
     unit: FlowUnit
     per_second: float
@@ -55,14 +55,14 @@ class TokenBucket:
         self._at_s = now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Seconds until `amount` may go; 0 = now. More than the burst may go when the bucket is full."""
+        """Seconds until `amount` may be taken; 0 = now. More than the burst may be taken when the bucket is full."""
         self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s
         missing = min(amount, self._per_second) - self._left
         return max(0.0, missing / self._per_second)
 
     def take(self, amount: float) -> None:
-        """Use it; the bucket may become negative."""
+        """Take `amount`; the bucket may become negative."""
         self._left -= amount
 
 

@@ -30,4 +30,4 @@ class Principal:
 
 ANONYMOUS = Principal()
 PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
-"""Of the current call; tasks that a call starts inherit it."""
+"""The caller of the current call; tasks that a call starts inherit it."""

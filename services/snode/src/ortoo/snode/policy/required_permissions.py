@@ -1,6 +1,6 @@
 """The rights that each method of the snode needs for a request: a row for each. A method without a row needs an admin.
 
-A handle counts as its content says. If it is forged, the method notices that and refuses it.
+The content of a handle determines the rights that it needs. The method itself refuses a forged handle.
 """
 
 from collections.abc import Callable, Iterable, Mapping

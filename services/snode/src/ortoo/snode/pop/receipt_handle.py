@@ -44,7 +44,7 @@ class ReceiptHandle:
 
 
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
-    """Read a handle; without `seals` its seal is not verified, see `opened`.
+    """Read a handle; without `seals` its seal is not verified, see `open_handle`.
 
     Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
     """

@@ -101,8 +101,8 @@ class QueueReader:
     ) -> AsyncIterator[tuple[int, SelectedRows]]:
         """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
 
-        The enode filters by `wanted` and `columns` if it can; with `coalesce` it may merge rows of several batches.
-        Memory is drawn from `memory`; None = the caller has limits.
+        The enode applies `message_filter` and `columns` if it can; with `coalesce` it may merge rows of several
+        batches. Memory is drawn from `memory`; None = the caller has limits.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
         at which to continue.
@@ -294,7 +294,7 @@ def _end_offset(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) ->
 
 
 def check_in_range(range_: QueueRange, queue: Queue, offset: int, field: str) -> None:
-    """Refuse an offset before the first or behind the next of a queue. Errors: OutOfRange, naming the field."""
+    """Refuse an offset before the first or after the next one of a queue. Errors: OutOfRange, naming the field."""
     if not 0 <= offset <= range_.end_offset:
         raise OutOfRange(
             f"{queue} holds offsets {range_.begin_offset} to {range_.end_offset}, exclusive, not {offset}",

@@ -95,7 +95,7 @@ class Feeder:
             await self._retry(self._read_and_deliver)
 
     async def _retry(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Retry until it works: an unreachable enode returns."""
+        """Repeat a step until it succeeds, because an unreachable enode usually comes back. Errors: Fenced."""
         backoff = Backoff(first_s=0.05, max_s=1.0)
         while True:
             try:

@@ -52,12 +52,12 @@ class Delivery:
 
     @property
     def size_bytes(self) -> int:
-        """Its cost in the client's credit, in bytes."""
+        """The cost of the delivery in the client's credit, in bytes."""
         return len(self.batch.records) if self.batch is not None else 0
 
     @property
     def held_bytes(self) -> int:
-        """Its memory while it waits."""
+        """The memory of the delivery while it waits."""
         return DELIVERY_BYTES + self.size_bytes
 
 
@@ -156,7 +156,7 @@ class PushOutbox:
             self._wake.set()
 
     async def next(self) -> PushEvent:
-        """The next event to send; none follows Closed. The caller has released the previous event."""
+        """The next event to send; no event follows SessionClosed. The caller has released the previous event."""
         self._memory.release(self._in_transit_bytes)
         self._memory.on_progress()
         self._in_transit_bytes = 0

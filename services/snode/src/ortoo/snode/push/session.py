@@ -123,7 +123,7 @@ class PushSession:
                 yield feeder
 
     def touch(self) -> None:
-        """Restart the timeout: the client sent something."""
+        """Restart the timeout, because the client has sent a request."""
         self.last_active_s = self._context.clock.monotonic_s()
 
     def grant(self, messages: int, size_bytes: int) -> None:
@@ -132,7 +132,7 @@ class PushSession:
         self._may_be_sendable.set()
 
     def commit(self, queue: Queue, offset: int, generation: int) -> None:
-        """The client has processed a queue up to `offset`. Errors: Invalid if that was never sent."""
+        """Record that the client has processed a queue up to `offset`. Errors: Invalid if that was never sent."""
         feeder = self.feeders.get(queue)
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)

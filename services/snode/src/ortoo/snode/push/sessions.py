@@ -125,7 +125,7 @@ class PushSessions:
 
     @property
     def heartbeat_interval_ms(self) -> int:
-        """Interval in which a client must send something."""
+        """Interval in which a client must send at least one request."""
         return int(self.expiry_s * 1000 / 4)
 
     def all(self) -> list[PushSession]:

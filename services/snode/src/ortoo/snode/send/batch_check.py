@@ -2,7 +2,7 @@
 
     opened = check(sealed)      # Invalid names the column, Unsupported the missing feature of this process
 
-A checked batch is safe for every reader. Shapes agree, and texts are UTF-8 cut between characters. Messages keep the
+A checked batch is safe for every reader. Shapes agree, and each text is complete UTF-8. Messages keep the
 limits of the producer's library (ortoo.common.records.text_rules, ortoo.common.records.message).
 """
 

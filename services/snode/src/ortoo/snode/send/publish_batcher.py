@@ -29,9 +29,9 @@ class _PendingMessages:
     size_bytes: int
     offset: asyncio.Future[int]
     may_reroute: bool
-    """Whether they may move to another queue if the enode takes nothing."""
+    """Whether they may move to another queue if the enode accepts no messages."""
     deadline_s: float = 0.0
-    """When they are given up, once they are in flight."""
+    """The time at which the messages are given up, once they are in flight."""
 
 
 @dataclass(slots=True, eq=False)
@@ -71,7 +71,8 @@ class PublishBatcher(SerialBatcher):
     def put(self, messages: Sequence[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
         """Queue checked messages; the future gives the offset of the first one.
 
-        With `may_reroute` it fails at once, with NOT_TAKEN_FIELD, if the enode takes nothing. Errors: Overloaded.
+        With `may_reroute` it fails at once, with NOT_ACCEPTED_FIELD, if the enode accepts no messages. Errors:
+        Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:

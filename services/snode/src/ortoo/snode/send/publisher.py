@@ -48,7 +48,7 @@ class PublishReceipt:
     recall_handle: str = ""
     """Only for a delayed message."""
     duplicate: bool = False
-    """Whether it was stored before."""
+    """Whether the message was stored before."""
 
 
 def make_receipt(
@@ -183,7 +183,7 @@ class Publisher:
     ) -> dict[Destination, list[int]]:
         """Rows by queue and sort; messages of different sorts share no batch."""
         if queue is not None and queue.topic not in ("", topic.name):
-            raise Invalid(f"the queue is of topic {queue.topic}, the request of {topic.name}", field="queue.topic")
+            raise Invalid(f"the queue is in topic {queue.topic}, the request is for {topic.name}", field="queue.topic")
         queues = resolve_write_queues(topic, queue)
         if queue is not None:
             return group_by_destination(messages, lambda _: queues[0])

@@ -114,7 +114,7 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def query(self, target: str) -> tuple[int, str]:
-        """Its answer to GET `target`: status and text; status 0 if it does not answer."""
+        """The worker's answer to GET `target`: status and text; status 0 if it does not answer."""
         if self.process_id is None:
             return 0, ""
         try:

@@ -129,13 +129,13 @@ class QueueCall:
         self.unsent_bytes += len(data)
 
     async def wait_until_written(self) -> None:
-        """Wait until gRPC has taken all sent answers; only the handler does so."""
+        """Wait until gRPC has taken all sent answers; only the handler may call it."""
         self._send_waiting()
         while self._is_sending:
             await self._next_event()
 
     async def end(self, code: int, trailing: Metadata) -> None:
-        """Send the status after the answers, and wait until gRPC has released all; only the handler does so.
+        """Send the status after the answers, and wait until gRPC has released all; only the handler may call it.
 
         Errors: CancelledError if the caller disconnects meanwhile.
         """
@@ -301,7 +301,7 @@ class CompletionQueue:
         self.on_call_ended()
 
     def on_call_ended(self) -> None:
-        """One of the events counted in `open` has come."""
+        """Note that one of the events counted in `open` has arrived."""
         self.open -= 1
         if not self.open:
             self._none_open.set()

@@ -61,7 +61,7 @@ class QueueServer:
         self._core.start()
 
     async def close(self) -> None:
-        """End, once the server has stopped."""
+        """End the queue, once the server has stopped."""
         await self._core.close()
 
 

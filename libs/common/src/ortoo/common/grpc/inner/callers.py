@@ -64,4 +64,4 @@ CALLERS: Mapping[str, Callers] = {
     **_rows("FindingsService", SNODE | OPERATOR, "ListFindings"),
     **_rows("SettingsService", SNODE | OPERATOR, "ListSettings", "UpdateSettings", "ListSettingChanges"),
 }
-"""By service and method, such as "NameService/GetUser"."""
+"""The callers by service and method, such as "NameService/GetUser"."""

@@ -27,7 +27,7 @@ def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_toke
 
 
 class InnerGuard(Guard):
-    """Asks for the role of every caller. Where there are certificates and a token, the caller needs both.
+    """Checks the role of every caller. If both certificates and a token are configured, the caller needs both.
 
     The method is checked before the request is decoded, the fields of the request after it. Health and reflection stay
     open.
@@ -38,7 +38,7 @@ class InnerGuard(Guard):
     def __init__(
         self, certificates: CertificateRoles | None, token: ClusterToken | None, admin_token: str = ""
     ) -> None:
-        """Without `certificates` calls may come in the clear, without a `token` they need no proof."""
+        """Without `certificates` calls may be plaintext; without a `token` they need no proof of it."""
         self._certificates = certificates
         self._token = token
         self._admin_token = admin_token
@@ -51,7 +51,7 @@ class InnerGuard(Guard):
         self.check(call, callers.roles)
 
     def after_decoding(self) -> Sequence[Layer]:
-        """The check of the fields."""
+        """The layer that checks the fields of the decoded request."""
         return (FieldGuard(self),)
 
     def check(self, call: ServedCall, allowed: Roles) -> None:
@@ -81,7 +81,7 @@ class FieldGuard(Layer):
     services = InnerGuard.services
 
     def __init__(self, guard: InnerGuard) -> None:
-        """`guard` has let the caller in, and compares the roles again."""
+        """`guard` has accepted the caller, and compares the roles again for single fields."""
         self._guard = guard
 
     def enter(self, call: ServedCall) -> None:

@@ -32,7 +32,7 @@ class Arrival:
         """Whether its answers are a stream."""
 
     def on_request_received(self) -> None:
-        """The request has come: a missing request is no longer a reason to end the call."""
+        """Note that the request has arrived, so that the call is no longer ended for a missing request."""
         self.end = None
         if self.memory is not None:
             self.memory.settle()
@@ -50,7 +50,7 @@ class Arrival:
                 del error
 
     def on_released(self, _: object = None) -> None:
-        """GRPC has released the call. All references back to the call are dropped."""
+        """Drop all references to the call, because gRPC has released it."""
         self.end = None
         if self.memory is not None:
             self.memory.close()

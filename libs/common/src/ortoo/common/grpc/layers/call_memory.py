@@ -41,12 +41,12 @@ _log = get_logger("memory")
 
 
 def current_memory_share() -> MemoryShare | None:
-    """The share of the call that is being served; None outside of calls."""
+    """The memory share of the current call; None outside of calls."""
     return _share.get()
 
 
 def open_call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
-    """The share of the call that is being served; outside of calls a new one of `kind`, which the user closes."""
+    """The memory share of the current call; outside of calls a new one of `kind`, which the caller closes."""
     return current_memory_share() or budget.share(kind)
 
 

@@ -8,15 +8,18 @@ from ortoo.common.grpc.limits.inflation import inflate
 
 
 class Encoding(Layer):
-    """Writes answers: messages inside of the layer, bytes outside."""
+    """Encodes answers: the handler returns messages, and the outer layers see bytes."""
 
     def on_response(self, call: ServedCall, answer: Any) -> bytes:
-        """Write an answer."""
+        """Encode an answer."""
         return call.method.write(answer)
 
 
 class Decoding(Layer):
-    """Reads requests: messages inside of the layer. Those of a stream are decoded when its handler reads them."""
+    """Decodes requests, so that the inner layers see messages.
+
+    Those of a stream are decoded when its handler reads them.
+    """
 
     def __init__(self, memory: CallMemory | None = None) -> None:
         """The size of decompressed requests is counted in `memory`."""

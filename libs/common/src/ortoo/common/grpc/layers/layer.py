@@ -81,7 +81,10 @@ class ServedCall:
         self.answer, self.error = None, error
 
     def make_terminator(self) -> Callable[[Exception], None]:
-        """A function that ends the call with an error, after an answer that is being written. Only its task gets it."""
+        """A function that ends the call with an error.
+
+        It cancels the call's task, but not while an answer is written.
+        """
         task = asyncio.current_task()
 
         def end(error: Exception) -> None:
@@ -99,7 +102,7 @@ class ServedCall:
             raise self.end_error
 
     def set_failure(self, raised: BaseException) -> None:
-        """Keep the raised error; an end from outside is raised as a cancellation."""
+        """Keep the error of the call. If `make_terminator` ended the call, its error replaces the cancellation."""
         if self.end_error is not None and isinstance(raised, asyncio.CancelledError):
             task = asyncio.current_task()
             if task is not None:
@@ -115,26 +118,26 @@ class Layer:
     """The prefixes of the paths of the methods that it serves."""
 
     def arrive(self, arrival: Arrival) -> None:
-        """The headers of a call have come. A layer that raises here refuses the call before its request is received."""
+        """Called when the headers of a call have arrived. An error refuses the call before its request is received."""
 
     def enter(self, call: ServedCall) -> Awaitable[None] | None:
-        """The call begins. A layer that raises here refuses it, and is not left."""
+        """Called when the call begins. An error refuses the call, and `leave` is not called."""
 
     def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
-        """One of many requests came; the handler sees it next."""
+        """Called for each request of a stream, before the handler gets it."""
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """The answer, or one of several, for the next outer layer."""
+        """Called with the answer, or with each of several; returns it for the next outer layer."""
 
     def on_sent(self, call: ServedCall, answer: Any) -> None:
-        """One of several answers was taken from the outermost layer, and there is room for the next."""
+        """Called when one of several answers was taken from the outermost layer, so that the next one may follow."""
 
     def leave(self, call: ServedCall) -> Awaitable[None] | None:
-        """The call has ended with its `answer` or its `error`; a layer may replace one by the other."""
+        """Called when the call has ended with its `answer` or `error`; a layer may replace one by the other."""
 
 
 class Guard(Layer):
-    """A layer that is entered before the request is decoded: it sees the headers and the raw bytes, `Call.data`."""
+    """A layer that is entered before the request is decoded. It sees the headers and the raw `ServedCall.data`."""
 
     def after_decoding(self) -> Sequence[Layer]:
         """The layers that check the decoded request for this guard. The server enters them before all other layers."""
@@ -172,7 +175,7 @@ class Layers(grpc.aio.ServerInterceptor):
         return wrapped if arrival.refused is None else self._refusal(path)
 
     def arriving(self, path: str, handler: Any) -> Arriving:
-        """A function that shows the layers a method's calls before their requests come; a layer may refuse them."""
+        """A function that shows each call of a method to the layers before its request; a layer may refuse it."""
         steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
         kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
         gives_many: bool = handler.response_streaming

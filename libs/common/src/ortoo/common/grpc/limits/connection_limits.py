@@ -87,7 +87,7 @@ class _Excess:
 
 
 def heaviest(connections: Iterable[ServerConnection], before: Mapping[Peer, int]) -> list[ServerConnection]:
-    """Those that sent most since `before`, the earlier totals: HEAVIEST_PERCENT of all bytes, at least one."""
+    """The connections that sent most since the earlier totals `before`: HEAVIEST_PERCENT of all bytes, at least one."""
     grown = sorted(
         ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
     )

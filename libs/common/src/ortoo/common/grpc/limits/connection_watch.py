@@ -92,7 +92,7 @@ class ConnectionWatch:
         self._guard.on_memory_returned(before, resident_bytes(), self._clock.monotonic_s())
 
     def _is_crowded(self) -> bool:
-        """Check once; whether an address had too many connections."""
+        """Check once; returns whether an address had too many connections."""
         self._check_resets()
         now_s = self._clock.monotonic_s()
         are_receipts_due = now_s - self._receipts_at_s >= RECEIPTS_S
@@ -105,7 +105,7 @@ class ConnectionWatch:
         return may_exceed and self._close_surplus(connections)
 
     def _close_surplus(self, connections: list[ServerConnection]) -> bool:
-        """Close the connections above the limits; whether an address had too many."""
+        """Close the connections above the limits; returns whether an address had too many."""
         surplus = self._limits.surplus(connections)
         self._end(surplus, "address", log_events.CONNECTIONS_CLOSED_TOO_MANY)
         closed = set(surplus)

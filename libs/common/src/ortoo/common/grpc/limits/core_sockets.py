@@ -41,7 +41,7 @@ class CoreSockets:
 
     @classmethod
     def of_newest(cls) -> Self | None:
-        """Those of the server that was made last in this process; None if the core does not report it."""
+        """The connections of the newest server of this process; None if the core does not report that server."""
         newest, start = 0, 0
         try:
             while True:
@@ -61,7 +61,7 @@ class CoreSockets:
         return 0
 
     def open(self) -> list[CoreSocket]:
-        """The connections that are set up."""
+        """The established connections."""
         found: list[CoreSocket] = []
         start = 0
         while True:

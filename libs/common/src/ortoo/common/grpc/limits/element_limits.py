@@ -86,4 +86,4 @@ ELEMENTS_MAX: Final[Mapping[str, int]] = {
     "ortoo.v1.UpdateTopicRequest.add_enodes": SHORT,
     "ortoo.v1.WatchHalvesRequest.producer_groups": QUEUES,
 }
-"""By the full name of the field."""
+"""The maximum number of elements, by the full name of the field."""

@@ -26,7 +26,7 @@ FREEING_S = 0.3
 REST_INTERVAL_S, FUTILE_INTERVAL_S = 20.0, 40.0
 """Interval at which freed memory is returned below SHRINK_PERCENT, and the one after a return that freed little."""
 REST_GROWTH_BYTES = 48 << 20
-"""The growth of the process that is required for that."""
+"""The growth of the process that is required for a return of memory below SHRINK_PERCENT."""
 FUTILE_BYTES = 8 << 20
 BUSY_PERCENT = 25
 """A process that uses more of its budget keeps freed memory for the next requests."""
@@ -46,7 +46,7 @@ class MemoryGuard:
     """Decides on actions by the resident memory."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        """`budget` has the limit, and is closed near it."""
+        """`budget` has the limit of the memory, and accepts no new work near it."""
         self._budget = budget
         self._floor_bytes = 0
         """The smallest resident memory since the process is ready."""

@@ -41,7 +41,7 @@ class RawField:
     elements_max: int
     """The maximum number of elements; 0 for a field that is no list."""
     weight: int
-    """Of one element."""
+    """The weight of one element."""
     is_packable: bool
     """Whether several elements may follow one key."""
     packed_bytes: int
@@ -82,7 +82,7 @@ class RawElements:
         self._translated = bytes(sorted(self.key_bytes))
 
     def check(self, data: bytes) -> bool:
-        """Refuse a message that is too costly to decode; whether all its lists are certainly short enough.
+        """Refuse a message that is too costly to decode; returns whether all its lists are certainly short enough.
 
         Errors: DecodeError, and Invalid, naming the list.
         """
@@ -125,7 +125,7 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
     position, end, weight, fields_left = 0, len(data), 0, fields_max
     fields = elements.fields
     counts: dict[str, int] = {}
-    """Of the lists in the visited element. A message that is not a list element counts as part of its parent."""
+    """The counts of the lists in the visited element. A message outside of lists counts as part of its parent."""
     above: list[tuple[int, Mapping[int, RawField], dict[str, int]]] = []
     try:
         while True:

@@ -1,4 +1,4 @@
-"""The frames of the replication protocol in the log: EPOCH, MEMBERS and BEGIN."""
+"""The frames of the replication protocol in the log: EPOCH, CONFIGURATION and BEGIN."""
 
 import json
 import struct
@@ -15,7 +15,7 @@ PROTOCOL_KINDS = frozenset({FrameKind.EPOCH, FrameKind.CONFIGURATION, FrameKind.
 
 
 def configuration_payload(configuration: Configuration) -> bytes:
-    """The payload of a MEMBERS frame."""
+    """The payload of a CONFIGURATION frame."""
     return json.dumps(asdict(configuration), sort_keys=True).encode()
 
 

@@ -47,7 +47,7 @@ class TruncatedFrames:
         return found
 
     def write_file(self, disk: Disk, folder: Path) -> str:
-        """Write the frames to their own file; its name. Errors: OSError."""
+        """Write the frames to a separate file; returns its name. Errors: OSError."""
         name = f"{PREFIX}{self.epoch}-{self.position}"
         write_atomically(disk, folder / name, self.content)
         return name

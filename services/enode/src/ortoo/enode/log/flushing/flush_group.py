@@ -81,7 +81,7 @@ class FlushGroup:
         """Write and sync, segment by segment. A segment gets its name only when the previous one is durable.
 
         May be called again after a failed write, because bytes and places stay the same. Errors: OSError, NoDescriptor,
-        as `guard`.
+        and those of `guard`.
         """
         for part in self.parts:
             segment = part.segment

@@ -96,19 +96,22 @@ class Flusher:
         """Set by each flush; cleared by the task that detects idleness."""
 
     def check_disk(self) -> None:
-        """Errors: Unavailable when the disk failed. Frames that are not durable then are never acknowledged."""
+        """Refuse work on a failed disk; frames that are not durable then are never acknowledged.
+
+        Errors: Unavailable.
+        """
         if self.failure:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}")
 
     def add_waiter(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
-        """Give `waiter` the `answer` when everything accepted before is committed, or with `early` on this disk."""
+        """Give `waiter` the `answer` when everything before is committed, or with `early` when it is on this disk."""
         if not self._groups:
             self._groups.append(FlushGroup())
         group = self._groups[-1]
         (group.disk_waiters if early else group.waiters).append((waiter, answer))
 
     def truncate_to(self, position: int, committed: Segment) -> None:
-        """Truncate the log to `position` and continue there. No frames are on their way to the disk.
+        """Truncate the log to `position` and continue there. No frames may be on their way to the disk.
 
         `committed` is the segment of that position, unless a later one began before it.
         """
@@ -136,7 +139,7 @@ class Flusher:
         raise NotImplementedError
 
     def _drop_changes(self) -> list[asyncio.Future[Any]]:
-        """Forget the waiting changes; their waiters."""
+        """Forget the waiting changes; returns their waiters."""
         dropped, self._changes = self._changes, PendingChanges()
         return [waiter for waiter, _ in dropped.waiters]
 

@@ -43,7 +43,7 @@ class LogAppended:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """Everything below `position` is durable, in the log as it was after `cuts` truncations."""
+    """Everything below `position` is durable, in the log as it was after `truncations` truncations."""
 
     truncations: int
     position: int
@@ -148,7 +148,7 @@ class Truncate:
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """Empty the log, to begin at `base`; then `Truncated`. The hard state with `owed` is saved first."""
+    """Empty the log, to begin at `base`; then `Truncated`. The hard state with its `unsynced_tail` is saved first."""
 
     base: LogBase
     truncations: int
@@ -156,14 +156,14 @@ class Reset:
 
 @dataclass(frozen=True, slots=True)
 class AppendEpoch:
-    """Append the first frame of this leader's epoch; then `Appended`."""
+    """Append the first frame of this leader's epoch; then `LogAppended`."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class AppendConfiguration:
-    """Append a MEMBERS frame; then `Appended`."""
+    """Append a CONFIGURATION frame; then `LogAppended`."""
 
     configuration: Configuration
 

@@ -116,7 +116,10 @@ def on_log_match_response(replica: Replica, response: LogMatchResponse, now_s: f
 
 
 def _reset_log(replica: Replica, base: LogBase) -> None:
-    """Begin at the leader's base, because this log is empty or ends before it. First its end is saved as `owed`."""
+    """Begin at the leader's base, because this log is empty or ends before it.
+
+    First its end is saved as `unsynced_tail`.
+    """
     role, log, hard_state = replica.follower_role, replica.log, replica.hard_state
     if log.appended > log.begin and log.tail > hard_state.unsynced_tail:
         replica.change_hard_state(replace(hard_state, unsynced_tail=log.tail), replace(role, requested_epoch=-1))

@@ -34,7 +34,7 @@ class Tail(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """The replicas of an enode, from a MEMBERS frame."""
+    """The replicas of an enode, from a CONFIGURATION frame."""
 
     voters: tuple[ReplicaId, ...] = ()
     learners: tuple[ReplicaId, ...] = ()

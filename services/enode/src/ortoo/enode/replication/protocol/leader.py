@@ -156,7 +156,7 @@ def _send_frames(replica: Replica) -> None:
 
 
 def deletable_below(replica: Replica, keep_bytes: int) -> int:
-    """The position up to which segments may be deleted: a follower's next frames stay, up to `keep_bytes`."""
+    """Segments below this position may be deleted. At most `keep_bytes` are kept for followers that lag."""
     log = replica.log
     positions = [replica.rules.acknowledged_position(one) for one in replica.leader_role.streams]
     return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])

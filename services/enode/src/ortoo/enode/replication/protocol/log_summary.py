@@ -110,7 +110,7 @@ class LogSummary:
     configurations: tuple[ConfigurationFrame, ...] = (ConfigurationFrame(0, Configuration()),)
     """The last committed configuration, or that of the log's base, and all uncommitted ones."""
     log_begins: tuple[BeginFrame, ...] = ()
-    """Frames that are not committed yet."""
+    """BEGIN frames that are not committed yet."""
     truncations: int = 0
     """The number of truncations in this process: disk events begun before a truncation are void after it."""
     is_truncating: bool = False

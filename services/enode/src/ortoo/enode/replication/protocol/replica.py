@@ -31,7 +31,7 @@ class ReplicationLimits:
 
 @dataclass(slots=True, unsafe_hash=True)
 class Replica:
-    """The state of one start of a replica. `reign` and the log outlive the process, the rest does not.
+    """The state of one start of a replica. Only `hard_state` and the log outlive the process.
 
     It is a value: `protocol.step` changes a copy that is not shared yet.
     """
@@ -40,10 +40,10 @@ class Replica:
     log: LogSummary
     hard_state: HardState
     is_hard_state_saved: bool = True
-    """Whether `reign` is on disk. Until then it is not sent."""
+    """Whether `hard_state` is on disk. Until then it is not sent."""
     role: Role = Idle()
     lease_until_s: float = 0.0
-    """No vote for another replica before this."""
+    """Until this monotonic time, this replica votes for no other replica."""
     stream_count: int = 0
     round_count: int = 0
     """Counts the heartbeats of this process, so that their numbers are unique."""

@@ -23,7 +23,7 @@ class Rules:
         return epoch > hard_state.epoch or (epoch == hard_state.epoch and candidate == hard_state.leader)
 
     def has_lease_expired(self, now_s: float, lease_until_s: float) -> bool:
-        """No vote for another replica while the leader may answer reads by its lease.
+        """Whether the leader's lease has expired. Before that, this replica votes for no other replica.
 
         Gray and Cheriton 1989; raft's thesis, §6.4.1. A restart counts as a new lease: earlier ones are unknown.
         """

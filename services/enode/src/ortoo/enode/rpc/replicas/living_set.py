@@ -30,7 +30,7 @@ _LIVING = (
 async def check_no_living_set(
     enode: str, set_id: str, replica: ReplicaId, settings: EnodeSettings, clock: Clock
 ) -> None:
-    """Refuse to continue with the disk of `member` alone while another replica of the enode may be alive.
+    """Refuse to continue with the disk of `replica` alone while another replica of the enode may be alive.
 
     The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.
     Errors: Conflict (a replica is alive), Invalid (neither a name server nor a replica answers).
@@ -54,8 +54,8 @@ async def check_no_living_set(
         for address in sorted({*settings.replica_address_list, *others} - {""}):
             if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
-                    f"a replica of set {set_id} answers at {address}: if it leads with others, two sets would continue "
-                    f"from here. Stop it first, or, if its disk is lost as well, {OVERRIDE}",
+                    f"a replica of set {set_id} answers at {address}. If it leads others, the enode would have two "
+                    f"sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
                     field="replica_addresses",
                 )
     if not answers:
@@ -91,9 +91,9 @@ def check_response(response: pb.ReplicaSet, address: str, set_id: str, replica: 
     ]
     if living:
         raise Conflict(
-            f"name server {address} hears replicas {', '.join(map(str, living))} of enode {response.enode}, set "
-            f"{response.set_id}: this disk is of set {set_id}, and two sets would continue from here. Let the disk "
-            f"follow them, or stop them first and try again when they no longer report. If their disks are lost, "
-            f"{OVERRIDE}",
+            f"name server {address} has live replicas {', '.join(map(str, living))} of enode {response.enode}, set "
+            f"{response.set_id}, and this disk is of set {set_id}. The enode would have two sets that diverge. "
+            "Let this disk follow them, or stop those replicas and retry when they no longer report. "
+            f"If their disks are lost, {OVERRIDE}",
             field="namesrv_address",
         )

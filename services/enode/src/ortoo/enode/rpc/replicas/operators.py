@@ -65,7 +65,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
             raise Conflict("no other voter answers: start one first", field="successor")
         if successor not in others:
             numbers = ", ".join(str(one.number) for one in others)
-            raise Invalid(f"replica {successor.number} with that disk is no other voter; give one of {numbers}",
+            raise Invalid(f"replica {successor.number} with that disk is not another voter; give one of {numbers}",
                           field="successor")  # fmt: skip
         epoch = driver.replica.hard_state.epoch
         await driver.transfer_leadership(successor)

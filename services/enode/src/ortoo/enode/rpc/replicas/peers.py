@@ -191,7 +191,7 @@ async def fetch_frame_copy(address: str, request: replication_pb2.CopyFrameReque
 
 
 async def is_in_set(address: str, set_id: str, replica: ReplicaId, channels: Channels) -> bool:
-    """Whether a process of a set answers at an address, as `replica` or another; also if its answer names no set."""
+    """Whether a process of the set answers at an address. True also if its answer does not name its set."""
     of = write(replica_report_pb2.ReplicaId, replica)
     request = replication_pb2.CopyFrameRequest(set_id=set_id, source=of, position=NO_POSITION)
     try:

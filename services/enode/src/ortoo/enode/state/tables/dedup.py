@@ -62,13 +62,13 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         return before_ms if any(one < before_ms for one in used) else 0
 
     def keep_only(self, keys: Collection[Key]) -> None:
-        """Drop all other windows."""
+        """Drop all windows except those with these keys."""
         for topic_id, place, _ in list(self.entries()):
             if (topic_id, *place) not in keys:
                 del self._topics[topic_id][place]
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, place, window in self.iterate_live():
             batches = tuple(window.batches)
             yield ProducerWindow(topic_id, *place, window.next_sequence, window.used_at_ms, batches).encoded()

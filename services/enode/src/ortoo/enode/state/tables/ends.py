@@ -40,7 +40,7 @@ class QueueEndTable(KeyedTable[int, QueueEnd]):
         return (((topic_id, queue_id), end) for topic_id, queue_id, end in self.entries())
 
     def extend(self, key: QueueKey, offset: int, stored_at_ms: int | None = None) -> QueueEnd:
-        """Raise the end of a queue to at least `offset`; None leaves the time."""
+        """Raise the end of a queue to at least `offset`. Without `stored_at_ms` the time stays."""
         ends = self._topics.setdefault(key[0], {})
         end = ends.get(key[1])
         if end is None:
@@ -52,7 +52,7 @@ class QueueEndTable(KeyedTable[int, QueueEnd]):
         return end
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, queue_id, end in self.iterate_live():
             yield QueueEndSnapshot(topic_id, queue_id, end.offset, end.stored_at_ms).encoded()
             for begin, stop in end.skipped:

@@ -20,7 +20,7 @@ class GroupUseTable(GroupTable[int]):
         self._deletions_done: dict[str, int] = {}
 
     def last_used_ms(self, topic_id: int, group: str) -> int | None:
-        """When a group last used a topic; None if it has no state there."""
+        """The time of a group's last use of a topic; None if the group has no state there."""
         return self._topics.get(topic_id, {}).get(group)
 
     def deletions_done(self, directory_id: str) -> int | None:
@@ -33,7 +33,7 @@ class GroupUseTable(GroupTable[int]):
         groups[group] = max(groups.get(group, 0), at_ms if self._deletions_done else 0)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, group, at_ms in self.iterate_live():
             if at_ms:
                 yield GroupUsed(topic_id, group, at_ms).encoded()

@@ -11,7 +11,7 @@ ENDED_MAX = 100_000
 
 
 class HalfMessageTable(StateTable[set[int]]):
-    """All transactions of an enode by number, and the open numbers of each topic. An end is final."""
+    """All transactions of an enode by number, and the open ones of each topic. A verdict is final."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -35,7 +35,7 @@ class HalfMessageTable(StateTable[set[int]]):
         return len(self.open) + len(self.ended)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes, the ended ones first."""
+        """The whole table as encoded changes, the ended ones first."""
         for ended in list(self.ended.values()):
             yield ended.encoded()
         for _, half in iterate_live(self.open):

@@ -27,13 +27,13 @@ class StoredLockTable(GroupTable[dict[int, Lock]]):
     """Topic id to group to queue id to last lock. A free lock stays, to keep its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
-        """All ((topic id, group, queue id), lock)."""
+        """All locks, each as ((topic id, group, queue id), lock)."""
         for topic_id, group, locks in self.entries():
             for queue_id, lock in locks.items():
                 yield (topic_id, group, queue_id), lock
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, group, locks in self.iterate_live():
             for put in lock_changes(((topic_id, group, queue_id), lock) for queue_id, lock in sorted(locks.items())):
                 for part in split_rows(put.rows):

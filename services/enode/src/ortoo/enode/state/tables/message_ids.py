@@ -44,7 +44,7 @@ class MessageIdTable(StateTable[OrderedDict[bytes, RememberedId]]):
         return any(next(iter(ids.values())).until_ms <= now_ms for ids in self._topics.values() if ids)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes, each topic's ids in order."""
+        """The whole table as encoded changes, each topic's ids in order."""
         for topic_id, ids in iterate_live(self._topics):
             rows, start = list(ids.items()), 0
             while start < len(rows):

@@ -32,7 +32,7 @@ class ModeTable(GroupTable[GroupMode]):
         return sorted((topic_id, modes[group]) for topic_id, modes in self._topics.items() if group in modes)
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for one in self.iterate_live():
             yield ModeSet(*one).encoded()
 

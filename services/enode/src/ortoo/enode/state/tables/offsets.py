@@ -36,7 +36,7 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         rows[queue_id] = (offset, rows.get(queue_id, (0, 0))[1])
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, group, rows in self.iterate_live():
             for part in split_rows([(queue_id, *row) for queue_id, row in sorted(rows.items())]):
                 yield OffsetRows(topic_id, group, part).encoded()

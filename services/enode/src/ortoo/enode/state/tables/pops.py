@@ -76,7 +76,7 @@ class PopTable(PlaceTable[PopQueue]):
         return sum(len(queue.intervals) + 1 for _, queue in self.all())
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, place, queue in self.iterate_live():
             yield from _encode_queue((topic_id, *place), queue)
 

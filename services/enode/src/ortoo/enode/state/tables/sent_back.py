@@ -34,7 +34,7 @@ class RetryMarkTable(PlaceTable[set[RetryMark]]):
         return sum(len(marks) for _, _, marks in self.entries())
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for topic_id, place, marks in self.iterate_live():
             for part in split_rows(sorted(marks)):
                 yield RetryCopiesStored(topic_id, *place, part).encoded()

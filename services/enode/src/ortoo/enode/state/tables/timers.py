@@ -57,7 +57,7 @@ class TimerTable(StateTable[dict[int, int]]):
             self._destinations[number] = None
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes.
+        """The whole table as encoded changes.
 
         Far buckets first: one that is split before its turn is then found among the near ones.
         """
@@ -204,7 +204,7 @@ class TimerTable(StateTable[dict[int, int]]):
         return False
 
     def statuses(self, deliver_at_ms: Int64s, ids: Int64s) -> np.ndarray:
-        """The `Hold` of each of these timers; 255 = it does not exist."""
+        """The `TimerStatus` of each of these timers; 255 = it does not exist."""
         result = np.full(len(ids), 255, np.uint8)
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
@@ -222,7 +222,7 @@ class TimerTable(StateTable[dict[int, int]]):
         return result
 
     def set_status(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus) -> None:
-        """Set the hold of timers."""
+        """Set the status of timers."""
         for buckets, key, at in self._split(deliver_at_ms):
             bucket = buckets.get(key)
             if bucket is not None:

@@ -20,7 +20,7 @@ class TopicTable(StateTable[TopicCopy]):
         return [self._topics[topic_id] for topic_id in sorted(self._topics)]
 
     def checkpoint(self) -> Iterator[bytes]:
-        """The whole as encoded changes."""
+        """The whole table as encoded changes."""
         for copy in self.all():
             yield topic_change(copy).encoded()
 

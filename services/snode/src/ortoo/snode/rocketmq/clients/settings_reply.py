@@ -29,7 +29,7 @@ CONSUMER_TYPES = frozenset(
 )
 
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
-"""Those that receive the messages of each lite topic one after another."""
+"""The types of clients that receive the messages of each lite topic one after another."""
 UNKNOWN = Group("")
 """A group that does not exist yet has the defaults."""
 
@@ -40,8 +40,7 @@ def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bo
     With `order_batched`, for simple consumers, it gets several messages of a message group at once, in order. Listeners
     of a push consumer run concurrently, so it gets such messages one by one.
 
-    Messages of one message group always come in order. The protocol's clients cannot request it, and a listener that
-    needs it does not have to.
+    Messages of one message group always come in order, because the protocol's clients cannot request it.
     """
     attempts_max = (group or UNKNOWN).attempts_max
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)

@@ -95,7 +95,7 @@ def _settings_bytes(settings: Settings | None) -> int:
 
 @dataclass(slots=True)
 class ConnectedClient:
-    """One client."""
+    """One connected client of RocketMQ's protocol."""
 
     client_id: str
     language: str = ""

@@ -38,7 +38,7 @@ class _LiteTopicState:
 
 @dataclass(slots=True, eq=False)
 class LiteExpiry:
-    """Checks lite topics for expiry. Every snode does so, without harm."""
+    """Checks lite topics for expiry. Every snode does this; repeated checks do no harm."""
 
     cluster: ClusterView
     links: EnodeLinks

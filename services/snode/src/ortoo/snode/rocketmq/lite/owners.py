@@ -35,7 +35,7 @@ class LiteOwners:
         return settings is not None and settings.lite_exclusive
 
     async def acquire(self, group: str, client_id: str, queues: Collection[Queue]) -> None:
-        """The client has subscribed: take the lite topics for it. Errors: Unavailable."""
+        """Take the lite topics for a client that has subscribed to them. Errors: Unavailable."""
         for enode in {queue.enode for queue in queues}:
             await self._take_locks(group, client_id, _queues_on(enode, queues), resume=False)
 
@@ -56,7 +56,7 @@ class LiteOwners:
         return [queue for queue in queues if queue in own], lost
 
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
-        """The client has unsubscribed; locks that another one has taken stay."""
+        """Release the lite topics of a client that has unsubscribed; locks of other clients stay."""
         if self.is_exclusive(group) and (names := list(lite_topics)):
             self.runtime.background.run_contained("lite owners", self._release(client_id, group, parent, names))
 

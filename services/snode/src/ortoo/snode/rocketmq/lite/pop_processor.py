@@ -32,7 +32,7 @@ class LitePopProcessor:
     async def pop(self, call: PopCall, parent: Topic) -> PopResult:
         """Lease messages to a client, waiting for the first. Changes of its subscription count at once.
 
-        Errors: as `Popping`, or Refused with ILLEGAL_TOPIC if the group has another parent.
+        Errors: as `PopProcessor.pop`, or Refused with ILLEGAL_TOPIC if the group has another parent.
         """
         self.subscriptions.check_parent(call.group, parent.name)
         is_exclusive = self.owners.is_exclusive(call.group)

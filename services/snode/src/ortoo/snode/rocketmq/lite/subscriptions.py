@@ -95,7 +95,7 @@ class LiteSubscriptions:
             self.notify_unsubscribed(client_id, name)
 
     def revoke_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
-        """In an exclusive group: this client has subscribed to lite topics, so the others lose them."""
+        """In an exclusive group, remove lite topics from all clients but the one that has just subscribed to them."""
         for other, subscription in list(self._by_group.get(group, {}).items()):
             if other != client_id:
                 self.revoke(other, subscription.lite_topics.intersection(names))

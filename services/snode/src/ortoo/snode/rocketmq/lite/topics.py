@@ -15,7 +15,7 @@ PER_PARENT_MAX = 10_000
 
 
 class LiteTopics:
-    """Finds and creates them."""
+    """Finds the topics of lite topics, and creates missing ones."""
 
     def __init__(self, cluster: ClusterView, propagation: TopicPropagation) -> None:
         self._directory = cluster.directory

@@ -1,7 +1,7 @@
 """RocketMQ's namespaces: topic `t` of namespace `ns` is Ortoo's topic `ns%t`, as RocketMQ's classic clients write it.
 
-  taken_in(request, "ns")     # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request has a name
-  let_out(answer, "ns")       # the reverse
+  add_namespace(request, "ns")      # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request has a name
+  remove_namespace(answer, "ns")    # the reverse
 
 So two tenants with the same names share nothing. Native clients and operators see the full name.
 """

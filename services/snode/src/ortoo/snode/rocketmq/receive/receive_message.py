@@ -102,7 +102,7 @@ class ReceiveMessageActivity:
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
     ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """A status, the messages, and the time. If the answer breaks, its leases are released. Errors: as PopCall."""
+        """A status, the messages, and the time. If the answer breaks, its leases are released. Errors: as for pops."""
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:

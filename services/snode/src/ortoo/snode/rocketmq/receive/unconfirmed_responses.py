@@ -1,9 +1,9 @@
-"""Finds the message of a broken answer that a client cannot receive, by smaller answers. Pure bookkeeping.
+"""Finds the one message that a client cannot receive, by dividing a broken answer into smaller ones. Pure bookkeeping.
 
-A message may be larger than a client allows, or unreadable for it. The client then drops the whole answer silently.
+A client may refuse a message as too large or unreadable. The client then drops the whole answer silently.
 After a broken answer of several messages the next answers hold half as many, so that the other messages pass. A message
-that came alone and broke its answer has failed. A break shows on the stream, or when the client repeats an attempt id
-that already had its answer.
+that came alone and broke its answer has failed. A broken answer is detected by an error of the stream, or because
+the client repeats an attempt id that was already answered.
 """
 
 from collections import OrderedDict
@@ -33,7 +33,7 @@ class UnconfirmedResponse:
 
 @dataclass(slots=True)
 class UnconfirmedResponses:
-    """Limits of messages in an answer, for clients that broke one off."""
+    """The maximum number of messages in an answer, for clients that did not receive an earlier one."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
@@ -73,7 +73,7 @@ class UnconfirmedResponses:
         return response.result if response is not None and self.claim(receiver, response) else None
 
     def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
-        """Whether the answer was not yet found unreceived; True at most once."""
+        """Mark an answer as not received; returns True only at the first call for it."""
         attempts = self._attempts(receiver)
         if attempts.get(response.attempt_id) is response:
             del attempts[response.attempt_id]
@@ -84,7 +84,7 @@ class UnconfirmedResponses:
         return self._unconfirmed.get(receiver) or OrderedDict()
 
     def on_delivered(self, receiver: Receiver, requested: int) -> None:
-        """Record that an answer was written whole; for a client with attempt ids, that it sent a new one."""
+        """Record that an answer was received: it was written completely, or the client sent a new attempt id."""
         limit = self._limits.get(receiver)
         if limit is not None and 2 * limit >= requested:
             del self._limits[receiver]

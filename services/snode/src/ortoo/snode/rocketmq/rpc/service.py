@@ -29,7 +29,7 @@ LOG_LEVELS = {
 
 Q = TypeVar("Q")
 A = TypeVar("A")
-"""An answer; all of the protocol have a status."""
+"""An answer of the protocol; every answer has a status."""
 
 
 def _unary(
@@ -65,7 +65,7 @@ def _stream(
 
 
 class MessagingService(MessagingServiceServicer):
-    """The service for RocketMQ's official clients. Errors are a status in the answer, never of gRPC."""
+    """The service for RocketMQ's official clients. An error is a status in the answer, never a gRPC status."""
 
     def __init__(self, activities: MessagingActivities) -> None:
         self.activities = activities

@@ -21,11 +21,11 @@ class FlowControlLayer(Layer):
         self._flow = flow
 
     def enter(self, call: ServedCall) -> Awaitable[None] | None:
-        """Errors: Overloaded."""
+        """Apply the limits to the call. Errors: Overloaded."""
         return self._flow.admit(_describe_call(call, call.request)) if self._flow.rules else None
 
     def on_request(self, call: ServedCall, request: Any) -> Awaitable[None] | None:
-        """Wait for the request's turn."""
+        """Apply the limits to a request of Produce, by a delay."""
         is_limited = self._flow.rules and call.method.name in DELAYED_METHODS
         return self._flow.admit(_describe_call(call, request)) if is_limited else None
 
@@ -39,11 +39,11 @@ class InterceptorLayer(Layer):
         self._chain = interceptors
 
     async def enter(self, call: ServedCall) -> None:
-        """Errors: those of the interceptors."""
+        """Run the chain before the call. Errors: those of the interceptors."""
         call.kept[self] = [await self._start(call, call.request)]
 
     async def on_request(self, call: ServedCall, request: Any) -> None:
-        """The next request begins when the previous one is done."""
+        """Run the chain before the next request, after the previous one is done."""
         if call.method.name in DELAYED_METHODS:
             open_calls = call.kept[self]
             if len(open_calls) > 1:
@@ -75,6 +75,6 @@ class TlsRequiredLayer(Guard):
     services = OWN_SERVICES
 
     def enter(self, call: ServedCall) -> None:
-        """Errors: Forbidden."""
+        """Refuse a plaintext call. Errors: Forbidden."""
         if not is_tls(call.context.auth_context()):
             raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")

@@ -10,17 +10,20 @@ HEADER = "x-mq-namespace"
 
 
 class NamespaceLayer(Layer):
-    """The first layer of a decoded request: rights, limits and handlers see full names, clients their own."""
+    """The first layer of a decoded request.
+
+    It gives full names to rights, limits and handlers, and names without the namespace to clients.
+    """
 
     services = ("/apache.rocketmq.v2.",)
 
     def enter(self, call: ServedCall) -> None:
-        """Some clients send the namespace of their group only in the header."""
+        """Add the namespace to the names of the request. Some clients send it only in the header."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = default if call.method.is_request_stream else add_namespace(call.request, default)
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """A request may have a namespace that no earlier one had."""
+        """Add the namespace to the names of one request of a stream. No earlier request may have had it."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = add_namespace(request, default) or call.kept[self]
 

@@ -171,7 +171,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return sorted(subscribed | consumed)
 
     async def check_group_exists(self, name: str) -> None:
-        """Errors: NotFound for a group that was not created and has never consumed."""
+        """Refuse a group that was not created and has never consumed. Errors: NotFound."""
         if await self._find_group(name) is None and not await self._topics_of(name):
             raise NotFound(f"there is no group {name!r}; `ortoo group list` lists the groups", field="group")
 

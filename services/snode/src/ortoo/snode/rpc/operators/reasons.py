@@ -53,7 +53,7 @@ class ConsumptionState:
     enodes_away: Sequence[str]
     message: PlacedMessage | None
     delivery: pb.MessageDelivery | None
-    """Of the message."""
+    """The delivery state of the message."""
     now_ms: int
 
 
