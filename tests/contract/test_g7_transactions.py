@@ -16,6 +16,10 @@ from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
 
 
+def _discard(check: DueCheck) -> None:
+    """A snode whose producer does not answer."""
+
+
 @pytest.mark.parametrize("seed", range(6))
 async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> None:
     """G7: with power cuts between begin, end and checks, each transaction ends by the first request."""
@@ -41,8 +45,10 @@ async def test_the_first_verdict_is_final_whatever_the_power_does(seed: int) -> 
         elif action == 6:
             await one.crash(seed * 1000 + step)
         else:
+            one.transactions.listeners.add({"p"}, _discard)
             await one.clock.pass_time(chance.below(1_500) / 1000)
     await one.crash(seed)
+    one.transactions.listeners.add({"p"}, _discard)
     await one.clock.pass_time(20)
     committed = {body for body, verdict in verdicts.items() if verdict is HalfVerdict.COMMITTED}
     assert sorted(body for body, _ in await one.visible()) == sorted(committed)
@@ -78,6 +84,34 @@ async def test_an_open_transaction_is_asked_about_then_parked_and_asked_about_ag
     assert len(asked) == 4
     with pytest.raises(NotFound):
         await one.transactions.end(TOPIC, half.number + 1, HalfVerdict.ROLLED_BACK, VerdictOrigin.CHECK)
+    await one.halt()
+    await one.store.close()
+
+
+async def test_only_checks_that_a_producer_can_hear_count() -> None:
+    """G7: without a producer of its group a transaction waits, and is checked as soon as one connects."""
+    one = DeferredStore()
+    await one.open()
+    half, other = [
+        await one.transactions.begin(TOPIC, 0, encode([Message(b"x")], now_ms=1), producer_group=group)
+        for group in ("p", "q")
+    ]
+    await one.clock.pass_time(24 * 3_600)
+    assert not one.store.halves.select(parked_only=True)
+    await one.crash(1)
+    await one.clock.pass_time(1)
+    asked: list[DueCheck] = []
+    one.transactions.listeners.add({"p"}, asked.append)
+    await one.clock.pass_time(0.1)
+    assert [(it.half.number, it.half.checks) for it in asked] == [(half.number, 1)]
+    one.transactions.listeners.remove({"p"}, asked.append)
+    await one.clock.pass_time(3_600)
+    assert len(asked) == 1
+    await one.transactions.end(TOPIC, other.number, HalfVerdict.ROLLED_BACK, VerdictOrigin.OPERATOR)
+    one.transactions.listeners.add({"p", "q"}, asked.append)
+    await one.clock.pass_time(60)
+    assert {it.half.number for it in asked} == {half.number}
+    assert [it.number for it in one.store.halves.select(parked_only=True)] == [half.number]
     await one.halt()
     await one.store.close()
 

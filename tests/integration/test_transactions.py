@@ -131,8 +131,8 @@ async def test_after_the_last_check_a_transaction_is_parked_and_can_be_resumed(c
         async with mq.transactional_producer("t", "p", unknown) as producer:
             await producer.begin(Message(b"a"))
             await producer.begin(Message(b"b"))
-        while len(parked := await mq.admin.list_transactions(parked_only=True)) < 2:
-            await cluster.clock.sleep(0.02)
+            while len(parked := await mq.admin.list_transactions(parked_only=True)) < 2:
+                await cluster.clock.sleep(0.02)
         assert [(it.checks, it.producer_group, it.queue.topic) for it in parked] == [(6, "p", "t")] * 2
 
         async def commit(check: TransactionCheck) -> TransactionVerdict:
@@ -162,6 +162,7 @@ async def test_what_was_accepted_is_followed_up_when_the_caller_goes_away(tmp_pa
     """A producer that dies during a call leaves a transaction that is checked, or a verdict that is final."""
     async with open_single_enode(tmp_path, topic(7), **QUICK) as enode, asyncio.timeout(20):
         transactions = enode.running.appends.transactions
+        transactions.listeners.add({"p"}, lambda check: None)
         batch = encode([Message(b"x")], now_ms=1)
         await cut_short(transactions.begin(7, 0, batch, producer_group="p"))
         half = await transactions.begin(7, 0, batch, producer_group="p")

@@ -177,12 +177,21 @@ async def poison_handler(it: Patient) -> None:
 
 
 async def stalled_transaction(it: Patient) -> None:
+    async def undecided(message: object) -> TransactionVerdict:
+        return TransactionVerdict.UNKNOWN
+
+    async with it.client.transactional_producer("t", "banks", undecided) as producer:
+        await producer.begin(Message(b"half"), check_after_ms=100)
+        await it.stage.clock.sleep(60)
+
+
+async def unchecked_transaction(it: Patient) -> None:
     async def never(message: object) -> TransactionVerdict:
         raise AssertionError("no producer is left to answer")
 
     async with it.client.transactional_producer("t", "banks", never) as producer:
         await producer.begin(Message(b"half"), check_after_ms=100)
-    await it.stage.clock.sleep(60)
+    await it.stage.clock.sleep(601)
 
 
 async def deleted_topic(it: Patient) -> None:
@@ -254,6 +263,7 @@ FAULTS: dict[str, tuple[Fault, str, str]] = {
     "dead letters": (dead_letters, "dead letters", "ortoo dlq list g"),
     "poison handler": (poison_handler, "failing handler", "ortoo explain g t"),
     "stalled transaction": (stalled_transaction, "stalled transactions", "ortoo tx list --parked"),
+    "unchecked transaction": (unchecked_transaction, "unchecked transactions", "start a producer of the group"),
     "deleted topic": (deleted_topic, "deleted topics", "ortoo topic undelete old"),
     "misspelt topic": (misspelt_topic, "unknown topic", "did you mean orders"),
     "read-only topic": (read_only_topic, "permission", "ortoo topic update t"),

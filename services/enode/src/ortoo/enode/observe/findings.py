@@ -1,6 +1,6 @@
 """Findings of an enode about itself: its disk, its log, its groups, its messages."""
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -16,6 +16,8 @@ STUCK_FLUSH_S = 2.0
 SAMPLES = 20
 """The number of samples of flush times; one is taken at each check of the enode's health."""
 CLOCK_BACK_MS = 2_000
+CHECK_LATE_MS = 600_000
+"""Delay of a transaction's check that is a finding."""
 FAILING_ATTEMPTS_MIN = 3
 """A message with this many attempts counts as failing."""
 SCANNED_PIECES_MAX = 10_000
@@ -126,6 +128,19 @@ class EnodeFindings:
                 f"checks of transactions got no verdict from producers of {groups}",
                 "their messages stay invisible until an operator decides",
                 "ortoo tx list --parked, then ortoo tx commit ID, ortoo tx rollback ID or ortoo tx resume ID",
+                critical=False,
+            )
+        if waiting := Counter(
+            one.producer_group
+            for one in state.halves.open.values()
+            if not one.parked and one.next_check_ms < self.clock.now_ms() - CHECK_LATE_MS
+        ):
+            groups = ", ".join(sorted(waiting))
+            yield Finding(
+                "unchecked transactions",
+                f"{waiting.total()} transactions wait for a check, and no producer of {groups} is connected",
+                "their messages stay invisible until a producer of the group connects, or an operator decides",
+                "start a producer of the group, or ortoo tx commit ID or ortoo tx rollback ID",
                 critical=False,
             )
         for (topic, group), (count, error) in sorted(self._failing().items()):

@@ -54,11 +54,14 @@ class CheckListeners:
         """Begin empty."""
         self._of_groups: dict[str, dict[RequestCheck, None]] = {}
         """Producer group to the snodes that can ask it, next in turn first."""
+        self.on_added: Callable[[Set[str]], None] = lambda groups: None
+        """Called with the groups of each new snode."""
 
     def add(self, groups: Set[str], request_check: RequestCheck) -> None:
         """Register a snode at which these groups have a producer."""
         for group in groups:
             self._of_groups.setdefault(group, {})[request_check] = None
+        self.on_added(groups)
 
     def remove(self, groups: Set[str], request_check: RequestCheck) -> None:
         """Remove a snode; `groups` are those it was added with."""

@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import heapq
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from dataclasses import replace
 
 from ortoo.common.cluster.names import check_group_name
@@ -58,6 +58,9 @@ class TransactionCoordinator:
         self._busy: dict[object, asyncio.Event] = {}
         """Number of a transaction, or key of one that is being stored, to an event set when that operation ends."""
         self._due = self._plan_checks()
+        self._unheard: dict[str, set[int]] = {}
+        """Producer groups without a listener, and their transactions whose check is due. Only made checks count."""
+        self.listeners.on_added = self._check_unheard
         self._nap: asyncio.Task[None] | None = None
 
     async def begin(
@@ -201,6 +204,8 @@ class TransactionCoordinator:
             batch = await self._read(half)
             await self._store.append(half.topic_id, half.queue_id % topic.queue_count, batch, consumes=(ended,))
         self.ended_totals[half.topic_id, HalfVerdict(ended.verdict)] += half.count
+        if unheard := self._unheard.get(half.producer_group):
+            unheard.discard(half.number)
 
     async def _read(self, half: HalfOpen) -> SealedBatch:
         stored = (await self._store.read_deferred(HALF_TOPIC_ID, half.place, bytes_max=1))[0]
@@ -230,16 +235,28 @@ class TransactionCoordinator:
             if half.next_check_ms > now_ms:
                 self._schedule_check(half)
                 return
+            if not self.listeners.has_listener(half.producer_group):
+                self._unheard.setdefault(half.producer_group, set()).add(number)
+                return
             checked = self._schedule.after_check(half, now_ms)
             try:
                 await self._put(checked)
                 if checked.parked:
                     _log.emit(log_events.TRANSACTION_PARKED, number=number, group=half.producer_group)
-                elif self.listeners.has_listener(half.producer_group):
+                else:
                     self.listeners.request_check(DueCheck(checked, await self._read(checked)))
             except OrtooError as error:
                 _log.emit(log_events.TRANSACTION_CHECK_FAILED_RETRYING, number=number, reason=str(error))
                 heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
+
+    def _check_unheard(self, groups: Set[str]) -> None:
+        """Make the checks that waited for a listener of these groups."""
+        now_ms = self._clock.now_ms()
+        for group in groups:
+            for number in self._unheard.pop(group, ()):
+                heapq.heappush(self._due, (now_ms, number))
+        if self._nap is not None:
+            self._nap.cancel()
 
     async def _put(self, half: HalfOpen) -> None:
         """Store a changed transaction, but never behind its topic's deletion. Errors: as `Store.change`, NotFound."""
