@@ -1,4 +1,4 @@
-"""Users, rights, limits and interceptors: takes requests and refuses some.
+"""Users, permissions, limits and interceptors: takes requests and refuses some.
 
 The gRPC services import it; it uses only the fields of requests.
 """

@@ -10,7 +10,7 @@ HEADER = "x-mq-namespace"
 
 
 class NamespaceLayer(Layer):
-    """The first layer of a decoded request: rights, limits and handlers see full names, clients their own."""
+    """The first layer of a decoded request: permissions, limits and handlers see full names, clients their own."""
 
     services = ("/apache.rocketmq.v2.",)
 
