@@ -60,10 +60,10 @@ class ReplicaSetInfo:
 
 
 class ReplicaAdmin:
-    """An operator's calls about the replicas of enodes. Reached as `Client.admin.members`."""
+    """An operator's calls about the replicas of enodes. Reached as `Client.admin.replicas`."""
 
     def __init__(self, connection: Connection) -> None:
-        """Applications use `Client.admin.members`."""
+        """Applications use `Client.admin.replicas`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[ReplicaSetInfo, ...]:

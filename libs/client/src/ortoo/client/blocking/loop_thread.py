@@ -113,7 +113,7 @@ class LoopThread:
         raise TimeoutError(f"no result within {timeout_s:g} s; the outcome is unknown")
 
     def open(self, manager: AbstractAsyncContextManager[T]) -> "OpenContext[T]":
-        """Enter an async context manager. It is left by `Opened.close`, or when this thread is closed."""
+        """Enter an async context manager. It is left by `OpenContext.close`, or when this thread is closed."""
         opened = OpenContext(self, manager, self.run(manager.__aenter__()))
         self._opened[opened] = None
         return opened

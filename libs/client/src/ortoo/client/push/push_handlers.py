@@ -23,7 +23,7 @@ from ortoo.v1 import pull_pb2
 
 Handler = Callable[[ReceivedMessage], Awaitable[None]]
 NackCall = Callable[[Sequence[ReceivedMessage], Exception, int], Awaitable[pull_pb2.NackMessagesResponse]]
-"""`core.handlers.send_back` for a group."""
+"""`core.handlers.nack_messages` for a group."""
 _log = get_logger("consumer")
 
 

@@ -1,12 +1,12 @@
 """The retry rule for messages whose processing failed: one for push, pull, pop and RocketMQ's clients.
 
     rule = FailureRule(attempts_max=3, delays_ms=(1_000, 10_000))
-    rule.after(1)                  # Again(delay_ms=1000, attempt=1)
-    rule.after(3)                  # Park("attempts", attempt=3)
-    rule.after(3, counts=False)    # Again(delay_ms=10000, attempt=2)
+    rule.after_attempt(1)                  # Retry(delay_ms=1000, attempt=1)
+    rule.after_attempt(3)                  # Park("attempts", attempt=3)
+    rule.after_attempt(3, counts=False)    # Retry(delay_ms=10000, attempt=2)
 
-`attempts_max` counts attempts: with 3 a handler sees a message three times and no fourth time. The rule is applied by
-the process that counts the attempts; the consumer only reports a failure.
+`attempts_max` counts attempts: with 3 a handler sees a message three times and no fourth time. A server
+applies the rule; the consumer only reports a failure.
 """
 
 from dataclasses import dataclass

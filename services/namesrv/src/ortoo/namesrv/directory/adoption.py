@@ -15,7 +15,10 @@ Adoption = tuple[list[Topic], list[OrphanedTopic]]
 def adopt_topics(
     orphaned: OrphanedTopics, names: Sequence[str], all_possible: bool, now_ms: int, stored: CatalogTransaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Adopt the named offered topics, or `all_possible` that can be. Errors: `orphaned_topics.wanted`; Overloaded."""
+    """Adopt the named offered topics, or `all_possible` that can be.
+
+    Errors: as `orphaned_topics.select_named`; Overloaded.
+    """
     known = stored.load_all()
     existing = {topic.name: topic for topic in known.topics}
     offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})

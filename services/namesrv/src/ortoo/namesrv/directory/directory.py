@@ -95,7 +95,7 @@ class Directory:
     async def create_topic(self, request: NewTopic) -> Topic:
         """Create a topic, or return an existing one with the same properties.
 
-        Errors: as `topics.completed` and `topics.create`; Conflict if enodes offer one of this name.
+        Errors: as `topics.with_defaults` and `topics.create_topic`; Conflict if enodes offer one of this name.
         """
         request = topics.with_defaults(request)
         offered = () if request.ignore_orphaned else self._orphaned_topics.find(request.name, self._routes.deleted)
@@ -120,7 +120,7 @@ class Directory:
         return await self._change(decide)
 
     async def update_topic(self, request: TopicChange) -> Topic:
-        """Change a topic. Errors: as `topics.change`."""
+        """Change a topic. Errors: as `topics.change_topic`."""
         enodes = self._leases.enode_liveness()
 
         def decide(stored: CatalogTransaction) -> tuple[Topic, RouteChange | None]:
@@ -191,13 +191,13 @@ class Directory:
     async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
         """Adopt offered topics; with `all_possible` all that can be, and the second list has the others.
 
-        Errors: as `orphaned_topics.wanted`; Overloaded.
+        Errors: as `orphaned_topics.select_named`; Overloaded.
         """
         now_ms, said = self._clock.now_ms(), self._orphaned_topics.snapshot()
         return await self._change(partial(adoption.adopt_topics, said, names, all_possible, now_ms))
 
     async def put_group(self, request: Group, *, create_only: bool, selection: FieldSelection = ALL_FIELDS) -> Group:
-        """Create or change a group. Errors: as `groups.changed`, `groups.completed` and `groups.put`."""
+        """Create or change a group. Errors: as `groups.merge_request`, `groups.with_defaults`, `groups.put`."""
         groups.with_defaults(groups.merge_request(request, None, selection))
         now_ms = self._clock.now_ms()
 
@@ -232,7 +232,7 @@ class Directory:
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     def check_double(self, enode: Enode, *, may_succeed: bool) -> None:
-        """Errors: as `Leases.check_double`."""
+        """Errors: as `ProcessLeases.check_double`."""
         self._leases.check_double(enode, self._clock.monotonic_s(), may_succeed=may_succeed)
 
     def register_enode(
@@ -240,14 +240,14 @@ class Directory:
     ) -> None:
         """Grant or renew an enode's lease, and remember its topics that this directory does not have.
 
-        Errors: as `Leases.register_enode` and `OrphanedTopics.update`.
+        Errors: as `ProcessLeases.register_enode` and `OrphanedTopics.update`.
         """
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
             self._orphaned_topics.update(enode.name, unknown, unlisted_count)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
-        """Grant or renew a snode's lease. Errors: as `Leases.register_snode`."""
+        """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""
         now_s = self._clock.monotonic_s()
         news = self._leases.register_snode(snode, incarnation, shares_membership=shares_membership, now_s=now_s)
         self._publish(snode=news)

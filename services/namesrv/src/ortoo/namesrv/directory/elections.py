@@ -112,7 +112,7 @@ class Elections:
         return members
 
     async def elect(self, enode: str, number: int, disk: str) -> Proposal:
-        """Propose the operator's choice. Errors: as `decisions.elected`; Unavailable."""
+        """Propose the operator's choice. Errors: as `decisions.operator_choice`; Unavailable."""
         members = self.get(enode)
         for _ in range(STORE_ATTEMPTS_MAX):
             wanted = decisions.operator_choice(members, self._enodes[enode].proposal_state, number, disk)
