@@ -3,8 +3,8 @@
     python -m bench.suite --into build/bench
     python -m bench.guard build/bench       # exit code 1, and a line for each ratio that fell
 
-Every ratio is our figure divided by the baseline of the same run, larger is better, so results of two machines can be
-compared.
+Every ratio compares with the baseline of the same run, so results of two machines can be compared. Larger is better:
+a rate is divided by the baseline's, a time divides the baseline's.
 """
 
 import argparse

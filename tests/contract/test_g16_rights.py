@@ -1,4 +1,4 @@
-"""G16: rights are checked for all objects of a request. Each snode method is called by each kind of user."""
+"""G16: permissions are checked for all objects of a request. Each snode method is called by each kind of user."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -175,7 +175,7 @@ def test_every_method_of_the_snode_has_a_row() -> None:
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
-    """G16: calls without a signature, with a wrong one, of disabled users, and with no, other or partial rights."""
+    """G16: calls without a signature, with a wrong one, of disabled users, with no, other or partial permissions."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
     rules = parse_access_rules(RULES)

@@ -172,7 +172,7 @@ def test_no_more_is_in_flight_than_the_group_allows() -> None:
     play(scenario)
 
 
-def test_an_offset_set_by_an_operator_begins_the_group_anew() -> None:
+def test_an_offset_set_by_an_operator_begins_the_group_again() -> None:
     """It starts again at the first message, also if messages were finished."""
 
     async def scenario(it: PopStore) -> None:

@@ -63,7 +63,7 @@ async def until_ready(containers: Containers, role: str, address: str) -> None:
 
 
 async def test_three_roles_run_from_one_image(containers: Containers) -> None:
-    """With a read-only root, no rights and a memory limit: messages flow, SIGTERM drains, and data persist."""
+    """With a read-only root, no permissions and a memory limit: messages flow, SIGTERM drains, and data persist."""
     ports = dict(zip(("namesrv", "enode", "snode", "m-namesrv", "m-enode", "m-snode"), free_ports(6), strict=True))
     namesrv = f"127.0.0.1:{ports['namesrv']}"
 

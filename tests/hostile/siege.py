@@ -55,7 +55,7 @@ CLIENTS_OWN = "Internal error from Core"
 SPARED = frozenset(
     {"/ortoo.v1.NameService/Unregister", "/ortoo.v1.NameService/RegisterEnode", "/ortoo.v1.NameService/RegisterSnode"}
 )
-"""Methods by which processes of the cluster join and leave; a caller with that right acts in their name."""
+"""Methods by which processes of the cluster join and leave; a caller with that permission acts in their name."""
 
 
 @dataclass

@@ -103,7 +103,7 @@ async def test_users_may_what_the_rules_say(tmp_path: Path) -> None:
 
 
 async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> None:
-    """E-247: the status is UNAUTHORIZED or FORBIDDEN. Both ways to pull check the right for the group."""
+    """E-247: the status is UNAUTHORIZED or FORBIDDEN. Both ways to pull check the permission for the group."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60), grpc.aio.insecure_channel(cluster.address) as channel:
         stub = MessagingServiceStub(channel)
         who = (("x-mq-client-id", "c"),)
@@ -136,7 +136,7 @@ async def test_rocketmqs_clients_hear_it_in_their_own_words(tmp_path: Path) -> N
 
 
 async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: Path) -> None:
-    """E-247: a revoked right ends a running session at its next delivery. A wrong file changes nothing."""
+    """E-247: a revoked permission ends a running session at its next delivery. A wrong file changes nothing."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         rules = tmp_path / "access.toml"
         async with (
@@ -165,7 +165,7 @@ async def test_changed_rules_count_at_once_also_for_who_is_connected(tmp_path: P
 
 
 async def test_a_snode_without_its_rules_does_not_start(tmp_path: Path) -> None:
-    """E-247: a wrong path does not give everybody all rights."""
+    """E-247: a wrong path does not give everybody all permissions."""
     with pytest.raises(Exception, match=r"\[\[user\]\]"):
         async with open_cluster(tmp_path, settings={"snode": {"access_file": str(tmp_path / "none.toml")}}):
             pass

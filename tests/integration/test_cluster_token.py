@@ -32,7 +32,7 @@ async def refused(call: Awaitable[Any]) -> str:
 
 
 async def test_the_inner_ports_answer_the_cluster_alone(tmp_path: Path) -> None:
-    """G16: without the token no client bypasses the rights at a name server, an enode or its log. Health is open."""
+    """G16: without the token no client bypasses permissions at a name server, an enode or its log. Health is open."""
     for name, text in (("token", TOKEN), ("admin", "a-token-of-the-operators")):
         (tmp_path / name).write_text(text + "\n")
     own = {"cluster_token_file": str(tmp_path / "token")}

@@ -79,7 +79,7 @@ async def test_grown_topic_takes_messages_in_its_new_queues(pair: InProcessClust
     assert (await appended(pair, topic.topic_id, 0)).first_offset == 10
 
 
-async def test_topic_created_anew_starts_empty(pair: InProcessCluster) -> None:
+async def test_topic_created_again_starts_empty(pair: InProcessCluster) -> None:
     """Deleted and recreated under the same name, a topic has another id, no messages, and the old id is unknown."""
     old = await pair.create_topic("t")
     await appended(pair, old.topic_id)

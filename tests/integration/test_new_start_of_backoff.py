@@ -95,7 +95,7 @@ async def until_asked(backoff: NoticedBackoff) -> list[int]:
 
 
 @pytest.mark.parametrize("kind", ["push", "session"])
-async def test_a_consumers_pauses_begin_anew_after_a_session_that_was_open(kind: str) -> None:
+async def test_a_consumers_pauses_begin_again_after_a_session_that_was_open(kind: str) -> None:
     """E-044: consecutive breaks make pauses grow. A break after a working session is the first of a new series."""
     if kind == "push":
         scene = client_of(add_ConsumerServiceServicer_to_server, Pushing())
@@ -108,7 +108,7 @@ async def test_a_consumers_pauses_begin_anew_after_a_session_that_was_open(kind:
             joining.cancel()
 
 
-async def test_a_producers_pauses_begin_anew_after_a_stream_that_answered() -> None:
+async def test_a_producers_pauses_begin_again_after_a_stream_that_answered() -> None:
     """The same for the stream of batches: an answer proves that it works."""
     async with client_of(add_ProducerServiceServicer_to_server, Producing()) as (mq, backoff):
         producer = mq.producer("t")

@@ -1,4 +1,4 @@
-"""With rights in force and an inner port at which any caller could bypass them, roles do not start."""
+"""With permissions in force and an inner port at which any caller could bypass them, roles do not start."""
 
 import asyncio
 from pathlib import Path

@@ -69,7 +69,7 @@ async def test_inner_ports_know_who_calls_before_they_decode(tmp_path: Path) -> 
 
 
 async def test_rocketmq_clients_are_known_before_their_requests_are_decoded(tmp_path: Path) -> None:
-    """G16: with required signatures, and no rights in force."""
+    """G16: with required signatures, and no permissions in force."""
     async with open_cluster(tmp_path, settings={"snode": {"rocketmq_signatures_required": True}}) as cluster:
         found = await refusals(cluster.address, UNDECODABLE)
     codes = {definition_pb2.Code.Name(code) for code in REFUSED} | {"PERMISSION_DENIED"}
@@ -79,7 +79,7 @@ async def test_rocketmq_clients_are_known_before_their_requests_are_decoded(tmp_
 
 
 async def test_counts_come_before_rights(tmp_path: Path) -> None:
-    """A user without any right gets the error about a too long list: its elements were counted, not decoded."""
+    """A user without any permission gets the error about a too long list: its elements were counted, not decoded."""
     async with guarded(tmp_path) as cluster, grpc.aio.insecure_channel(cluster.address) as channel:
         [send] = [one for one in await methods_of(channel) if one.path == f"{ROCKETMQ}SendMessage"]
         headers = (*signed(cluster, "nobody"), ("x-mq-client-id", "c"))

@@ -1,4 +1,4 @@
-"""A revoked right ends waiting calls that need it; checks meant for its user go to others."""
+"""A revoked permission ends waiting calls that need it; checks meant for its user go to others."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ SOON_S = 8.0
 """The file of rules is checked once a second; ten seconds would be the check of users."""
 WAIT_MS = 30_000
 READERS = 'topics = { t = "SUB" }'
-"""The right of `reader` in the rules."""
+"""The permission of `reader` in the rules."""
 
 
 async def test_a_poll_that_waits_ends_with_the_right_to_it(tmp_path: Path) -> None:

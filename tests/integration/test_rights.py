@@ -1,4 +1,4 @@
-"""Rights are checked for the resource that a request touches, whatever else it names."""
+"""Permissions are checked for the resource that a request touches, whatever else it names."""
 
 import asyncio
 import stat
@@ -113,7 +113,7 @@ async def test_a_delayed_message_is_recalled_by_its_own_topic_alone(tmp_path: Pa
 
 
 async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> None:
-    """`topic=t, queue.topic=u` needs rights for both, and is refused in any case since it names two topics."""
+    """`topic=t, queue.topic=u` needs permissions for both, and is refused in any case since it names two topics."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         producer = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
         queue = topic_pb2.Queue(topic="u", enode="enode-0", queue_id=0)
@@ -131,7 +131,7 @@ async def test_the_queue_of_a_request_counts_as_its_topic(tmp_path: Path) -> Non
 
 
 async def test_the_lag_of_a_group_shows_only_topics_of_the_user(tmp_path: Path) -> None:
-    """The ends of queues are shown to users with a right to the topic."""
+    """The ends of queues are shown to users with a permission for the topic."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         admin = AdminServiceStub(cluster.channels.channel_to(cluster.address))
         await cluster.name_service.PutGroup(namesrv_pb2.PutGroupRequest(group=topic_pb2.Group(name="g")))
@@ -286,7 +286,7 @@ async def test_secrets_are_for_their_owner_and_users_for_the_cluster(tmp_path: P
 
 @pytest.mark.parametrize("is_open", [False, True])
 async def test_the_autoscaler_tells_only_who_may_know(tmp_path: Path, *, is_open: bool) -> None:
-    """With access control it needs rights for the group and the topic, unless an operator opens it."""
+    """With access control it needs permissions for the group and the topic, unless an operator opens it."""
     async with guarded(tmp_path, scaler_open=is_open) as cluster, asyncio.timeout(60):
         scaler = ExternalScalerStub(cluster.channels.channel_to(cluster.address))
         about = {name: scaler_pb.ScaledObjectRef(scalerMetadata={"group": "g", "topic": name}) for name in ("t", "u")}

@@ -131,7 +131,7 @@ async def test_a_stored_message_is_verified(
             assert answer.consumed.error == "so it went"
 
 
-async def test_a_client_is_told_to_connect_anew(tmp_path: Path) -> None:
+async def test_a_client_is_told_to_connect_again(tmp_path: Path) -> None:
     """The command is sent without waiting for an answer."""
     async with connected(tmp_path) as member:
         answer = await member.call(reconnect=session_pb2.Reconnect())

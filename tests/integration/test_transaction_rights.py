@@ -88,7 +88,7 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
 
 @pytest.mark.parametrize("is_signed_twice", [False, True])
 async def test_a_producer_that_may_not_send_any_more_is_asked_no_more(tmp_path: Path, *, is_signed_twice: bool) -> None:
-    """A producer that loses a right for a topic outside its settings keeps its stream, and gets no such check.
+    """A producer that loses a permission for a topic outside its settings keeps its stream, and gets no such check.
 
     Also where RocketMQ's clients must sign by a setting of their own beside the rules.
     """

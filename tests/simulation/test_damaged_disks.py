@@ -13,7 +13,7 @@ from ortoo.verification.simulation.run.outcome import RunOptions
 from ortoo.verification.simulation.run.simulation import run
 
 
-def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:
+def found(queue: Queue, *, damaged: str, begun_again: str) -> list[str]:
     """The broken promises when an acknowledged message of a queue comes again, and its offset is lost."""
     world = World(1)
     oracle = Oracle(world)
@@ -30,7 +30,7 @@ def found(queue: Queue, *, damaged: str, begun_anew: str) -> list[str]:
         await world.clock.sleep(1000.0)
         oracle.disk_damaged(damaged)
         await world.clock.sleep(1.0)
-        oracle.disturbed(begun_anew)
+        oracle.disturbed(begun_again)
         oracle.leases.delivered(delivery, 1000)
         oracle.offsets.read("g", queue, -1, asked_at_s=oracle.now_s())
         oracle.offsets.began("g", queue, 0, opened_at_s=oracle.now_s())
@@ -44,7 +44,7 @@ ALL = ["G8", "G10", "G10"]
 
 
 @pytest.mark.parametrize(
-    ("enode", "damaged", "begun_anew", "promises"),
+    ("enode", "damaged", "begun_again", "promises"),
     [
         ("enode-0", "enode-0", "enode-0", []),
         ("enode-0", "enode-0", "enode-1", ALL),
@@ -54,10 +54,10 @@ ALL = ["G8", "G10", "G10"]
     ],
 )
 def test_what_a_damaged_frame_said_of_a_group_is_excused_once_it_was_read_again(
-    enode: str, damaged: str, begun_anew: str, promises: list[str]
+    enode: str, damaged: str, begun_again: str, promises: list[str]
 ) -> None:
     """While the process runs, everything is in memory. Where the enode is not named, as with RocketMQ, any counts."""
-    assert found(Queue("t", enode, 0), damaged=damaged, begun_anew=begun_anew) == promises
+    assert found(Queue("t", enode, 0), damaged=damaged, begun_again=begun_again) == promises
 
 
 NOT_NEEDED = (*range(7, 10), *range(12, 31))

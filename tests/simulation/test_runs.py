@@ -88,7 +88,7 @@ def test_a_run_can_be_seen_again() -> None:
         ("deferred:delivered_early", "[G6]", ["--scenario", "delaying", "--no-faults"]),
         ("conversations:refused_and_stored", "[G11]", ["--scenario", "pushing", "--no-faults"]),
         ("conversations:an_empty_directory_is_believed", "[G", ["--scenario", "pushing", "--fault", "kill"]),
-        ("conversations:seals_are_not_checked", "[rights]", ["--scenario", "rocketmq", "--no-faults"]),
+        ("conversations:seals_are_not_checked", "[permissions]", ["--scenario", "rocketmq", "--no-faults"]),
         ("replicas:a_missing_file_is_evidence", "[G", ["--replicas", "3", "--fault", "lost file"]),
         ("conversations:a_task_is_left_behind", "[no task is left", ["--scenario", "pushing", "--no-faults"]),
     ],

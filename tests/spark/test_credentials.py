@@ -26,7 +26,7 @@ def bodies(**options: str) -> list[bytes]:
 
 
 async def test_queries_have_their_own_users_and_speak_tls(spark: Any, tmp_path: Path) -> None:
-    """A user with the right reads, and one without it is refused in the same process; TLS ports reject plaintext."""
+    """A user with the permission reads, one without it is refused in the same process. TLS ports refuse plaintext."""
     made, key = await certificate(tmp_path)
     tls = {"tls_listen_address": "127.0.0.1:0", "tls_certificate_file": str(made), "tls_key_file": str(key)}
     async with guarded(tmp_path, snodes=1, **tls) as cluster:

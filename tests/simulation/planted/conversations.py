@@ -73,7 +73,7 @@ def one_bad_receipt_refuses_all() -> None:
 
 
 def seals_are_not_checked() -> None:
-    """Rights: a handle with any seal is valid."""
+    """Permissions: a handle with any seal is valid."""
 
     def good(self: Any, purpose: bytes, data: bytes, seal: bytes) -> bool:
         return True

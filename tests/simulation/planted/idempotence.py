@@ -33,13 +33,13 @@ def retries_are_numbered_again() -> None:
     """G4: the producer retries a batch without an answer under another sequence."""
     lost = in_flight.InFlight.on_connection_lost
 
-    def anew(self: Any) -> None:
+    def renumber(self: Any) -> None:
         lost(self)
         for batch in self._to_retry:
             batch.reset_number()
         self._reset_producer_id()
 
-    in_flight.InFlight.on_connection_lost = anew  # type: ignore[method-assign]
+    in_flight.InFlight.on_connection_lost = renumber  # type: ignore[method-assign]
 
 
 def ids_forgotten_at_restart() -> None:

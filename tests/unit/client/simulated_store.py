@@ -42,7 +42,7 @@ REFUSALS = {
     Fault.REFUSED: Overloaded("slow down"),
     Fault.AWAY: Unavailable("the enode is away"),
     Fault.NOT_TAKEN: Unavailable("the enode stops", field=NOT_ACCEPTED_FIELD),
-    Fault.FORBIDDEN: Forbidden("the right was taken away"),
+    Fault.FORBIDDEN: Forbidden("the permission was taken away"),
 }
 
 

@@ -151,7 +151,7 @@ def test_a_batch_that_is_refused_for_good_leaves_no_gap(in_flight: InFlight) -> 
     assert [identity(in_flight.next_to_send()) for _ in range(2)] == [(1, 0), (1, 2)]
 
 
-def test_a_forgotten_producer_begins_anew(in_flight: InFlight) -> None:
+def test_a_forgotten_producer_begins_again(in_flight: InFlight) -> None:
     """Nothing was stored under the old id, so the batch gets a new id and sequence 0."""
     in_flight.put(made())
     sent = in_flight.next_to_send()

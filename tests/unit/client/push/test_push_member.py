@@ -71,7 +71,7 @@ async def test_what_is_wanted_later_counts_as_later_also_when_the_clock_was_set_
     assert versions == [5_000, 5_001, 5_002, 6_000]
 
 
-async def test_a_broadcasts_file_follows_a_queue_that_begins_anew(tmp_path: Path) -> None:
+async def test_a_broadcasts_file_follows_a_queue_that_begins_again(tmp_path: Path) -> None:
     """With the old topic's offset it would miss messages at the start of the new one."""
     file = OffsetFile(tmp_path / "offsets")
     broadcast = LocalOffsets(file)

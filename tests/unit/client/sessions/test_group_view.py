@@ -49,7 +49,7 @@ def test_a_topic_whose_allocation_is_not_known_stays_and_an_unwanted_one_goes() 
     assert change == ([other], [])
 
 
-def test_a_queue_that_is_not_pulled_is_started_anew() -> None:
+def test_a_queue_that_is_not_pulled_is_started_again() -> None:
     """More than 120 s without a pull drop it, and the next check takes it again."""
     assert assignment_change({QUEUES[0]: 0.0}, {"t": QUEUES[:1]}, {"t"}, 120.0)[0] == []
     assert assignment_change({QUEUES[0]: 0.0}, {"t": QUEUES[:1]}, {"t"}, 120.1)[0] == [QUEUES[0]]

@@ -64,7 +64,7 @@ def test_a_process_without_a_role_is_no_users_fault(field: str) -> None:
     assert type(told) is errors.Unavailable
     assert "enode-0 refuses this process: is for the role snode" in told.message
     assert type(error_of_rpc(error, "enode-0")) is errors.Forbidden
-    users = failure_of(errors.Forbidden("no right", field="access")).SerializeToString()
+    users = failure_of(errors.Forbidden("no permission", field="access")).SerializeToString()
     about_user = rpc_error(grpc.StatusCode.PERMISSION_DENIED, ("ortoo-failure-bin", users))
     assert type(error_of_rpc(about_user, "snode-1", is_internal=True)) is errors.Forbidden
 

@@ -146,7 +146,7 @@ async def test_long_streams_end_well_at_the_stop() -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_told_why", "error", "said"), [(False, Unavailable, "retry it"), (True, Forbidden, "the right is gone")]
+    ("is_told_why", "error", "said"), [(False, Unavailable, "retry it"), (True, Forbidden, "the permission is gone")]
 )
 async def test_who_does_not_read_hears_of_the_end_of_its_call_as_it_reads_on(
     is_told_why: bool, error: type[OrtooError], said: str

@@ -188,7 +188,7 @@ def test_cutting_keeps_every_message_in_order() -> None:
         encode(run, now_ms=1).check()
 
 
-def test_a_builder_fills_and_starts_anew() -> None:
+def test_a_builder_fills_and_starts_again() -> None:
     """A builder refuses what would not fit, and never mixes delayed with other messages."""
     builder = BatchBuilder(bytes_max=5_000, messages_max=3)
     assert builder.add(Message(b"x" * 3_000)) == 0

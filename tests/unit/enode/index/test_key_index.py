@@ -161,7 +161,7 @@ async def test_a_message_that_says_a_key_twice_is_found_once(tmp_path: Path) -> 
     await store.close()
 
 
-async def test_key_files_are_made_anew_when_they_are_missing_or_damaged(tmp_path: Path) -> None:
+async def test_key_files_are_made_again_when_they_are_missing_or_damaged(tmp_path: Path) -> None:
     """The files are caches: after any harm to them the answers are the same."""
     store = await filled(tmp_path)
     async with asyncio.timeout(20):

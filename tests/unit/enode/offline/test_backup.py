@@ -118,7 +118,7 @@ async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(t
     await store.close()
 
 
-async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_path: Path) -> None:
+async def test_who_outlived_a_lost_store_begins_again_at_the_restored_one(tmp_path: Path) -> None:
     """A reader under an old lock would skip new messages; also when the first start ends by a crash."""
     disk, key = RealDisk(), (1, "billing", 0)
     store = await opened(tmp_path / "store")
@@ -152,8 +152,8 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
         [again] = await other.locks.take([LockRequest(key, "client", "session", resume=True)])
         assert isinstance(again, LockGranted)
         await other.offsets.commit(1, "billing", {0: 2}, again.generation)
-        [anew] = await other.locks.take([LockRequest((1, "billing", 1), "other client", "other session")])
-        assert isinstance(anew, LockGranted)
+        [granted] = await other.locks.take([LockRequest((1, "billing", 1), "other client", "other session")])
+        assert isinstance(granted, LockGranted)
         with pytest.raises(Fenced, match="take the lock again"):
             await other.offsets.commit(1, "billing", {1: 0}, after.generation)
         await other.close()

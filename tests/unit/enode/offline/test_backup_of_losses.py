@@ -147,7 +147,7 @@ def damage_the_end(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("is_stopped", [False, True])
-async def test_making_caches_anew_forgets_no_damage(tmp_path: Path, is_stopped: bool) -> None:
+async def test_making_caches_again_forgets_no_damage(tmp_path: Path, is_stopped: bool) -> None:
     """G12: the durable position is not read from the log if its end is damaged."""
     folder = tmp_path / "store"
     await fallen_idle(folder, 3)

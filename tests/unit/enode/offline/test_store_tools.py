@@ -215,7 +215,7 @@ async def test_a_stray_beside_a_log_that_is_gone_is_no_log(folder: Path) -> None
     await store.close()
 
 
-def test_a_lost_identity_is_written_anew(folder: Path) -> None:
+def test_a_lost_identity_is_written_again(folder: Path) -> None:
     """After a damaged `identity` the operator names the owner."""
     (folder / "identity").unlink()
     assert repair.main([str(folder), "--identity", "default", "enode-0", "--apply"]) == 0

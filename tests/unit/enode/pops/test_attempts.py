@@ -10,7 +10,7 @@ from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
 from ortoo.enode.pops.attempts import ATTEMPTS_REMEMBERED, CANCELLED_MAX, CANCELLED_RETENTION_S, PopAttempts
 
-ANEW = 1_000
+LEASE_STEP = 1_000
 """The increment of a lease's number when its messages are leased again."""
 BATCH = encode([Message(b"x")], now_ms=1)
 ATTEMPT_IDS = st.sampled_from(["a", "b"])
@@ -28,9 +28,9 @@ def popped(number: int, *offsets: int) -> PoppedBatch:
     return PoppedBatch(0, number, 1, BATCH, offsets or (number,), (1,) * len(offsets or (number,)))
 
 
-def leased_anew(part: LeasePart) -> LeasePart:
+def leased_again(part: LeasePart) -> LeasePart:
     """The part under another lease number."""
-    return replace(part, number=part.number + ANEW)
+    return replace(part, number=part.number + LEASE_STEP)
 
 
 def numbers(parts: list[LeasePart]) -> list[int]:
@@ -58,10 +58,10 @@ def test_each_message_is_its_last_requests_and_goes_back_once(steps: list[tuple[
             owners[number] = request
             attempts.record(request, [popped(number)])
         elif what == "again":
-            anew = numbers(attempts.take_over(request, leased_anew))
-            assert anew == sorted(one + ANEW for one in all_of_it)
+            again = numbers(attempts.take_over(request, leased_again))
+            assert again == sorted(one + LEASE_STEP for one in all_of_it)
             owners = {one: owner for one, owner in owners.items() if owner[0] != attempt_id}
-            owners.update(dict.fromkeys(anew, request))
+            owners.update(dict.fromkeys(again, request))
         else:
             expected = mine if request_id else all_of_it
             assert numbers(attempts.cancel(request, now_s)) == sorted(expected)
@@ -87,9 +87,9 @@ def test_only_so_many_are_remembered_the_newest_ones() -> None:
         attempts.record((str(number), ""), [popped(number)])
     attempts.record(("1", ""), [popped(1)])
     attempts.record(("new", ""), [popped(2)])
-    assert attempts.take_over(("0", ""), leased_anew) == []
-    assert attempts.take_over(("2", ""), leased_anew) == []
-    assert numbers(attempts.take_over(("1", ""), leased_anew)) == [1 + ANEW]
+    assert attempts.take_over(("0", ""), leased_again) == []
+    assert attempts.take_over(("2", ""), leased_again) == []
+    assert numbers(attempts.take_over(("1", ""), leased_again)) == [1 + LEASE_STEP]
     for number in range(CANCELLED_MAX):
         attempts.cancel((str(number), "r"), 0.0)
     attempts.cancel(("0", "r"), 1.0)  # a repeated cancellation counts as new

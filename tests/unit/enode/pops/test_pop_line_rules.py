@@ -110,7 +110,7 @@ def test_what_is_given_back_by_a_lease_that_a_crash_took_counts_that_delivery() 
         assert taken(it, 25, NEW + 1, limit=1, end=1) == [(0, 1, attempt + 1)]
 
 
-def test_a_part_is_leased_anew_as_the_same_attempt_for_its_whole_time() -> None:
+def test_a_part_is_leased_again_as_the_same_attempt_for_its_whole_time() -> None:
     """Only messages that its lease holds now: none that are finished, returned, expired or leased elsewhere."""
     it = line()
     taken(it, 0, NEW, limit=6)

@@ -67,7 +67,7 @@ def test_a_first_batch_that_was_refused_leaves_a_gap_and_no_unknown_producer() -
         sequencer.decide(KEY, 1, 1, 0, 1)
 
 
-def test_an_idle_producer_is_forgotten_and_begins_anew() -> None:
+def test_an_idle_producer_is_forgotten_and_begins_again() -> None:
     """After an idle day the window is dropped: only sequence 0 is accepted."""
     windows = SequenceWindowTable()
     sequencer = Sequencer(windows, idle_ms=DAY_MS)

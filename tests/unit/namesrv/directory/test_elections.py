@@ -47,7 +47,7 @@ async def test_a_proposal_that_has_won_is_offered_no_more() -> None:
     assert elections.current_proposal(let_go) is None
 
 
-async def test_a_set_that_is_founded_anew_inherits_no_failed_turns() -> None:
+async def test_a_set_that_is_founded_again_inherits_no_failed_turns() -> None:
     """Failed proposals of the previous set give this one no additional time, even with the same disks."""
     clock, stored = VirtualClock(), ProposalRow()
     elections = Elections(stored, lambda members: None, lease_s=3.0, shared=False, clock=clock)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ def news(name: str) -> RouteChange:
     return RouteChange(0, enodes=(Enode(name, "h:1", "s"),))
 
 
-async def test_slow_watcher_gets_everything_anew() -> None:
+async def test_slow_watcher_gets_everything_again() -> None:
     """A watcher that fell behind the kept changes gets a snapshot instead."""
     watches = RouteWatchers(Routes(StoredDirectory(0), changes_max=2), watchers_max=10)
     slow = watches.watch()

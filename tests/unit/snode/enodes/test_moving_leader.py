@@ -204,10 +204,10 @@ async def test_calls_are_asked_again_where_the_enode_is_led() -> None:
 async def test_without_a_leader_requests_fail_when_their_time_is_over() -> None:
     """Their error says that nothing was stored, so a client may send the same elsewhere."""
     async with two_replicas(timeout_s=0.3) as (links, first, _):
-        first.moved = NotLeader("nobody leads", epoch=2)
+        first.moved = NotLeader("there is no leader", epoch=2)
         link = links.to("e", first.address, 1)
         for asked in (link.append(1, 1, BATCH), link.describe_queues(1)):
-            with pytest.raises(NotLeader, match="nobody leads") as caught:
+            with pytest.raises(NotLeader, match="there is no leader") as caught:
                 await asked
             assert caught.value.field == NOT_ACCEPTED_FIELD
 

@@ -1,4 +1,4 @@
-"""The rights of users, and that every method needs some."""
+"""The permissions of users, and that every method needs some."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ SERVICES = [
 
 
 def topic(name: str, grant: Grant) -> RequiredPermission:
-    """A right on a topic."""
+    """A permission on a topic."""
     return RequiredPermission(Resource.TOPIC, name, grant)
 
 
@@ -57,7 +57,7 @@ def topic(name: str, grant: Grant) -> RequiredPermission:
     ],
 )
 def test_the_exact_name_counts_then_the_longest_beginning(need: RequiredPermission, *, allowed: bool) -> None:
-    """E-247: names without a rule are denied, an admin has all rights, an unknown user none."""
+    """E-247: names without a rule are denied, an admin has all permissions, an unknown user none."""
     rules = parse_access_rules(RULES)
     rules.check("ann", [need])
     with pytest.raises(Forbidden):
@@ -87,7 +87,7 @@ def test_some_addresses_need_not_sign() -> None:
     ],
 )  # fmt: skip
 def test_wrong_files_are_refused(text: str) -> None:
-    """No right is guessed, and an empty file is wrong."""
+    """No permission is guessed, and an empty file is wrong."""
     with pytest.raises(Invalid):
         parse_access_rules(text)
 

@@ -1,4 +1,4 @@
-"""A file of rules, text by text, and the rights of names, against a model that tries all rules."""
+"""A file of rules, text by text, and the permissions of names, against a model that tries all rules."""
 
 import pytest
 from hypothesis import given
@@ -102,7 +102,7 @@ def test_addresses_are_compared_without_their_ports() -> None:
     ],
 )
 def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermission, field: str, words: str) -> None:
-    """Only the missing right; the granted ones before it do not help."""
+    """Only the missing permission; the granted ones before it do not help."""
     rules = AccessRules({"shop": UserRules(topics={"mine": Grant.PUB})})
     mine = RequiredPermission(Resource.TOPIC, "mine", Grant.PUB)
     rules.check("shop", [mine])
@@ -117,7 +117,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
     [
         ("[[user", "access_file", "this is not TOML: "),
         ("y = 1\nz = 1\n" + USER, "y", "'y' is unknown; give [[user]] tables and trusted_addresses"),
-        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any right"),
+        ("", "user", f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any permission"),
         ("user = 1", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         ("user = []", "user", f"give 1 to {USERS_MAX} [[user]] tables"),
         (USER + "y = 1\nx = 1", "user[0]", "'x' is unknown; give access_key, admin, groups, topics"),
@@ -143,7 +143,7 @@ def test_who_is_refused_hears_what_is_missing_and_of_what(need: RequiredPermissi
     ],
 )  # fmt: skip
 def test_a_wrong_file_is_refused_with_the_entry_and_the_cure(text: str, field: str, words: str) -> None:
-    """No right is guessed."""
+    """No permission is guessed."""
     with pytest.raises(Invalid) as refused:
         parse_access_rules(text)
     assert refused.value.field == field

@@ -1,4 +1,4 @@
-"""The rights that each method needs, row by row; names show their kind, so that no two can be confused."""
+"""The permissions that each method needs, row by row; names show their kind, so that no two can be confused."""
 
 from typing import Any
 
@@ -38,12 +38,12 @@ SCALED = scaler.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t"})
 
 
 def topic(name: str, grant: Grant) -> RequiredPermission:
-    """A right on a topic."""
+    """A permission on a topic."""
     return RequiredPermission(Resource.TOPIC, name, grant)
 
 
 def group(name: str = "g", grant: Grant = SUB) -> RequiredPermission:
-    """A right on a group."""
+    """A permission on a group."""
     return RequiredPermission(Resource.GROUP, name, grant)
 
 

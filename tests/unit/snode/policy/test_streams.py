@@ -1,4 +1,4 @@
-"""The rights that an open stream has needed so far."""
+"""The permissions that an open stream has needed so far."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -31,7 +31,7 @@ async def test_what_a_stream_names_counts_in_the_budget(monkeypatch: pytest.Monk
     share = budget.share("Produce")
     monkeypatch.setattr(access, "current_memory_share", lambda: share)
     directory: Any = SimpleNamespace(topic_name=str)
-    rules = AccessControl("", None, directory)  # type: ignore[arg-type]  # nobody signs
+    rules = AccessControl("", None, directory)  # type: ignore[arg-type]  # no call is signed
     rules.rules = parse_access_rules(RULES)
     call = CallAccess(rules, "ProducerService/Produce", "10.1.0.1:80")
     rules.add_stream(call, print)

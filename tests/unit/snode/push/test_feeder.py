@@ -218,7 +218,7 @@ async def test_that_messages_were_deleted_by_age_is_told_so_that_the_group_goes_
 
 
 @in_virtual_time
-async def test_a_queue_whose_end_was_cut_off_begins_anew() -> None:
+async def test_a_queue_whose_end_was_cut_off_begins_again() -> None:
     """The client has messages whose offsets are used again for others. Without such messages nothing is restarted."""
     async with script() as (it, enode):
         cut = OutOfRange(begin_offset=0, end_offset=4)

@@ -57,7 +57,7 @@ STEPS = st.one_of(
     st.tuples(st.just("jump"), st.integers(0, 40), st.none()),
     st.tuples(st.just("advance"), st.integers(0, 10), st.none()),
     st.tuples(st.just("told"), st.integers(-2, 10), st.sampled_from([0, 1, 3, MERGED_BYTES_MAX - 1, MERGED_BYTES_MAX])),
-    st.tuples(st.just("wait anew"), st.none(), st.none()),
+    st.tuples(st.just("wait again"), st.none(), st.none()),
     st.tuples(st.just("acknowledge"), st.integers(-1, 45), st.sampled_from([0, 1, SINCE - 1, SINCE, SINCE + 1])),
 )
 
@@ -82,7 +82,7 @@ def test_a_cursor_says_how_far_its_queue_is(steps: list[tuple[str, Any, Any]]) -
             model.read = max(model.read, model.read + number - 2)
         elif what == "told":
             told(cursor, model, model.sent + number, more, now_s)
-        elif what == "wait anew":
+        elif what == "wait again":
             cursor.restart_wait(now_s)
             model.waiting_since_s = None if model.waiting_since_s is None else now_s
         else:

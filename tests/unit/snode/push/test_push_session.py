@@ -74,7 +74,7 @@ async def test_the_new_owner_starts_when_the_old_ones_acknowledgements_are_store
 
 
 @in_virtual_time
-async def test_a_queue_that_was_away_begins_anew_also_for_a_client_that_reads_late() -> None:
+async def test_a_queue_that_was_away_begins_again_also_for_a_client_that_reads_late() -> None:
     """However soon it returns, the client is notified that it was revoked; earlier deliveries no longer count."""
     async with bench() as it:
         await it.store(3, b"a", b"b")
@@ -184,7 +184,7 @@ async def test_what_is_stored_in_a_queue_that_is_added_is_its_groups_from_the_fi
 
 
 @in_virtual_time
-async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_that_is_wanted_later_as_asked() -> None:
+async def test_a_topic_that_is_made_again_begins_with_its_first_message_and_one_that_is_wanted_later_as_asked() -> None:
     """A topic existed before a later subscription to it; a recreated one did not."""
     async with bench() as it:
         await it.store(0, b"a message")
@@ -204,7 +204,7 @@ async def test_a_topic_that_is_made_anew_begins_with_its_first_message_and_one_t
 
 
 @in_virtual_time
-async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
+async def test_an_operators_reset_makes_the_owner_begin_again() -> None:
     """The queue is revoked and assigned again, and starts at the new offset; late acknowledgements are dropped."""
     async with bench() as it:
         await it.store(0, b"a", b"b", b"c")
@@ -222,7 +222,7 @@ async def test_an_operators_reset_makes_the_owner_begin_anew() -> None:
 
 
 @in_virtual_time
-async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_anew() -> None:
+async def test_an_acknowledgement_under_an_old_lock_begins_the_queue_again() -> None:
     """A session that lost its lock briefly learns it at the next acknowledgement, and continues under a new one."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
@@ -254,7 +254,7 @@ async def test_what_a_client_has_of_a_log_that_was_cut_acknowledges_nothing_of_w
 
 
 @in_virtual_time
-async def test_a_broadcast_begins_anew_as_often_as_the_log_is_cut() -> None:
+async def test_a_broadcast_begins_again_as_often_as_the_log_is_cut() -> None:
     """Behind its client's acknowledged offset; it has no locks, and no session has replaced it."""
     async with bench() as it:
         await it.store(0, *[b"old"] * 3)

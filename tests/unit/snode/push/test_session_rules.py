@@ -175,7 +175,7 @@ async def test_what_is_assigned_is_told_with_its_generation() -> None:
 
 
 @in_virtual_time
-async def test_a_queue_of_a_topic_that_was_made_anew_is_taken_on_anew() -> None:
+async def test_a_queue_of_a_topic_that_was_made_again_is_taken_on_again() -> None:
     """Its messages are others, and the client is notified before they come. A deleted topic has no deliveries."""
     async with bench() as it:
         await it.store(0, b"a", b"b")
@@ -279,7 +279,7 @@ async def test_a_queue_is_kept_from_its_next_owner_for_a_while_and_what_cannot_b
 
 
 @in_virtual_time
-async def test_a_queue_begins_anew_without_waiting_for_what_was_acknowledged_under_the_lost_lock() -> None:
+async def test_a_queue_begins_again_without_waiting_for_what_was_acknowledged_under_the_lost_lock() -> None:
     """They are dropped: the offset belongs to another owner now."""
     async with bench() as it:
         await it.store(0, b"a", b"b")

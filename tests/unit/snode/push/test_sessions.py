@@ -265,7 +265,7 @@ async def test_a_client_with_a_session_of_its_own_stays_a_member_when_its_push_s
 
 
 @in_virtual_time
-async def test_a_client_that_opens_its_push_session_anew_goes_on_with_its_queues() -> None:
+async def test_a_client_that_opens_its_push_session_again_goes_on_with_its_queues() -> None:
     """The broken one before it, of the same session of the client, ends later without effect."""
     async with bench() as it:
         await it.open(member_session_id="client's")

@@ -220,7 +220,7 @@ async def test_sequences_continue_from_batch_to_batch() -> None:
 
 
 @pytest.mark.parametrize("was_away", [False, True])
-async def test_a_forgotten_producer_begins_anew(*, was_away: bool) -> None:
+async def test_a_forgotten_producer_begins_again(*, was_away: bool) -> None:
     """An enode that forgot the idle producer id gets the messages under a new one, also after a failed try."""
     enode = FakeEnode()
     batcher = batcher_to(enode)

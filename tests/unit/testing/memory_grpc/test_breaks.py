@@ -98,7 +98,7 @@ def test_keepalive_ends_a_partition_for_both_ends() -> None:
             begun_s = loop.time()
             network.connections[0].hold(to_server=True)
             assert await code_of(call) == "UNAVAILABLE"
-            assert await echoed(channel, b"anew") == b"anew"
+            assert await echoed(channel, b"again") == b"again"
             assert [round(at_s - begun_s) for at_s in ended] == [40]
 
     run(main())
@@ -151,7 +151,7 @@ def test_a_break_in_the_middle_of_a_message() -> None:
             assert await code_of(call) == "UNAVAILABLE"
             assert "reset" in await call.details()
             assert not [line for line in network.trace if "torn" in line]
-            assert await echoed(channel, b"anew") == b"anew"
+            assert await echoed(channel, b"again") == b"again"
 
     run(main())
 

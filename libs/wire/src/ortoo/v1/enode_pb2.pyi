@@ -32,7 +32,9 @@ class _FlushModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FlushMode.V
     FLUSH_MODE_SYNC: _FlushMode.ValueType  # 1
     """After fdatasync."""
     FLUSH_MODE_ASYNC: _FlushMode.ValueType  # 2
-    """At once; a crash may lose the appends of the last flush interval."""
+    """At once; a crash may lose the appends of the last flush interval. With several replicas: when the leader's disk has
+    it, so that a take-over may lose it.
+    """
 
 class FlushMode(_FlushMode, metaclass=_FlushModeEnumTypeWrapper):
     """The moment at which an append is acknowledged."""
@@ -42,7 +44,9 @@ FLUSH_MODE_UNSPECIFIED: FlushMode.ValueType  # 0
 FLUSH_MODE_SYNC: FlushMode.ValueType  # 1
 """After fdatasync."""
 FLUSH_MODE_ASYNC: FlushMode.ValueType  # 2
-"""At once; a crash may lose the appends of the last flush interval."""
+"""At once; a crash may lose the appends of the last flush interval. With several replicas: when the leader's disk has
+it, so that a take-over may lose it.
+"""
 Global___FlushMode: _TypeAlias = FlushMode  # noqa: Y015
 
 @_typing.final

@@ -42,7 +42,7 @@ from ortoo.snode.pull import PullComponents
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.rocketmq.clients.routes import endpoints_of
 from ortoo.snode.rocketmq.rpc.activities import MessagingActivities
-from ortoo.snode.rpc.layers.access import Rights, RocketmqErrorLayer, RocketmqSignIn, SignIn
+from ortoo.snode.rpc.layers.access import PermissionLayer, RocketmqErrorLayer, RocketmqSignIn, SignIn
 from ortoo.snode.rpc.layers.interceptors import FlowControlLayer, InterceptorLayer, TlsRequiredLayer
 from ortoo.snode.rpc.layers.namespaces import NamespaceLayer
 from ortoo.snode.rpc.services import QUEUE_FRONT_METHODS, Services
@@ -231,13 +231,13 @@ async def open_snode(
 def _around(
     settings: SnodeSettings, policy: Policy, name_server: NameServerClient, clock: Clock
 ) -> tuple[list[Guard], list[Layer]]:
-    """The guards before a request is decoded (TLS, signatures) and the layers after it (names, rights, limits)."""
+    """The guards before a request is decoded (TLS, signatures) and the layers after it (names, permissions, limits)."""
     guards: list[Guard] = [*([TlsRequiredLayer()] if settings.tls_required else []), RocketmqErrorLayer()]
     layers: list[Layer] = [NamespaceLayer()]
     if policy.access is not None:
         sign_in = SignIn(policy.access, scaler_open=settings.scaler_open)
         guards.append(sign_in)
-        layers.append(Rights(policy.access, sign_in))
+        layers.append(PermissionLayer(policy.access, sign_in))
     if settings.rocketmq_signatures_required:
         known = policy.access.authentication if policy.access is not None else None
         guards.append(RocketmqSignIn(known or Authentication(name_server, clock, settings)))

@@ -69,7 +69,7 @@ TRACE_RECORDS_DROPPED = warning(
 )
 POLICY_FILE_RELOADED = info(
     "policy_file_reloaded",
-    "A changed file of rights or limits was read.",
+    "A changed file of permissions or limits was read.",
     "None.",
 )
 POLICY_FILE_REJECTED = error(

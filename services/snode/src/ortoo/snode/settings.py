@@ -90,7 +90,7 @@ class SnodeSettings(ServiceSettings):
     auto_create_queue_count: Annotated[int, NumberRange(1, 1_024)] = 4
     """Number of queues on each enode of a topic that is created in this way."""
     access_file: str = ""
-    """A file with the rights of users, read again when it changes (docs/operations/access.md). Empty = every client may
+    """A file with users' permissions, read again when it changes (docs/operations/access.md). Empty = every client may
     do everything."""
     insecure: bool = False
     """Whether the snode starts with an `access_file` although clients could bypass it. Without `cluster_token_file` and

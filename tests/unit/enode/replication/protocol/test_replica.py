@@ -392,7 +392,7 @@ def test_silence_is_reported_after_a_second() -> None:
     assert isinstance(run.member.role, Follower)
 
 
-def test_a_stream_on_which_nothing_comes_is_begun_anew() -> None:
+def test_a_stream_on_which_nothing_comes_is_begun_again() -> None:
     """Frames or answers may be lost: after half a second the follower asks again on a new stream."""
     run = Run()
     run.follow()

@@ -11,7 +11,7 @@ from ortoo.enode.rpc.streams.fetch import CommittedStream
 def test_a_stream_of_a_member_that_follows_goes_with_its_call() -> None:
     """It holds unread answers, which must be freed without a run of the garbage collector."""
     engine: Any = SimpleNamespace(work=None)
-    stream = CommittedStream(engine, lambda: NotLeader("nobody leads"))
+    stream = CommittedStream(engine, lambda: NotLeader("there is no leader"))
     left = weakref.ref(stream)
     del stream
     assert left() is None

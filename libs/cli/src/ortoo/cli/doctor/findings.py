@@ -138,7 +138,7 @@ def cluster_findings(facts: Facts) -> list[DoctorFinding]:
 def _reported_findings(facts: Facts) -> Iterator[DoctorFinding]:
     """The problems that the processes report."""
     if facts.reported_error:
-        remedy = "ask as a user with the rights of an admin (docs/operations/access.md), or upgrade the snode"
+        remedy = "ask as a user with the permissions of an admin (docs/operations/access.md), or upgrade the snode"
         observed = f"the processes were not asked for what they know themselves: {facts.reported_error}"
         yield DoctorFinding("processes not queried", observed, remedy, critical=False)
     for one in facts.reported:

@@ -275,7 +275,7 @@ class Admin:
     async def end_transaction(self, transaction_id: str, verdict: TransactionVerdict) -> None:
         """Commit or roll back on behalf of the producer. Errors: NotFound, Conflict when it ended otherwise."""
         if verdict is TransactionVerdict.UNKNOWN:
-            raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLL_BACK", field="verdict")
+            raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLLBACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
 
     async def resume_transaction(self, transaction_id: str) -> None:

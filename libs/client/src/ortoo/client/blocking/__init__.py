@@ -11,7 +11,7 @@
                 consumer.ack(message)
 
 One thread runs the event loop of each connection. Calls may come from any thread. Without a `with` block, call
-`close()` at the end. `mq.within(5.0)`, `producer.within(5.0)` and so on limit each call to that number of seconds.
+`close()` at the end. `mq.with_timeout(5.0)`, `producer.with_timeout(5.0)` and so on limit each call to 5 seconds.
 """
 
 from ortoo.client.blocking.admin import BlockingAdmin, BlockingGroupAdmin

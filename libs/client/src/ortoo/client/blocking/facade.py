@@ -1,7 +1,7 @@
 """Makes the blocking classes from the asynchronous ones, with one line for each method.
 
-    class Producer(Facade[AsyncProducer]):
-        send = blocking(AsyncProducer.send)
+    class BlockingProducer(BlockingFacade[ortoo.client.Producer]):
+        send = blocking(ortoo.client.Producer.send)
 
 Each method keeps the name, arguments and docstring of the asynchronous method, also for type checkers.
 """

@@ -28,8 +28,8 @@ class RetryLater(Exception):
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, count_attempt: bool = True) -> None:
         """`delay_level` is 1 to 18, 0 = the group's policy, -1 = park. `delay_ms`, up to a week, replaces it.
 
-        A delay below 0 means none. With `counts=False` the delivery does not count as an attempt, for failures that the
-        message did not cause.
+        A delay below 0 means none. With `count_attempt=False` the delivery does not count as an attempt, for failures
+        that the message did not cause.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level

@@ -145,7 +145,7 @@ class PoppedMessage(MessageFields):
     async def nack(self, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = "") -> None:
         """Release it for delivery after `delay_ms`; None = the group's retry policy. Parked after the last attempt.
 
-        With `counts=False` the delivery does not count as an attempt. `error` is shown in the dead letter.
+        With `count_attempt=False` the delivery does not count as an attempt. `error` is shown in the dead letter.
         Errors: as `ack`.
         """
         await self._settler.nack(

@@ -2,8 +2,9 @@
 
 The producer begins a transaction, and the checker returns a verdict that was lost:
 
-    async def checker(check: TransactionCheck) -> Verdict:
-        return Verdict.COMMIT if await db.has_order(check.messages[0].keys[0]) else Verdict.ROLL_BACK
+    async def checker(check: TransactionCheck) -> TransactionVerdict:
+        is_paid = await db.has_order(check.messages[0].keys[0])
+        return TransactionVerdict.COMMIT if is_paid else TransactionVerdict.ROLLBACK
 
 
     async def pay(mq: Client) -> None:

@@ -11,7 +11,7 @@
 * NotLeader, a subclass of Unavailable: nothing was stored, ask the enode's new leader
 * OutOfRange: request the valid range
 * DataLoss: repair the bytes, or skip them
-* Forbidden: get the right first
+* Forbidden: get the permission first
 * Unsupported: upgrade this process
 * Internal: a defect, report it
 

@@ -5,8 +5,8 @@
     rule.after_attempt(3)                  # Park("attempts", attempt=3)
     rule.after_attempt(3, counts=False)    # Retry(delay_ms=10000, attempt=2)
 
-`attempts_max` counts attempts: with 3 a handler sees a message three times and no fourth time. The rule is applied by
-the process that counts the attempts; the consumer only reports a failure.
+`attempts_max` counts attempts: with 3 a handler sees a message three times and no fourth time. A server
+applies the rule; the consumer only reports a failure.
 """
 
 from dataclasses import dataclass

@@ -111,8 +111,8 @@ class HandleSeals:
 def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
     """The content of a handle.
 
-    Without `seals` its seal is not checked. Use that to check the caller's rights before another process checks the
-    seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
+    Without `seals` its seal is not checked. Use that to check the caller's permissions before another process checks
+    the seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
     """
     data = decode_text(text, wrong)
     if data[0] == SEALED:

@@ -39,13 +39,13 @@ class PopAttempts:
         while len(self._leased) > ATTEMPTS_REMEMBERED:
             self._leased.popitem(last=False)
 
-    def take_over(self, request: PopRequestKey, release_anew: Callable[[LeasePart], LeasePart]) -> list[LeasePart]:
+    def take_over(self, request: PopRequestKey, lease_again: Callable[[LeasePart], LeasePart]) -> list[LeasePart]:
         """The messages of an attempt's earlier requests, leased again. They now belong to this request alone."""
         attempt_id, request_id = request
         leased = self._leased.get(attempt_id)
         if leased is None:
             return []
-        parts = [release_anew(part) for one in leased.values() for part in one]
+        parts = [lease_again(part) for one in leased.values() for part in one]
         self._leased[attempt_id] = {request_id: parts}
         return parts
 

@@ -223,13 +223,13 @@ class PopLeasing:
         """
         popped, leases = Popped(), list[tuple[int, int, list[Delivered]]]()
 
-        def leased_anew(part: LeasePart) -> LeasePart:
+        def lease_again(part: LeasePart) -> LeasePart:
             line, number = group.get_line(part.queue_id), self.lines.next_number()
             rows = line.renew_lease_as(part, number, group.now_ms(), request.invisible_ms)
             leases.append((part.queue_id, number, rows))
             return replace(part, number=number)
 
-        group.attempts.take_over((request.attempt_id, request.request_id), leased_anew)
+        group.attempts.take_over((request.attempt_id, request.request_id), lease_again)
         for queue_id, number, rows in leases:
             line = group.get_line(queue_id)
             batches = await self._reading.read(line, number, rows, request.bytes_max, [])

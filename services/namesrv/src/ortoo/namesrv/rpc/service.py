@@ -1,4 +1,4 @@
-"""NameService: decodes requests, calls the directory or the catalog of users and rights, encodes responses."""
+"""NameService: decodes requests, calls the directory or the catalog of users and named leases, encodes responses."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator

@@ -25,7 +25,7 @@ class ClusterView:
 
 
 async def open_cluster(runtime: Runtime) -> ClusterView:
-    """Find the name servers; updates begin with `watch.run`. Errors: Unavailable, Invalid."""
+    """Find the name servers; updates begin with `DirectoryWatch.run`. Errors: Unavailable, Invalid."""
     clock, metrics, directory = runtime.clock, runtime.metrics, DirectoryCache(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await resolve_name_servers(address, background=runtime.background, clock=clock)

@@ -1,4 +1,4 @@
-"""Checks of requests before they are executed: users, rights, limits and interceptors.
+"""Checks of requests before they are executed: users, permissions, limits and interceptors.
 
 The gRPC services import it; it uses only the fields of requests.
 """

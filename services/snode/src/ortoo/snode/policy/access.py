@@ -39,7 +39,7 @@ USER_CHECK_INTERVAL_S = 10.0
 UNKNOWN_USER_TTL_S = 5.0
 """Time for which an unknown access key is cached."""
 PERMISSION_BYTES = 256
-"""Memory that a stream uses for each checked right, beside the name."""
+"""Memory that a stream uses for each checked permission, beside the name."""
 USERS_MAX = UNKNOWN_USERS_MAX = 10_000
 ACCESS_KEY_LENGTH_MAX = 127
 """Limit of access keys, so that an unauthenticated client cannot occupy much memory."""
@@ -141,12 +141,12 @@ class AccessControl:
     def register(self, metrics: Metrics) -> None:
         """Register the metrics."""
         metrics.counter(
-            "ortoo_access_refused_total", "Requests refused for missing rights.", lambda: self.refused_count
+            "ortoo_access_refused_total", "Requests refused for missing permissions.", lambda: self.refused_count
         )
         metrics.gauge("ortoo_access_users", "Users in the access file.", lambda: len(self.rules.users))
 
     def add_stream(self, call: "CallAccess", end: Callable[[Forbidden], None]) -> None:
-        """Register a stream or a waiting poll; `end` is called if the right to it is lost."""
+        """Register a stream or a waiting poll; `end` is called if the permission for it is lost."""
         call.is_stream = True
         self._streams[call] = end
 
@@ -180,9 +180,9 @@ class AccessControl:
 
 
 class CallAccess:
-    """Authentication and authorization of one call: its user and the rights checked so far.
+    """Authentication and authorization of one call: its user and the permissions checked so far.
 
-    A stream keeps needing the rights of its earlier requests. They are checked again when the rules change.
+    A stream keeps needing the permissions of its earlier requests. They are checked again when the rules change.
     """
 
     def __init__(self, access: AccessControl, method: str, peer: str) -> None:
@@ -222,7 +222,7 @@ class CallAccess:
             raise
 
     def authorize(self, request: Any) -> None:
-        """Refuse a request beyond the user's rights.
+        """Refuse a request beyond the user's permissions.
 
         Errors: Forbidden, Invalid for a malformed handle, Overloaded if a stream has named too many resources.
         """
@@ -236,7 +236,7 @@ class CallAccess:
             self._granted.update(dict.fromkeys(new))
 
     def recheck(self) -> None:
-        """Check all rights again, if the rules have changed. Errors: Forbidden."""
+        """Check all permissions again, if the rules have changed. Errors: Forbidden."""
         if self._rules is not self._access.rules:
             self._rules = self._access.rules
             self._check(self._granted)

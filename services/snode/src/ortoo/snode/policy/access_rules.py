@@ -1,4 +1,4 @@
-"""The rights of users, as written by an operator: decisions without I/O.
+"""The permissions of users, as written by an operator: decisions without I/O.
 
   trusted_addresses = ["10.1.0.0/16"]    # callers that may do everything unsigned
 
@@ -12,7 +12,7 @@
   groups = { "shop-*" = "SUB", "*" = "DENY" }
 
 The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. The topics
-%RETRY% and %DLQ% of a group have the rights of the group.
+%RETRY% and %DLQ% of a group have the permissions of the group.
 """
 
 import enum
@@ -32,7 +32,7 @@ Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 class Grant(enum.Flag):
-    """Rights on a topic or a group, in RocketMQ's terms."""
+    """Permissions on a topic or a group, in RocketMQ's terms."""
 
     DENY = 0
     PUB = enum.auto()
@@ -48,7 +48,7 @@ class Resource(enum.Enum):
 
 
 class RequiredPermission(NamedTuple):
-    """A right that a call needs; any one of the grants is enough."""
+    """A permission that a call needs; any one of the grants is enough."""
 
     resource: Resource
     name: str
@@ -56,19 +56,19 @@ class RequiredPermission(NamedTuple):
 
 
 ADMIN = RequiredPermission(Resource.CLUSTER, "", Grant.DENY)
-"""The right of admins."""
+"""The permission of admins."""
 
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
-    """The rights of one user."""
+    """The permissions of one user."""
 
     admin: bool = False
     topics: Mapping[str, Grant] = field(default_factory=dict)
     groups: Mapping[str, Grant] = field(default_factory=dict)
 
     def allows(self, permission: RequiredPermission) -> bool:
-        """Whether the user has the right."""
+        """Whether the user has the permission."""
         if self.admin:
             return True
         if permission.resource is Resource.CLUSTER:
@@ -79,7 +79,7 @@ class UserRules:
 
 @dataclass(frozen=True, slots=True)
 class AccessRules:
-    """The rights of all users."""
+    """The permissions of all users."""
 
     users: Mapping[str, UserRules]
     trusted: tuple[Network, ...] = ()
@@ -100,7 +100,7 @@ class AccessRules:
         return user is not None and user.admin
 
     def check(self, access_key: str, permissions: Iterable[RequiredPermission]) -> None:
-        """Refuse rights that a user lacks. Errors: Forbidden, naming the right."""
+        """Refuse permissions that a user lacks. Errors: Forbidden, naming the permission."""
         user = self.users.get(access_key)
         for permission in permissions:
             if user is not None and user.allows(permission):
@@ -125,7 +125,7 @@ def parse_access_rules(text: str) -> AccessRules:
         raise Invalid(f"{unknown[0]!r} is unknown; give [[user]] tables and trusted_addresses", field=unknown[0])
     entries = data.get("user", [])
     if not isinstance(entries, list) or not 1 <= len(entries) <= USERS_MAX:
-        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any right", field="user")
+        raise Invalid(f"give 1 to {USERS_MAX} [[user]] tables, otherwise no user has any permission", field="user")
     users: dict[str, UserRules] = {}
     for number, entry in enumerate(entries):
         field_name = f"user[{number}]"

@@ -1,4 +1,6 @@
-"""The rights that each method of the snode needs for a request: a row for each. A method without a row needs an admin.
+"""The permissions that each method of the snode needs for a request: a row for each.
+
+A method without a row needs an admin.
 
 The content of a handle determines the rights that it needs. The method itself refuses a forged handle.
 """
@@ -18,7 +20,7 @@ PermissionsOf = Callable[[Any, TopicNameOf], Iterable[RequiredPermission]]
 
 
 def required_permissions(method: str, request: Any, name_of: TopicNameOf) -> Iterable[RequiredPermission]:
-    """The rights that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
+    """The permissions that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
     permissions_of = REQUIRED_PERMISSIONS.get(method)
     return (ADMIN,) if permissions_of is None else permissions_of(request, name_of)
 
@@ -32,7 +34,7 @@ def _group(name: str, grant: Grant = SUB) -> RequiredPermission:
 
 
 def _consumes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    """A request with `group`, and one of `topic`, `queue` and `queues`; empty fields need no right."""
+    """A request with `group`, and one of `topic`, `queue` and `queues`; empty fields need no permission."""
     needs = [_group(request.group)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
         needs.append(_topic(topic, SUB))
@@ -52,7 +54,7 @@ def _leases(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
         try:
             handle = read_receipt(receipt.receipt_handle, None)
         except OrtooError:
-            continue  # it needs no right, and the method refuses it
+            continue  # it needs no permission, and the method refuses it
         needs += [_group(handle.group), _topic(name_of(handle.topic_id), SUB)]
     return needs
 

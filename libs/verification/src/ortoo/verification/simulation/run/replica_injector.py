@@ -98,7 +98,7 @@ class ReplicaFaultInjector(FaultInjector):
             return None
         machine.cut_power()
         machine.disk.replace_with_empty()
-        return lambda: self._begin_anew(machine)
+        return lambda: self._begin_again(machine)
 
     def _lost_file(self, fault: PlannedFault) -> Undo | None:
         """Delete one small file of a replica. A supervisor restarts it until an operator empties its disk."""
@@ -115,7 +115,7 @@ class ReplicaFaultInjector(FaultInjector):
         def emptied() -> None:
             machine.cut_power()
             machine.disk.replace_with_empty()
-            self._begin_anew(machine)
+            self._begin_again(machine)
 
         return emptied
 
@@ -130,7 +130,7 @@ class ReplicaFaultInjector(FaultInjector):
         self._replacements = machine.name
         return machine
 
-    def _begin_anew(self, machine: ReplicaMachine) -> None:
+    def _begin_again(self, machine: ReplicaMachine) -> None:
         """Start a machine with an empty disk, and let an operator admit it."""
         machine.start()
         loop = self.world.loop

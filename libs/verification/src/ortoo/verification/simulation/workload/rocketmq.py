@@ -193,7 +193,7 @@ class RocketClient:
         alone = calls.AckMessageRequest(group=self._group, topic=self._topic, entries=[forged])
         answer = await stub.AckMessage(alone, metadata=self._metadata, timeout=TIMEOUT_S)
         if answer.status.code == words.OK:
-            self._oracle.violations.add("rights", f"a forged receipt settles {good.message_id}")
+            self._oracle.violations.add("permissions", f"a forged receipt settles {good.message_id}")
         request.ClearField("entries")
         request.entries.extend((forged, good))
 

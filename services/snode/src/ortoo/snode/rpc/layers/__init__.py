@@ -1,4 +1,4 @@
-"""The snode's layers around every call: namespaces, rights, limits, TLS.
+"""The snode's layers around every call: namespaces, permissions, limits, TLS.
 
 They see calls before their handlers, and pass or refuse them. Only `app` imports this package.
 """

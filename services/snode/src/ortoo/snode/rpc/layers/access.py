@@ -1,4 +1,4 @@
-"""Signatures before a request is decoded, rights after it; RocketMQ's clients get errors of their own protocol."""
+"""Signatures before a request is decoded, permissions after it; RocketMQ's clients get errors of their own protocol."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 SCALER_SERVICE = "/externalscaler."
 LONG_POLL_METHODS = ("ConsumerService/Pop", "ConsumerService/Pull")
-"""Unary methods that wait for messages. Like streams they end when the right to them is lost."""
+"""Unary methods that wait for messages. Like streams they end when the permission for them is lost."""
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _RESPONSES = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
@@ -82,12 +82,12 @@ class RocketmqSignIn(Guard):
         except OrtooError as error:
             _told_first(call, error)
             raise
-        if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its rights
+        if PRINCIPAL.get().user != user:  # otherwise the rules of access have set the same user with its permissions
             PRINCIPAL.set(Principal(user, is_unrestricted=False))
 
 
-class Rights(Layer):
-    """Refuses every call, and every request within a stream, beyond the rights of its user."""
+class PermissionLayer(Layer):
+    """Refuses every call, and every request within a stream, beyond the permissions of its user."""
 
     def __init__(self, access: AccessControl, sign_in: SignIn) -> None:
         """`sign_in` has the user of each call."""
@@ -96,7 +96,7 @@ class Rights(Layer):
         self.services = sign_in.services
 
     def enter(self, call: ServedCall) -> None:
-        """Check the rights for the call. Errors: Forbidden, Invalid."""
+        """Check the permissions for the call. Errors: Forbidden, Invalid."""
         access: CallAccess = call.kept[self._sign_in]
         if not call.method.is_request_stream:
             access.authorize(call.request)
@@ -105,11 +105,11 @@ class Rights(Layer):
             call.kept[self] = access
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """Check the rights for the next request. Errors: Forbidden, Invalid."""
+        """Check the permissions for the next request. Errors: Forbidden, Invalid."""
         call.kept[self._sign_in].authorize(request.message if isinstance(request, BulkMessage) else request)
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Check that the user of a stream still has the rights for its requests. Errors: Forbidden."""
+        """Check that the user of a stream still has the permissions for its requests. Errors: Forbidden."""
         if (access := call.kept.get(self)) is not None:
             access.recheck()
         return answer

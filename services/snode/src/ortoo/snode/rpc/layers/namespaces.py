@@ -12,7 +12,7 @@ HEADER = "x-mq-namespace"
 class NamespaceLayer(Layer):
     """The first layer of a decoded request.
 
-    It gives full names to rights, limits and handlers, and names without the namespace to clients.
+    It gives full names to permissions, limits and handlers, and names without the namespace to clients.
     """
 
     services = ("/apache.rocketmq.v2.",)

@@ -39,16 +39,16 @@ def renewals(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-async def begin_anew(mq: Client) -> None:
+async def begin_again(mq: Client) -> None:
     """Create another topic of the name, with messages of its own."""
     await mq.admin.delete_topic("one")
     await mq.admin.create_topic("one", queue_count=1)
     await send(mq, NEW, "one")
 
 
-async def made_anew(mq: Client, renewals: list[int]) -> None:
+async def made_again(mq: Client, renewals: list[int]) -> None:
     """Wait until the topic is another one, and the consumer has renewed its locks since."""
-    await begin_anew(mq)
+    await begin_again(mq)
     renewals.clear()
     await until(lambda: len(renewals) >= 2)
 
@@ -62,19 +62,19 @@ async def bodies(consumer: PullConsumer) -> list[bytes]:
     return found
 
 
-async def test_a_topic_made_anew_is_consumed_from_its_own_offsets(mq: Client) -> None:
+async def test_a_topic_made_again_is_consumed_from_its_own_offsets(mq: Client) -> None:
     """G2: a consumer's offset in a deleted topic has no meaning in another one of the same name."""
     await send(mq, range(10), "one")
     async with mq.pull_consumer("g", "one", prompt(commit_first_ms=60_000, commit_interval_ms=60_000)) as consumer:
         batch = await consumer.poll()
         assert batch is not None
         batch.ack()
-        await begin_anew(mq)
+        await begin_again(mq)
         await consumer.commit()
         assert await bodies(consumer) == NEW
 
 
-async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: list[int]) -> None:
+async def test_a_lock_of_a_topic_made_again_is_another_one(mq: Client, renewals: list[int]) -> None:
     """G2: a consumer that does not pull just then learns of it when it renews its locks, and stores no old offset."""
     await send(mq, range(10), "one")
     full = prompt(limits=FlowLimits(messages_max=1), lock_renewal_ms=100, commit_first_ms=60_000)
@@ -83,7 +83,7 @@ async def test_a_lock_of_a_topic_made_anew_is_another_one(mq: Client, renewals: 
         assert batch is not None
         for message in list(batch)[:5]:
             message.ack()
-        await made_anew(mq, renewals)
+        await made_again(mq, renewals)
         await consumer.commit()
         assert await bodies(consumer) == NEW
 
@@ -104,7 +104,7 @@ async def test_a_queue_that_goes_stores_its_offset_under_the_lock_that_it_had(mq
         await arrived.wait()
         consumer.subscribe("t")
         await until(lambda: all(queue.topic != "one" for queue in consumer.queues))
-        await made_anew(mq, renewals)
+        await made_again(mq, renewals)
         may_end.set()
         await until(lambda: len(consumer.queues) == 4)
         task.cancel()
