@@ -4,7 +4,7 @@ Components count in plain attributes, or in a `Histogram`; the code on a message
 role's `telemetry.py` registers the metrics. They are read at each request, so that deleted objects have no series.
 
     metrics = Metrics()
-    metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: totals(), labels=("topic",))
+    metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: store.message_totals(), labels=("topic",))
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
