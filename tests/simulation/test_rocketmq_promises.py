@@ -155,3 +155,29 @@ async def test_tenants_with_one_name_share_nothing(broker: Broker) -> None:
         await broker.send("a%one", b"more")
         _, [found] = await bare.receive()
         assert (found.topic.name, found.body) == ("one", b"more")
+
+
+async def test_the_message_of_a_killed_push_consumer_comes_back_within_a_minute(broker: Broker) -> None:
+    """Its connection ends at once, so that the server renews its lease no longer than for a reconnecting client."""
+    await broker.create_topic("one")
+    await broker.send("one", b"x")
+    settings = d.Settings(
+        client_type=d.PUSH_CONSUMER,
+        subscription=d.Subscription(
+            group=Resource(name="g"),
+            subscriptions=[d.SubscriptionEntry(topic=Resource(name="one"), expression=EVERYTHING)],
+        ),
+    )
+    async with rocket() as dying, rocket() as other:
+        telemetry = dying.stub.Telemetry(metadata=dying.headers)
+        await telemetry.write(s.TelemetryCommand(settings=settings))
+        await telemetry.read()
+        _, (message,) = await dying.receive(auto_renew=True, invisible_duration=None)
+        assert message.body == b"x"
+        telemetry.cancel()
+        other.headers = (("x-mq-client-id", "rocket-2"), ("x-mq-language", "JAVA"))
+        waited_s = 0
+        while not (again := (await other.receive(auto_renew=True, invisible_duration=None))[1]):
+            waited_s += 2
+            assert waited_s < 60
+        assert again[0].body == b"x"

@@ -16,6 +16,7 @@ from ortoo.snode.rocketmq.clients.registration import ClientRegistration
 from ortoo.snode.rocketmq.clients.table import (
     COMMANDS_MAX,
     EXPIRY_S,
+    LOST_EXPIRY_S,
     SETTINGS_COPIES,
     TOPICS_MAX,
     ClientTable,
@@ -36,6 +37,17 @@ def test_a_client_is_gone_after_a_silence_of_120_s_and_not_before() -> None:
     assert clients.remove_expired(EXPIRY_S) == []
     assert [client.client_id for client in clients.remove_expired(EXPIRY_S + 1)] == ["b"]
     assert [client.client_id for client in clients.remove_expired(60.0 + EXPIRY_S + 1)] == ["a"]
+
+
+def test_a_client_that_lost_its_stream_is_gone_after_30_s() -> None:
+    """A killed consumer's messages come to others in half a minute; heartbeats keep a client that reconnects later."""
+    clients = ClientTable(MemoryBudget(1 << 30).share("clients"))
+    for name in "ab":
+        clients.touch(Caller(name), 0.0).has_lost_stream = True
+    assert clients.remove_expired(LOST_EXPIRY_S) == []
+    clients.touch(Caller("b"), LOST_EXPIRY_S)
+    assert [client.client_id for client in clients.remove_expired(LOST_EXPIRY_S + 1)] == ["a"]
+    assert clients.remove_expired(2 * LOST_EXPIRY_S) == []
 
 
 async def test_a_stream_says_everything_in_order_and_then_ends() -> None:

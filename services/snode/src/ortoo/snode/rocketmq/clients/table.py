@@ -18,6 +18,9 @@ from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
+"""Silence after which a client is removed."""
+LOST_EXPIRY_S = 30.0
+"""The same for a client whose telemetry stream ended. Official clients send heartbeats every 10 s."""
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
 COMMANDS_BYTES_MAX = 16 << 20
@@ -114,6 +117,8 @@ class ConnectedClient:
     last_active_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream, for commands."""
+    has_lost_stream: bool = False
+    """Whether its newest telemetry stream ended, because it was killed or lost its connection."""
     session_id: str = ""
     """The session id of its group memberships; empty before the first one."""
     member_since_ms: int = 0
@@ -197,7 +202,11 @@ class ClientTable:
 
     def remove_expired(self, now_s: float) -> list[ConnectedClient]:
         """Remove and return the clients that have been silent for too long."""
-        silent = [c.client_id for c in self._clients.values() if now_s - c.last_active_s > EXPIRY_S]
+        silent = [
+            client.client_id
+            for client in self._clients.values()
+            if now_s - client.last_active_s > (LOST_EXPIRY_S if client.has_lost_stream else EXPIRY_S)
+        ]
         return [client for client_id in silent if (client := self.remove(client_id)) is not None]
 
     def end_streams(self) -> None:

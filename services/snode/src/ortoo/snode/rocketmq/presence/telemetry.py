@@ -56,7 +56,7 @@ class TelemetryActivity:
             scope.cancel()
             client = self.clients.get(caller.client_id)
             if client is not None and client.stream is stream:
-                client.stream = None
+                client.stream, client.has_lost_stream = None, True
                 self.transactions.unwatch_transactions(client)
 
     def send(self, client_id: str, command: TelemetryCommand) -> str:
@@ -139,7 +139,7 @@ class TelemetryActivity:
         self.clients.set_settings(client, settings)
         client.client_type = settings.client_type
         is_new = client.stream is not stream
-        client.stream = stream
+        client.stream, client.has_lost_stream = stream, False
         self.transactions.watch_transactions(client)
         self.registration.register(client)
         reply = make_settings_reply(settings, client.language, self.directory.group(client.group))
