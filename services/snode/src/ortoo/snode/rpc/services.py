@@ -96,7 +96,7 @@ class Services:
             long_calls=long_calls,
         )
         looking_after = dead_letter.DeadLetterService(pop.dead_letters, long_calls, operating.check_group_exists)
-        finding = findings.ClusterFindings(own_findings, runtime, cluster, policy)
+        finding = findings.ClusterFindings(own_findings, runtime, cluster, policy, clients.directory.membership)
         setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
         delivering = deliveries.DeliveryService(
             cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, runtime.clock

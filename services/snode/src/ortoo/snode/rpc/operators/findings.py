@@ -13,11 +13,16 @@ from ortoo.common.telemetry.findings_service import NAME as NAME
 from ortoo.common.telemetry.findings_service import LocalFindings, findings_of, findings_to
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.policy import Policy
 from ortoo.v1 import findings_pb2 as pb
 from ortoo.v1.findings_pb2_grpc import FindingsServiceServicer, FindingsServiceStub
 
 TIMEOUT_MS = 2_000
+LISTED_MAX = 100
+"""Maximum number of listed topics whose group has different filters."""
+SHOWN_MAX = 3
+"""Maximum number of filters that one finding shows."""
 SKEW_MS_MAX = 2_000
 """Limit of clock differences; larger ones make delayed messages late and ages wrong."""
 
@@ -43,6 +48,7 @@ class ClusterFindings(FindingsServiceServicer):
     runtime: Runtime
     cluster: ClusterView
     policy: Policy
+    membership: Membership
 
     async def ListFindings(self, request: pb.ListFindingsRequest, context: Context) -> pb.ListFindingsResponse:
         """The current findings of this process or of all processes."""
@@ -53,7 +59,12 @@ class ClusterFindings(FindingsServiceServicer):
         probed = await asyncio.gather(*(self._probe(one, timeout_s) for one in self._others()))
         answers = [one.answer for one in probed if one.answer is not None]
         found = [finding for answer in (own, *answers) for finding in findings_of(answer)]
-        found += chain(_silent_processes(probed), _differing_clocks(probed), _differing_versions((own, *answers)))
+        found += chain(
+            _silent_processes(probed),
+            _differing_clocks(probed),
+            _differing_versions((own, *answers)),
+            differing_filters(self.membership),
+        )
         processes = [process for answer in (own, *answers) for process in answer.processes]
         return pb.ListFindingsResponse(findings=findings_to(found), processes=processes)
 
@@ -81,6 +92,26 @@ class ClusterFindings(FindingsServiceServicer):
         middle_ms = (begun_ms + self.runtime.clock.now_ms()) // 2
         ahead_ms = answer.processes[0].now_ms - middle_ms if answer.processes else 0
         return replace(process, answer=answer, ahead_ms=ahead_ms)
+
+
+def differing_filters(membership: Membership) -> Iterator[Finding]:
+    """Topics that the members of one group filter in different ways; at most LISTED_MAX."""
+    listed = 0
+    for group in membership.groups():
+        filters: dict[str, set[tuple[str, str]]] = {}
+        for member in membership.members(group).values():
+            for one in member.subscriptions if not member.broadcast else ():
+                tags = "" if one.tag_expression == "*" else one.tag_expression
+                filters.setdefault(one.topic, set()).add((tags, one.sql_expression))
+        for topic, different in filters.items():
+            if len(different) > 1 and (listed := listed + 1) <= LISTED_MAX:
+                shown = "; ".join(sorted(" ".join(filter(None, one)) or "none" for one in different)[:SHOWN_MAX])
+                yield Finding(
+                    "filters differ",
+                    f"members of group {group} subscribe to {topic} with {len(different)} filters ({shown})",
+                    "a message is lost to the group if the member that gets its queue excludes it",
+                    "give all members one filter, or a group for each filter",
+                )
 
 
 def _silent_processes(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
