@@ -114,11 +114,9 @@ def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
     section = "an enode of three replicas, beside the same of one"
     yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
     cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
-    yield PeerRow(
-        section, "the leader's processor time a message; the one replica's", cpu["leader"], alone, " µs", True
-    )
+    yield PeerRow(section, "processor time a message: the leader, the only replica", cpu["leader"], alone, " µs", True)
     follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
-    yield PeerRow(section, "a follower's; the one replica's", follower, alone, " µs", True)
+    yield PeerRow(section, "processor time a message: a follower, the only replica", follower, alone, " µs", True)
     both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]
     yield PeerRow(section, "send to acknowledgement at 200/s, p99", *both, " ms", True)
 

@@ -1,1 +1,1 @@
-"""Record batches as numpy arrays: columns and rows of sealed batches, and new batches of them. For servers."""
+"""Record batches as numpy arrays: columns and rows of sealed batches, and new batches made from rows. For servers."""
