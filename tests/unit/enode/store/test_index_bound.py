@@ -51,7 +51,7 @@ async def test_a_full_index_refuses_and_is_told_before() -> None:
         await fill(one, SEGMENTS - 1)
         await one.clock.pass_time(5)
     assert [line["max_bytes"] for line in said if line["event"] == "index_nearly_full"] == [most_bytes]
-    with pytest.raises(Overloaded, match=f"{most_bytes} are allowed .store.index_bytes_max."):
+    with pytest.raises(Overloaded, match=f"The limit is {most_bytes} .store.index_bytes_max."):
         await fill(one, SEGMENTS)
     assert one.store.engine.catalog.index_bytes <= most_bytes
     known = next(key for key, queue in one.store.engine.catalog.queues.items() if queue.rows)
