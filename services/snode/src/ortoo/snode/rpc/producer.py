@@ -19,6 +19,7 @@ from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.records.batch import open_batch
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.routes import group_of_topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_message, decode_queue, encode_queue, encode_topic
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource
@@ -155,7 +156,8 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """The queues to which messages of a topic may be sent."""
         topic = await (self.topics.producer_topics if request.for_write else self.cluster.watch).topic(request.topic)
-        writable = self.cluster.directory.available_queues(topic.write_queues()) if topic.writable else []
+        takes_messages = topic.writable and not group_of_topic(topic.name)
+        writable = self.cluster.directory.available_queues(topic.write_queues()) if takes_messages else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
             topic=encode_topic(topic),
