@@ -203,7 +203,9 @@ async def at(
     async for batch in mq.fetch(place, offset, offset + 1):
         for one in batch:
             if one.offset == offset:
-                return _message_output(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
+                return _message_output(
+                    StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.stored_message())
+                )
     raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
 
 

@@ -5,8 +5,9 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from ortoo.common.errors import Forbidden, Invalid, NotFound
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic, group_of_topic
+from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
 Kind = TypeVar("Kind", Topic, Group)
 AVAILABLE_CACHE_MAX = 4_096

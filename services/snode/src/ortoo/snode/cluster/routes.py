@@ -11,16 +11,6 @@ from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
-RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
-"""Prefixes of the topics that belong to a group."""
-
-
-def group_of_topic(name: str) -> str:
-    """The group of a retry topic or dead-letter topic; empty for other topics."""
-    for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-        if name.startswith(prefix):
-            return name.removeprefix(prefix)
-    return ""
 
 
 class Permission(enum.IntEnum):

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 USERS_MAX = 10_000
 _KEYS = frozenset({"access_key", "admin", "topics", "groups"})

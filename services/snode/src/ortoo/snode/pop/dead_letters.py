@@ -8,11 +8,12 @@ from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import FailureRule, Retry
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.pop import PopRequest, PopRules, ReplayRequest, RetryRequest, ranges_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
 from ortoo.snode.cluster.directory import check_readable
-from ortoo.snode.cluster.routes import Queue, Topic, group_of_topic
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.pull.queue_reader import PlacedMessage, QueueReader, message_id_of, messages_of, offsets_of

@@ -8,6 +8,7 @@ from typing import Any
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid, OrtooError, Overloaded, Unavailable
 from ortoo.common.errors.status import failure_of
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.common.grpc.bulk_field import BulkMessage
@@ -19,7 +20,6 @@ from ortoo.common.process.containment import as_ortoo_error
 from ortoo.common.records.batch import open_batch
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import group_of_topic
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_message, decode_queue, encode_queue, encode_topic
 from ortoo.snode.enodes.link import EnodeLinks, FlushMode, HalfVerdict, VerdictSource

@@ -16,8 +16,9 @@ from apache.rocketmq.v2.definition_pb2 import (
     Permission,
     Resource,
 )
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.snode.cluster import routes
-from ortoo.snode.cluster.routes import Placement, Topic, group_of_topic
+from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.rocketmq.protocol.caller import Caller
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError, ok_status

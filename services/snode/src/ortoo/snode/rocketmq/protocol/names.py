@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
-from ortoo.snode.cluster.routes import RETRY_PREFIX
+from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 SYSTEM_TOPICS = frozenset({

@@ -8,7 +8,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.common.records.text_rules import whole_number
+from ortoo.common.records.text_rules import whole_number, without_system_properties
 from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayState
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
@@ -80,7 +80,7 @@ def _encode_progress(progress: ReplayState, *, done: bool) -> pb.ReplayProgress:
 def _encode_dead_letter(dead_letter: DeadLetter) -> pb.DeadLetter:
     properties = dead_letter.message.properties
     sent = dead_letter.message.replace(
-        properties={name: value for name, value in properties.items() if not name.startswith("DLQ_")},
+        properties=without_system_properties(properties),
         priority=whole_number(properties.get("DLQ_PRIORITY", "")),
         deliver_at_ms=whole_number(properties.get("DLQ_DELIVER_AT_MS", ""), 63),
         expire_at_ms=whole_number(properties.get("DLQ_EXPIRE_AT_MS", ""), 63),
