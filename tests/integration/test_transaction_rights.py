@@ -87,7 +87,7 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
 
 
 async def test_a_transaction_names_only_a_producer_group_of_its_user(tmp_path: Path) -> None:
-    """Otherwise a stranger could send messages to the producers of any group, as checks."""
+    """Otherwise another user could send messages to the producers of any group, as checks."""
     rules = tmp_path / "access.toml"
     rules.write_text(RULES)
     async with open_cluster(tmp_path, settings={"snode": {"access_file": str(rules)}}) as cluster, asyncio.timeout(60):

@@ -69,12 +69,16 @@ class UserRules:
 
     def allows(self, permission: RequiredPermission) -> bool:
         """Whether the user has the right."""
-        if self.admin:
-            return True
         if permission.resource is Resource.CLUSTER:
-            return False
-        resource, name = _governing_resource(permission.resource, permission.name)
-        return bool(_find_grant(self.topics if resource is Resource.TOPIC else self.groups, name) & permission.grant)
+            return self.admin
+        return bool(self.grant_on(permission.resource, permission.name) & permission.grant)
+
+    def grant_on(self, resource: Resource, name: str) -> Grant:
+        """The rights on a topic or a group."""
+        if self.admin:
+            return Grant.PUB | Grant.SUB
+        resource, name = _governing_resource(resource, name)
+        return _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
 
 
 @dataclass(frozen=True, slots=True)

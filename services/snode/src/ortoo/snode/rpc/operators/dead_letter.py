@@ -9,6 +9,7 @@ from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.text_rules import whole_number, without_system_properties
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayState
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
@@ -31,15 +32,17 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     async def ListDeadLetters(
         self, request: pb.ListDeadLettersRequest, context: Context
     ) -> AsyncIterator[pb.DeadLetter]:
-        """The dead letters of a group."""
+        """The dead letters of a group, without those of topics that the caller may not read."""
         check_group_name(request.group)
         message_filter = compile_filter("", request.condition)
         await self.check_group_exists(request.group)
-        sent_count = 0
+        sent_count, may_read = 0, PRINCIPAL.get().may_read
         with self.long_calls.track():
             async for dead_letter in self.dead_letters.list_dead_letters(
                 request.group, message_filter, include_replayed=request.include_replayed
             ):
+                if not may_read(dead_letter.message.properties.get("DLQ_ORIGIN_TOPIC", "") or dead_letter.queue.topic):
+                    continue
                 yield _encode_dead_letter(dead_letter)
                 sent_count += 1
                 if sent_count == request.dead_letters_max:
