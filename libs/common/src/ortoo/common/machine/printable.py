@@ -6,7 +6,7 @@ Names, bodies and errors may come from any client. An escape sequence could othe
 import re
 
 _UNSAFE = "\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029\ud800-\udfff"
-"""C0, DEL and C1; bidirectional controls; separators of lines; surrogates, which cannot be written."""
+"""C0, DEL and C1, bidirectional controls, separators of lines, and surrogates, which cannot be written."""
 _IN_LINE = re.compile(f"[{_UNSAFE}]")
 _IN_TEXT = re.compile(f"(?![\n\t])[{_UNSAFE}]")
 
