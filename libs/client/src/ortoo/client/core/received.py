@@ -200,7 +200,7 @@ class MessageFields:
         """The topic it was sent to; differs from `topic` for a message in the retry topic."""
         # In other topics a producer may have chosen the property, before servers refused it.
         topic = self.queue.topic
-        return self.properties.get(RETRY_TOPIC, topic) if group_of_topic(topic) else topic
+        return self.properties.get(RETRY_TOPIC, topic) if group_of_topic(topic) is not None else topic
 
     @property
     def attempt(self) -> int:

@@ -68,7 +68,7 @@ def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: in
     """
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
-    if not group_of_topic(store.topic_name(topic_id)):
+    if group_of_topic(store.topic_name(topic_id)) is None:
         message = message.without_system_properties()
     if message.message_id:
         return message

@@ -168,7 +168,7 @@ class RetryCopies:
 
     async def _replay_writes(self, request: ReplayRequest, first: int, end: int) -> AsyncIterator[BatchWrite]:
         """The batches of one range of dead letters."""
-        keeps_origin = bool(group_of_topic(self._store.topic_name(request.target_topic_id)))
+        keeps_origin = group_of_topic(self._store.topic_name(request.target_topic_id)) is not None
         at = first
         while at < end:
             try:

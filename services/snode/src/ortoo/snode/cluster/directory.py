@@ -142,7 +142,7 @@ def unknown_topic(name: str) -> NotFound:
 
 def check_client_writes(topic_name: str, field: str = "topic") -> None:
     """Refuse a change by a client of the retry topic or dead-letter topic of a group. Errors: Forbidden."""
-    if group := group_of_topic(topic_name):
+    if (group := group_of_topic(topic_name)) is not None:
         raise Forbidden(
             f"only the servers write to {topic_name}, a topic of group {group}; send to an ordinary topic, and replay "
             "dead letters with DeadLetterService/ReplayDeadLetters",

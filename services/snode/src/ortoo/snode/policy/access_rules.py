@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 
 USERS_MAX = 10_000
 _KEYS = frozenset({"access_key", "admin", "topics", "groups"})
-_LITE = "%LMQ%|"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -185,9 +184,8 @@ def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant:
 def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:
     """The resource with the rules: the group for topics of a group, the parent for lite topics."""
     if resource is Resource.TOPIC:
-        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-            if name.startswith(prefix):
-                return Resource.GROUP, name.removeprefix(prefix)
-        if name.startswith(_LITE):
-            return Resource.TOPIC, name.removeprefix(_LITE).partition("|")[0]
+        if (group := group_of_topic(name)) is not None:
+            return Resource.GROUP, group
+        if (parent := parent_of_topic(name)) is not None:
+            return Resource.TOPIC, parent
     return resource, name

@@ -90,7 +90,7 @@ class DeadLetters:
         letters), Unavailable.
         Letters sent before an error stay sent; another call continues.
         """
-        if group_of_topic(replay.to_topic):
+        if group_of_topic(replay.to_topic) is not None:
             raise Forbidden(
                 f"only the servers write to {replay.to_topic}; leave to_topic empty for the group's own retry topic, "
                 "or name an ordinary topic",

@@ -156,7 +156,7 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
     async def QueryRoute(self, request: pb.QueryRouteRequest, context: Context) -> pb.QueryRouteResponse:
         """The queues to which messages of a topic may be sent."""
         topic = await (self.topics.producer_topics if request.for_write else self.cluster.watch).topic(request.topic)
-        takes_messages = topic.writable and not group_of_topic(topic.name)
+        takes_messages = topic.writable and group_of_topic(topic.name) is None
         writable = self.cluster.directory.available_queues(topic.write_queues()) if takes_messages else []
         readable = topic.read_queues() if topic.readable else []
         return pb.QueryRouteResponse(
