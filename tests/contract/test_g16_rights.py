@@ -1,6 +1,7 @@
 """G16: permissions are checked for all objects of a request. Each snode method is called by each kind of user."""
 
 import asyncio
+import tomllib
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,7 @@ from apache.rocketmq.v2 import service_pb2 as s
 from ortoo.common.groups.handle import Handle, HandleKind
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.keda import externalscaler_pb2
-from ortoo.snode.policy.access_rules import AccessRules, parse_access_rules
-from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS, required_permissions
+from ortoo.snode.policy.required_permissions import REQUIRED_PERMISSIONS
 from ortoo.snode.pop.receipt_handle import ReceiptHandle
 from ortoo.v1 import (
     admin_pb2,
@@ -32,6 +32,7 @@ from ortoo.v1 import (
     topic_pb2,
 )
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
+from tests.contract.rights_page import read_page
 from tests.integration.guarded_cluster import SECRET, signed
 
 RULES = """
@@ -53,10 +54,13 @@ access_key = "receiver"
 topics = { t = "SUB" }
 groups = { g = "SUB" }
 [[user]]
+access_key = "topical"
+topics = { t = "PUB|SUB" }
+[[user]]
 access_key = "ann"
 admin = true
 """
-USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "ann")
+USERS = ("powerless", "elsewhere", "disabled", "sender", "receiver", "topical", "ann")
 FILES = (
     producer_pb2, consumer_pb2, session_pb2, dead_letter_pb2, admin_pb2, delivery_pb2, findings_pb2, settings_pb2, s,
     rocketmq_admin, externalscaler_pb2,
@@ -77,26 +81,39 @@ CLIENTS_OWN = "Internal error from Core"
 REFUSED = (d.UNAUTHORIZED, d.FORBIDDEN)
 
 
-def request_of(method: MethodDescriptor, topic_id: int) -> list[Message]:
+RIGHTS = read_page(METHODS)
+"""The oracle: the documented table."""
+NAMES = {"topic": "t", "group": "g"}
+"""The topic and the group of each request."""
+
+
+def request_of(name: str, variant: str, topic_id: int) -> list[Message]:
     """Requests that name topic `t` and group `g` wherever they can; those of an admin are empty, and do nothing."""
-    name = f"{method.containing_service.name}/{method.name}"
+    method, is_producer = METHODS[name], variant == "producer"
     made = GetMessageClass(method.input_type)
     if name == "SessionService/Connect":
-        register = session_pb2.RegisterConsumer(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
         hello = session_pb2.ConnectRequest(hello=session_pb2.Hello(client_id="c"))
+        if is_producer:
+            return [hello, session_pb2.ConnectRequest(register_producer=session_pb2.RegisterProducer(group="g"))]
+        register = session_pb2.RegisterConsumer(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
         return [hello, session_pb2.ConnectRequest(register_consumer=register)]
     if name == "ConsumerService/Push":
         wanted = consumer_pb2.OpenSession(group="g", subscriptions=[consumer_pb2.Subscription(topic="t")])
         return [consumer_pb2.PushRequest(open=wanted)]
     if name == "MessagingService/Telemetry":
+        if is_producer:
+            publishing = d.Publishing(topics=[d.Resource(name="t")])
+            return [s.TelemetryCommand(settings=d.Settings(client_type=d.PRODUCER, publishing=publishing))]
         part = d.Subscription(group=d.Resource(name="g"))
         part.subscriptions.add(topic=d.Resource(name="t"))
         return [s.TelemetryCommand(settings=d.Settings(client_type=d.SIMPLE_CONSUMER, subscription=part))]
     if name == "Admin/ChangeLogLevel":
         return [rocketmq_admin.ChangeLogLevelRequest(level=99)]  # type: ignore[arg-type]  # an invalid level
-    request = made()
-    if any(need.name for need in required_permissions(name, filled(made(), topic_id), {topic_id: "t"}.__getitem__)):
-        request = filled(request, topic_id)
+    request: Any = made() if RIGHTS[name, variant].rights is None else filled(made(), topic_id)
+    if variant == "for_write":
+        request.for_write = True
+    elif variant == "to_topic":
+        request.to_topic = "t"
     return [request]
 
 
@@ -129,10 +146,15 @@ def filled(message: Any, topic_id: int) -> Any:
     return message
 
 
-async def is_refused(
-    cluster: InProcessCluster, method: MethodDescriptor, requests: list[Message], headers: Any, timeout_s: float
-) -> bool:
-    """Call a method; whether access control refuses it."""
+async def call(
+    cluster: InProcessCluster,
+    method: MethodDescriptor,
+    requests: list[Message],
+    headers: Any,
+    timeout_s: float,
+    said: list[Any],
+) -> None:
+    """Call a method; `said` gets each answer as it arrives. Errors: AioRpcError."""
     ended = asyncio.Event()
 
     async def given() -> AsyncIterator[Message]:
@@ -146,39 +168,50 @@ async def is_refused(
     path = f"/{method.containing_service.full_name}/{method.name}"
     make = getattr(cluster.channels.channel_to(cluster.address), kind)
     answer = GetMessageClass(method.output_type)
-    call = make(path, request_serializer=type(requests[0]).SerializeToString, response_deserializer=answer.FromString)
+    called = make(path, request_serializer=type(requests[0]).SerializeToString, response_deserializer=answer.FromString)
     sent = given() if method.client_streaming else requests[0]
     try:
-        started = call(sent, metadata=(("x-mq-client-id", headers[0]), *headers[1]), timeout=timeout_s)
-        said = [one async for one in started] if method.server_streaming else [await started]
+        started = called(sent, metadata=(("x-mq-client-id", headers[0]), *headers[1]), timeout=timeout_s)
+        if not method.server_streaming:
+            said.append(await started)
+            return
+        keep = said.append  # at once, because the call may end with an error
+        async for one in started:
+            keep(one)
+    except grpc.aio.AioRpcError as error:
+        if error.details() != CLIENTS_OWN:
+            raise
+        said.clear()
+        await call(cluster, method, requests, headers, timeout_s, said)
+    finally:
+        ended.set()
+
+
+async def is_refused(
+    cluster: InProcessCluster, method: MethodDescriptor, requests: list[Message], headers: Any, timeout_s: float
+) -> bool:
+    """Call a method; whether access control refuses it."""
+    said: list[Any] = []
+    try:
+        await call(cluster, method, requests, headers, timeout_s, said)
     except grpc.aio.AioRpcError as error:
         if method.name == "Telemetry" and error.code() is grpc.StatusCode.INVALID_ARGUMENT:
             return True  # it sends the code in an answer, then ends
-        if error.details() == CLIENTS_OWN:
-            return await is_refused(cluster, method, requests, headers, timeout_s)
         return error.code() is grpc.StatusCode.PERMISSION_DENIED
-    finally:
-        ended.set()
     return method.containing_service.name == "MessagingService" and any(one.status.code in REFUSED for one in said)
 
 
-def may(rules: AccessRules, user: str, name: str, requests: list[Message], topic_id: int) -> bool:
-    """The expected result by the table."""
-    known = rules.users[user]
-    needs = [need for request in requests for need in required_permissions(name, request, {topic_id: "t"}.__getitem__)]
-    return user != "disabled" and all(known.allows(need) for need in needs)
-
-
 def test_every_method_of_the_snode_has_a_row() -> None:
-    """G16: no row is of a removed method, and a new method without a row fails here."""
+    """G16: in the code and in the page no row is of a removed method, and a new method without a row fails here."""
     assert REQUIRED_PERMISSIONS.keys() == METHODS.keys()
+    assert {name for name, _ in RIGHTS} == METHODS.keys()
 
 
 async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_path: Path) -> None:
     """G16: calls without a signature, with a wrong one, of disabled users, with no, other or partial permissions."""
     (tmp_path / "access.toml").write_text(RULES)
     settings = {"snode": {"access_file": str(tmp_path / "access.toml")}}
-    rules = parse_access_rules(RULES)
+    entries = {user["access_key"]: user for user in tomllib.loads(RULES)["user"]}
     async with open_cluster(tmp_path, settings=settings) as cluster, asyncio.timeout(300):
         for user in USERS:
             about = namesrv_pb2.User(access_key=user, enabled=user != "disabled")
@@ -186,17 +219,19 @@ async def test_every_method_answers_each_kind_of_stranger_as_the_table_says(tmp_
         topic_id = (await cluster.create_topic("t", queues=1)).topic_id
         wrong: list[str] = []
 
-        async def check(who: str, headers: Any, method: MethodDescriptor) -> None:
-            name, requests = f"{method.containing_service.name}/{method.name}", request_of(method, topic_id)
-            expected = who in USERS and may(rules, who, name, requests, topic_id)
+        async def check(who: str, headers: Any, row: tuple[str, str]) -> None:
+            name, requests = row[0], request_of(*row, topic_id)
+            expected = who in USERS and who != "disabled" and RIGHTS[row].allow(entries[who], NAMES)
             timeout_s = LET_THROUGH_S if expected else PATIENCE_S
-            if await is_refused(cluster, method, requests, (who, headers), timeout_s) is expected:
-                wrong.append(f"{name} by {who}: {'refused' if expected else 'let through'}")
+            if await is_refused(cluster, METHODS[name], requests, (who, headers), timeout_s) is expected:
+                wrong.append(f"{name} {row[1]} by {who}: {'refused' if expected else 'let through'}")
 
         strangers = {"unsigned": (), "liar": signed(cluster, "ann", "wrong secret")}
         everybody = strangers | {user: signed(cluster, user) for user in USERS}
-        streams = [method for method in METHODS.values() if method.server_streaming]
+        streams = [row for row in RIGHTS if METHODS[row[0]].server_streaming]
         for one in everybody.items():  # a user at a time: a client id of one user is not valid for another
-            await asyncio.gather(*(check(*one, method) for method in METHODS.values() if method not in streams))
-        await asyncio.gather(*(check(*one, method) for one in everybody.items() for method in streams))
+            await asyncio.gather(*(check(*one, row) for row in RIGHTS if row not in streams))
+        for variant in ("producer", ""):  # a client id is a producer's or a consumer's
+            rows = [row for row in streams if (row[1] == "producer") is bool(variant)]
+            await asyncio.gather(*(check(*one, row) for one in everybody.items() for row in rows))
         assert wrong == []

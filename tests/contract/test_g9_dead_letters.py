@@ -10,7 +10,7 @@ from ortoo.common.groups.pop import ReplayRequest
 from ortoo.common.records.batch import encode, open_batch
 from ortoo.common.records.message import BODY_BYTES_MAX, Message
 from ortoo.common.records.message_id import message_id_text
-from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX
+from ortoo.common.records.text_rules import COPY_LIMITS, PROPERTIES_MAX, TEXT_BYTES_MAX
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.delays.scheduler import DelayScheduler
 from ortoo.enode.pops.parking import RETRY_DELAY_MS, ParkedMessage
@@ -196,17 +196,17 @@ def test_without_a_dead_letter_topic_the_message_stays_and_the_pop_asks_for_one(
 
 
 def test_a_message_that_says_at_length_where_it_lay_is_parked_too() -> None:
-    """G9: a property that the producer set is not used as a name, and does not count twice."""
+    """G9: a system property of a message in an ordinary topic, which earlier versions stored, is left out."""
 
     async def scenario(it: PopStore) -> None:
         made_up = {"RETRY_TOPIC": "x" * (TEXT_BYTES_MAX - 100), "ORIGIN_MESSAGE_ID": "y"}
-        await it.store.append(TOPIC, 0, encode([Message(b"a", properties=made_up)], now_ms=1))
+        await it.store.append(TOPIC, 0, encode([Message(b"a", properties=made_up)], now_ms=1, limits=COPY_LIMITS))
         for _ in range(3):
             await it.nack(await it.pop(), error="\u00e9" * 5_000)
         [letter] = await it.dead_letters()
         told = letter.properties
         assert (told["DLQ_ORIGIN_TOPIC"], told["DLQ_ORIGIN_OFFSET"]) == (it.store.topic_name(TOPIC), "0")
-        assert {name: told[name] for name in made_up} == made_up
+        assert told.keys().isdisjoint(made_up)
 
     play(scenario)
 

@@ -170,7 +170,7 @@ async def test_no_number_in_a_request_is_a_defect(tmp_path: Path) -> None:
 
         async def check(role: str, method: MethodDescriptor, name: str, number: int) -> None:
             request = (
-                request_of(method, topic_id)[-1]
+                request_of(f"{method.containing_service.name}/{method.name}", "", topic_id)[-1]
                 if role == "snode-0"
                 else filled(GetMessageClass(method.input_type)(), topic_id)
             )

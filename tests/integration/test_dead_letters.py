@@ -9,7 +9,10 @@ import pytest
 
 from ortoo.client import Client, Message, PoppedMessage, PopSettings, Sql, connect
 from ortoo.common.process.clock import SystemClock
-from ortoo.v1 import pull_pb2, topic_pb2
+from ortoo.common.records.batch import encode
+from ortoo.common.records.text_rules import COPY_LIMITS
+from ortoo.enode.app import RunningEnode
+from ortoo.v1 import namesrv_pb2, pull_pb2, topic_pb2
 from ortoo.v1.consumer_pb2_grpc import ConsumerServiceStub
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.command import run as run_command
@@ -81,13 +84,15 @@ async def test_dead_letters_tell_why_and_are_sent_again_once(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("number", ["\u00b2", "9" * 30, str(1 << 31), "-1"])
 async def test_what_a_producer_calls_its_properties_hides_no_dead_letter(tmp_path: Path, number: str) -> None:
-    """An application's property that looks like the server's own is plain text: the group's letters can be listed."""
+    """Earlier versions stored such properties of producers: the group's letters can still be listed."""
     forged = dict.fromkeys(("DLQ_PRIORITY", "DLQ_DELIVER_AT_MS", "DLQ_EXPIRE_AT_MS", "DLQ_ATTEMPTS"), number)
     async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq, asyncio.timeout(30):
-        await cluster.create_topic("jobs", queues=1)
-        async with mq.producer("jobs") as producer:
-            await producer.send(Message(b"forged", properties=forged))
-            await producer.send(Message(b"other"))
+        await mq.admin.create_topic("jobs", queue_count=1)
+        topic = await cluster.name_service.GetTopic(namesrv_pb2.GetTopicRequest(name="jobs"))
+        enode = cluster.running["enode-0"]
+        assert isinstance(enode, RunningEnode)
+        stored = encode([Message(b"forged", properties=forged), Message(b"other")], now_ms=1, limits=COPY_LIMITS)
+        await enode.appends.append(topic.topic.topic_id, 0, stored)
         async with mq.pop_consumer("g", "jobs", settings=PopSettings(messages_max=2)) as consumer:
             left = 2
             while left:

@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from ortoo.client import Client, HandlerOptions, Message, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
+from ortoo.client import Client, HandlerOptions, NotFound, ReceivedMessage, RetryLater, Unavailable, connect
 from ortoo.verification.servers.cluster import open_cluster
 from tests.integration.pull_group import PROMPT, beside, only_queue, send, stored_offset, until
 
@@ -39,25 +39,6 @@ async def test_a_failed_message_comes_again_once_and_by_itself(mq: Client) -> No
         running.cancel()
     assert (await mq.admin.describe_lag("g", "one")).lag_messages == 0
     assert (await mq.admin.describe_lag("g", "%RETRY%g")).lag_messages == 0
-
-
-@pytest.mark.parametrize("times", ["\u00b2", "9" * 5_000])
-async def test_a_sender_keeps_no_message_from_being_given_back(times: str, mq: Client) -> None:
-    """A value of the sender in the place of the attempt number counts as none."""
-    async with mq.producer("one") as producer:
-        await producer.send(Message(b"odd", properties={"RECONSUME_TIMES": times}))
-    seen: list[int] = []
-
-    async def handle(message: ReceivedMessage) -> None:
-        seen.append(message.attempt)
-        if message.attempt == 1:
-            raise RetryLater(delay_level=1)
-
-    async with mq.pull_consumer("g", "one", PROMPT) as consumer:
-        running = beside(consumer.run(handle))
-        await until(lambda: len(seen) == 2)
-        running.cancel()
-    assert seen == [1, 2]
 
 
 async def test_a_message_may_be_parked_at_once(mq: Client) -> None:

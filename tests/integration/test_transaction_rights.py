@@ -31,12 +31,12 @@ groups = { p = "PUB" }
 QUICK = {"transaction_check_after_ms": 100, "transaction_check_interval_ms": 100, "transaction_checks_max": 10_000}
 
 
-async def half_message(cluster: InProcessCluster, topic: str, group: str) -> None:
+async def half_message(cluster: InProcessCluster, topic: str, group: str, user: str = "ann") -> None:
     """Begin a transaction and abandon it; its producers get checks from now on."""
     stub = ProducerServiceStub(cluster.channels.channel_to(cluster.address))
     message = record_pb2.Message(body=topic.encode())
     begin = producer_pb2.BeginTransactionRequest(topic=topic, messages=[message], producer_group=group)
-    await stub.BeginTransaction(begin, metadata=signed(cluster, "ann"))
+    await stub.BeginTransaction(begin, metadata=signed(cluster, user))
 
 
 async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: Path) -> None:
@@ -84,6 +84,21 @@ async def test_checks_reach_only_producers_that_may_send_to_the_topic(tmp_path: 
                 await stolen.read()
         orphan = (await own.read()).recover_orphaned_transaction_command
         assert orphan.message.body == b"secret"
+
+
+async def test_a_transaction_names_only_a_producer_group_of_its_user(tmp_path: Path) -> None:
+    """Otherwise another user could send messages to the producers of any group, as checks."""
+    rules = tmp_path / "access.toml"
+    rules.write_text(RULES)
+    async with open_cluster(tmp_path, settings={"snode": {"access_file": str(rules)}}) as cluster, asyncio.timeout(60):
+        about = namesrv_pb2.User(access_key="curious")
+        await cluster.name_service.PutUser(namesrv_pb2.PutUserRequest(user=about, secret_key=SECRET))
+        await cluster.create_topic("t", queues=1)
+        await half_message(cluster, "t", "p", "curious")
+        for group in ("another", "secret"):
+            with pytest.raises(grpc.aio.AioRpcError, match=f"no PUB for group '{group}'") as refused:
+                await half_message(cluster, "t", group, "curious")
+            assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 @pytest.mark.parametrize("is_signed_twice", [False, True])

@@ -26,7 +26,8 @@ HEAD = (
     "For example `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
     "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. "
     "`-p` prints the values in force and their sources ([processes](../operations/processes.md)). "
-    "*Live* settings [can change in a running process](../operations/processes.md#settings-of-running-processes).\n"
+    "*Live* settings [can change in a running process](../operations/processes.md#settings-of-running-processes). "
+    "*Reloaded* settings change there only by SIGHUP, after a change of the file.\n"
 )
 
 
@@ -77,7 +78,7 @@ def page() -> str:
     for title, cls in ROLES.values():
         parts.append(f"## {title}\n\n| setting | default | range | meaning |\n|---|---|---|---|")
         for name, default, numbers, text in rows(cls()):
-            text += " *Live.*" if name in cls.LIVE else ""
+            text += " *Live.*" if name in cls.LIVE else " *Reloaded.*" if name in cls.RELOADED else ""
             parts.append(
                 f"| `{name}` | {f'`{default}`' if default else ''} | {numbers} | {text.replace('|', chr(92) + '|')} |"
             )

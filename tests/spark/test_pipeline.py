@@ -21,7 +21,7 @@ from ortoo.spark.pipeline.jobs.archive import archive, check
 from ortoo.spark.pipeline.jobs.compact import compact
 from ortoo.spark.pipeline.jobs.lag import lag
 from ortoo.spark.pipeline.jobs.reconciliation import QueueCount, reconcile
-from ortoo.spark.pipeline.jobs.replay import replay
+from ortoo.spark.pipeline.jobs.replay import message_columns, replay
 from ortoo.spark.pipeline.jobs.trace import trace
 from ortoo.spark.pipeline.runtime.settings import (
     ArchiveSettings,
@@ -89,6 +89,19 @@ def test_an_archive_holds_every_message_once_however_often_it_is_run(
     report = json.loads((Path(f"{settings.lake.path}_reports") / "reconciliation.json").read_text())
     assert report["right"] is True
     assert broker.client.admin.describe_lag(settings.archive.consumer_group, topic).lag_messages == 0
+
+
+@pytest.mark.parametrize("mark", ["", "x-replayed-from"])
+def test_a_replay_leaves_out_the_properties_that_only_servers_write(spark: Any, mark: str) -> None:
+    """An archived retry or dead letter is replayed with the properties of its producer alone."""
+    written = {"RETRY_TOPIC": "t", "RECONSUME_TIMES": "1", "ORIGIN_ENODE": "e", "DLQ_REASON": "attempts"}
+    rows = [(b"a", {"k": "v", **written}), (b"b", {"k": "DLQ_"}), (b"c", None)]
+    frame = spark.createDataFrame(rows, "body binary, properties map<string,string>").selectExpr(
+        "body", "properties", "'t' as topic", "'e' as enode", "0 as queue_id", "1 as `offset`", "now() as stored_at"
+    )
+    sent = frame.selectExpr(*message_columns(frame.columns, mark)).collect()
+    marked = {mark: "t/e/0/1"} if mark else {}
+    assert [row.properties for row in sent] == [{"k": "v", **marked}, {"k": "DLQ_", **marked}, marked]
 
 
 @FORMATS

@@ -10,7 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from ortoo.client import Queue
 from ortoo.common.errors import Invalid
 from ortoo.common.records.view import RecordBatchView
-from ortoo.spark.pipeline.jobs.replay import _columns
+from ortoo.spark.pipeline.jobs.replay import message_columns
 from ortoo.spark.writing.lanes import _named
 from ortoo.spark.writing.record_encoder import sealed_batch
 from ortoo.spark.writing.rows import message_rows
@@ -36,8 +36,8 @@ def test_a_row_without_a_time_is_refused_where_it_must_be_the_same_again(semanti
 
 def test_a_replay_has_a_time_for_rows_older_than_their_column() -> None:
     """Older rows of a lake have null in a column that was added later."""
-    assert "coalesce(born_at, stored_at) as born_at" in _columns(["body", "stored_at", "born_at"], "")
-    assert "stored_at as born_at" in _columns(["body", "stored_at"], "")
+    assert "coalesce(born_at, stored_at) as born_at" in message_columns(["body", "stored_at", "born_at"], "")
+    assert "stored_at as born_at" in message_columns(["body", "stored_at"], "")
 
 
 def test_large_texts_are_what_they_were() -> None:

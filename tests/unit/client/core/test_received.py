@@ -7,6 +7,7 @@ import pytest
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.common.records.batch import Message, encode
+from ortoo.common.records.text_rules import COPY_LIMITS
 from tests.unit.client.made_batches import made_batch
 
 
@@ -62,6 +63,6 @@ def test_rows_of_several_stored_batches_have_their_own_times() -> None:
 @pytest.mark.parametrize(("topic", "attempt"), [("%RETRY%g", 16), ("orders", 1)])
 def test_tries_are_told_by_copies_alone(topic: str, attempt: int) -> None:
     """A message that an application forwards with all properties has no attempts."""
-    sealed = encode([Message(b"a", properties={"RECONSUME_TIMES": "15"})], now_ms=1)
+    sealed = encode([Message(b"a", properties={"RECONSUME_TIMES": "15"})], now_ms=1, limits=COPY_LIMITS)
     batch = ReceivedBatch(Queue(topic, "e", 0), sealed, topic_id=7, first_offset=0, next_offset=1, stored_at_ms=5)
     assert batch[0].attempt == attempt

@@ -1,5 +1,6 @@
 """Settings of a running process: an operator's values count until the next start, which uses the file's."""
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -9,6 +10,9 @@ from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.cluster.service_settings import ServiceSettings
 from ortoo.common.errors import Invalid
 from ortoo.common.process.settings import LoadedSettings, NumberRange
+from ortoo.enode.settings import EnodeSettings
+from ortoo.namesrv.settings import NamesrvSettings
+from ortoo.snode.settings import SnodeSettings
 
 
 @dataclass(frozen=True)
@@ -122,3 +126,37 @@ def test_a_file_that_is_read_again_beats_an_operator_only_where_it_says_somethin
     file.settings = Settings(window_ms=1_000)
     live.reload()
     assert live.settings.window_ms == 30
+
+
+ROLES = (NamesrvSettings, EnodeSettings, SnodeSettings)
+TRUST = re.compile(r"address|_file|_files|_dir|_url|token|secret|key|tls|role_names|insecure|trusted")
+"""Names of settings that decide which peers are trusted and called, and where keys are."""
+
+
+@pytest.mark.parametrize("cls", ROLES)
+def test_no_rpc_changes_which_peers_are_trusted(cls: type[ServiceSettings]) -> None:
+    """An admin of messages cannot direct a process with its tokens to another server, or to other keys."""
+    live = DynamicSettings(LoadedSettings(cls(), {}))
+    names = [one.name for one in live.all() if TRUST.search(one.name)]
+    assert {"listen_address", "cluster_token_file", "tls_cluster_ca_file"} <= {*names}
+    assert [one.name for one in live.all() if one.dynamic and one.name in names] == []
+    for name in names:
+        for change in ({"values": {name: "evil:1"}}, {"values": {}, "reset": [name]}):
+            with pytest.raises(Invalid, match="cannot be changed") as refused:
+                live.update(**change)
+            assert refused.value.field == name
+
+
+@pytest.mark.parametrize("cls", [EnodeSettings, SnodeSettings])
+def test_name_servers_change_in_the_file_with_a_reload(cls: type[EnodeSettings] | type[SnodeSettings]) -> None:
+    """The refusal of the RPC names the remedy, and the remedy works."""
+    settings = [cls(namesrv_address="a:1")]
+    live = DynamicSettings(LoadedSettings(settings[0], {}), lambda: LoadedSettings(settings[0], {}))
+    applied: list[str] = []
+    live.appliers.append(lambda new: applied.append(new.namesrv_address))
+    with pytest.raises(Invalid, match="SIGHUP"):
+        live.update({"namesrv_address": "evil:1"}, changed_by="ann")
+    settings[0] = cls(namesrv_address="b:1")
+    live.reload()
+    assert (applied, live.settings.namesrv_address) == (["b:1"], "b:1")
+    assert [(one.name, one.current, one.changed_by) for one in live.history] == [("namesrv_address", "b:1", "")]

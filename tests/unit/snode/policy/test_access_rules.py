@@ -16,6 +16,8 @@ from ortoo.snode.policy.access_rules import (
     parse_access_rules,
 )
 from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
+from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
+from ortoo.snode.rocketmq.protocol.names import check_same_topic, stored_topic
 
 NAMES = st.text("ab", max_size=4)
 PATTERNS = st.dictionaries(
@@ -46,12 +48,23 @@ def test_the_rule_that_says_most_about_a_name_decides(
         (Resource.GROUP, name, groups),
         (Resource.TOPIC, f"%RETRY%{name}", groups),
         (Resource.TOPIC, f"%DLQ%{name}", groups),
-        (Resource.TOPIC, f"%LMQ%|{name}|lite|more", topics),
+        (Resource.TOPIC, f"%LMQ%|{name}|lite", topics),
     ):
         assert user.allows(RequiredPermission(resource, said, grant)) == bool(granted(rules) & grant)
     assert not user.allows(ADMIN)
     assert UserRules(admin=True).allows(RequiredPermission(Resource.TOPIC, name, grant))
     assert UserRules(admin=True).allows(ADMIN)
+
+
+@pytest.mark.parametrize(("parent", "other"), [("a|vip", "a"), ("a", "a|vip"), ("|", ""), ("a|b|c", "a|b")])
+def test_a_lite_topic_has_the_rights_of_its_parent_alone(parent: str, other: str) -> None:
+    """The parent's name may have bars: permissions on `a` are none on the lite topics of `a|vip`."""
+    lite = RequiredPermission(Resource.TOPIC, stored_topic(parent, "s1"), Grant.SUB)
+    assert UserRules(topics={parent: Grant.SUB}).allows(lite)
+    assert not UserRules(topics={other: Grant.SUB}).allows(lite)
+    check_same_topic(parent, lite.name)
+    with pytest.raises(GrpcProxyError):
+        check_same_topic(other, lite.name)
 
 
 def test_a_file_says_who_may_what() -> None:

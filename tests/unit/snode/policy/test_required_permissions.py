@@ -75,8 +75,8 @@ ROWS: list[tuple[str, Any, list[RequiredPermission]]] = [
     ("ProducerService/RecallMessage", producer_pb2.RecallMessageRequest(recall_handle=DELAYED), SENT_BY_HANDLE),
     (
         "ProducerService/BeginTransaction",
-        producer_pb2.BeginTransactionRequest(topic="t", queue=OTHER),
-        [topic("t", PUB), topic("u", PUB)],
+        producer_pb2.BeginTransactionRequest(topic="t", queue=OTHER, producer_group="g"),
+        [topic("t", PUB), topic("u", PUB), group("g", PUB)],
     ),
     ("ProducerService/EndTransaction", producer_pb2.EndTransactionRequest(transaction_id=HALF), SENT_BY_HANDLE),
     (

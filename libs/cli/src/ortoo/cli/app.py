@@ -28,6 +28,7 @@ from ortoo.cli.commands import (
 )
 from ortoo.cli.terminal.command import Address, AsJson, command, run
 from ortoo.cli.terminal.completion import complete_groups, complete_profiles, complete_topics
+from ortoo.cli.terminal.printing import print_note, print_text
 from ortoo.common.machine.standard_files import finish_output, open_missing_standard_files, print_error
 
 app = typer.Typer(
@@ -116,7 +117,7 @@ def _version(requested: bool) -> None:
     if requested:
         from ortoo.common.errors.findings import process_version
 
-        print(f"ortoo {process_version()}")
+        print_text(f"ortoo {process_version()}")
         raise typer.Exit
 
 
@@ -139,7 +140,7 @@ def main_options(
     if explain:
         from ortoo.client.core.connection import call_explainer
 
-        call_explainer.set(lambda said: print(f"# {said}", file=sys.stderr))
+        call_explainer.set(lambda said: print_note(f"# {said}"))
 
 
 @app.command()

@@ -64,7 +64,8 @@ class EnodeSettings(InnerSettings):
     """The settings of one enode."""
 
     ENVIRON_PREFIX = "ORTOO_ENODE_"
-    LIVE = ("log_level", "namesrv_address", *LIMITS, *(f"store.{name}" for name in RETENTION_SETTINGS))
+    LIVE = ("log_level", *LIMITS, *(f"store.{name}" for name in RETENTION_SETTINGS))
+    RELOADED = ("namesrv_address",)
     HIDDEN = {"store.enode": "name", "store.cluster": "cluster"}  # noqa: RUF012  # a constant
 
     name: str = "enode-0"

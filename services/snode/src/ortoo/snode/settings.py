@@ -32,9 +32,10 @@ class SnodeSettings(ServiceSettings):
 
     ENVIRON_PREFIX = "ORTOO_SNODE_"
     LIVE = (
-        *("log_level", "namesrv_address", "session_expiry_s"),
+        *("log_level", "session_expiry_s"),
         *("auto_create_topics", "auto_create_queue_count", "auto_create_groups"),
     )
+    RELOADED = ("namesrv_address",)
 
     name: str = "snode-0"
     """The snode's name in the cluster."""

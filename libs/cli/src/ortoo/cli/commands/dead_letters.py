@@ -1,6 +1,5 @@
 """`ortoo dlq` and `ortoo peek`."""
 
-import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,6 +8,7 @@ import typer
 from ortoo.cli.terminal.command import AsJson, GroupName, TopicName
 from ortoo.cli.terminal.completion import complete_groups, complete_topics
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, utc
+from ortoo.cli.terminal.printing import print_progress
 from ortoo.common.errors import NotFound
 
 if TYPE_CHECKING:
@@ -69,8 +69,8 @@ async def replay(
     )
     progress = None
     async for progress in replays:
-        if sys.stderr.isatty() and not progress.done and not as_json:
-            print(f"\r{progress.replayed_messages} messages", end="", file=sys.stderr, flush=True)
+        if not progress.done and not as_json:
+            print_progress(f"{progress.replayed_messages} messages")
         yield CommandOutput(progress)
     if progress is not None:
         verb = "would be sent again" if dry_run else "sent again"

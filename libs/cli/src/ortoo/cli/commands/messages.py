@@ -15,6 +15,7 @@ from ortoo.cli.commands.delays import milliseconds_of
 from ortoo.cli.terminal.command import TopicName
 from ortoo.cli.terminal.completion import complete_enodes
 from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, body_start, message_fields, when_unread
+from ortoo.cli.terminal.printing import print_note
 from ortoo.common.errors import DataLoss, Invalid, NotFound
 from ortoo.common.process.clock import SystemClock
 
@@ -203,7 +204,9 @@ async def at(
     async for batch in mq.fetch(place, offset, offset + 1):
         for one in batch:
             if one.offset == offset:
-                return _message_output(StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.message()))
+                return _message_output(
+                    StoredMessage(one.message_id, place, offset, one.stored_at_ms, one.stored_message())
+                )
     raise NotFound(f"queue {queue} of {enode} has nothing at offset {offset}", field="offset")
 
 
@@ -266,4 +269,4 @@ def _receipt_output(receipt: "Receipt") -> CommandOutput:
 
 def _warn_unavailable(found: "FoundMessages") -> None:
     if found.unreachable_enodes:
-        print(f"enodes that could not be searched: {', '.join(found.unreachable_enodes)}", file=sys.stderr)
+        print_note(f"enodes that could not be searched: {', '.join(found.unreachable_enodes)}")

@@ -1,7 +1,6 @@
 """`ortoo top`: current rates of topics, refreshed periodically."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -14,7 +13,6 @@ from ortoo.common.process.clock import SystemClock
 if TYPE_CHECKING:
     from ortoo.client import Admin, Client, ClusterInfo
 
-CLEAR = "\x1b[H\x1b[2J"
 ROWS_MAX = 30
 
 
@@ -52,7 +50,7 @@ async def top(
         ends_before, snapshot = await _take_snapshot(mq.admin, ends_before, before_ms, clock.now_ms())
         before_ms = snapshot.at_ms
         columns: Columns = {"TOPIC": "topic", "MESSAGES": "messages", "IN/S": lambda row: f"{row.in_per_s:.0f}"}
-        yield CommandOutput(snapshot, (_headline(snapshot), OutputTable(columns, snapshot.topics)))
+        yield CommandOutput(snapshot, (_headline(snapshot), OutputTable(columns, snapshot.topics)), clears_screen=True)
         snapshots += 1
         if snapshots == count:
             return
@@ -78,9 +76,8 @@ async def _take_snapshot(
 
 
 def _headline(snapshot: Snapshot) -> str:
-    """One line; on a terminal it starts with the codes that clear the screen."""
+    """One line."""
     away = [item.name for item in (*snapshot.cluster.enodes, *snapshot.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
     enodes, snodes = len(snapshot.cluster.enodes), len(snapshot.cluster.snodes)
-    summary = f"{enodes} enodes, {snodes} snodes, {len(snapshot.topics)} topics, {snapshot.groups} groups{trouble}"
-    return (CLEAR if sys.stdout.isatty() else "") + summary
+    return f"{enodes} enodes, {snodes} snodes, {len(snapshot.topics)} topics, {snapshot.groups} groups{trouble}"

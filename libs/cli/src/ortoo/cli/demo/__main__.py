@@ -17,6 +17,7 @@ from ortoo.cli.demo.flights import FLIGHTS, data_file, messages
 from ortoo.cli.demo.flow import CHUNK_MESSAGES, QUEUES, TOPIC, FlightFlow, FlightProgress
 from ortoo.cli.demo.role_subprocess import RoleSubprocess, free_addresses
 from ortoo.cli.demo.tally import GroupResult
+from ortoo.cli.terminal.printing import print_note
 from ortoo.client import connect
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import configure
@@ -154,7 +155,7 @@ def main() -> int:
         try:
             outcome = asyncio.run(DemoRun(folder, kill=not arguments.no_kill).run())
         except OrtooError as error:
-            print(f"error: {error}", file=sys.stderr)
+            print_note(f"error: {error}")
             return 1
         _print_summary(outcome)
         return 0 if outcome.is_right else 1

@@ -6,11 +6,11 @@ import dataclasses
 import os
 import signal
 import socket
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from ortoo.cli.demo.role_subprocess import RoleSubprocess, free_addresses
+from ortoo.cli.terminal.printing import print_note
 from ortoo.client import connect
 from ortoo.common.errors import Unavailable
 from ortoo.common.grpc.tls import make_self_signed_certificate
@@ -149,7 +149,7 @@ async def _keep_running(number: int, replica: RoleSubprocess) -> None:
     """Restart a replica whenever it has ended."""
     while True:
         code = await replica.wait_ended()
-        print(f"replica {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s", file=sys.stderr)
+        print_note(f"replica {number} has ended ({code}); it starts again in {RESTART_AFTER_S:.0f} s")
         await SystemClock().sleep(RESTART_AFTER_S)
         await replica.start()
         _output.write(f"replica {number}: process {replica.process_id}")

@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
+from ortoo.cli.terminal.printing import clear_screen, print_json, print_text
+from ortoo.common.machine.printable import printable_line
 from ortoo.common.machine.standard_files import STANDARD_OUTPUT
 
 if TYPE_CHECKING:
@@ -55,17 +57,21 @@ class CommandOutput:
     """For JSON: one object, or several, each on its own line."""
     text: "str | OutputTable | Sequence[str | OutputTable]" = ()
     """For people."""
+    clears_screen: bool = False
+    """Whether it replaces the previous output on a terminal."""
 
 
 def show(output: CommandOutput, *, as_json: bool) -> None:
     """Print an answer."""
+    if output.clears_screen and not as_json:
+        clear_screen()
     if as_json:
         for line in json_lines(output.value):
-            print(line, flush=True)
+            print_json(line)
         return
     for part in (output.text,) if isinstance(output.text, str | OutputTable) else output.text:
         if isinstance(part, str):
-            print(part, flush=True)
+            print_text(part)
         else:
             _print_rows([list(part.columns), *part.rows()])
 
@@ -133,11 +139,11 @@ def _print_rows(cells: Sequence[Sequence[str]]) -> None:
             cell.rjust(width) if number and cell.lstrip("-").isdecimal() else cell.ljust(width)
             for cell, width in zip(row, widths, strict=True)
         ]
-        print("  ".join(parts).rstrip())
+        print_text("  ".join(parts).rstrip())
 
 
 def _cell_text(cell: object) -> str:
-    return ("yes" if cell else "no") if isinstance(cell, bool) else str(cell)
+    return ("yes" if cell else "no") if isinstance(cell, bool) else printable_line(str(cell))
 
 
 def _json_value(value: Any, field: str = "") -> Any:

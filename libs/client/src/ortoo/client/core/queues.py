@@ -2,9 +2,6 @@
 
 from dataclasses import dataclass
 
-RETRY_PREFIX = "%RETRY%"
-"""Prefix of a group's retry topic, which holds the messages that the group nacked."""
-
 
 @dataclass(frozen=True, slots=True, order=True)
 class Queue:

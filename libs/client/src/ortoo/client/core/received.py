@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from ortoo.client.core.progress import BatchProgress
-from ortoo.client.core.queues import RETRY_PREFIX, Queue
+from ortoo.client.core.queues import Queue
+from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import whole_number
+from ortoo.common.records.text_rules import RECONSUME_TIMES, RETRY_TOPIC, whole_number
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 OnFinished = Callable[["ReceivedBatch", int], None]
@@ -101,8 +102,9 @@ class ReceivedBatch:
         return bodies if len(bodies) == len(self._rows) else [bodies[row] for row in self._columns]
 
     def messages(self) -> list[Message]:
-        """All messages, with all fields that their producers set."""
-        return self.view.messages(None if len(self._rows) == self.view.count else self._columns)
+        """All messages, with all fields that their producers set, so that they can be sent again."""
+        stored = self.view.messages(None if len(self._rows) == self.view.count else self._columns)
+        return [one.without_system_properties() for one in stored]
 
     def row(self, index: int) -> int:
         """The column index of the message at `index`."""
@@ -196,13 +198,14 @@ class MessageFields:
     @property
     def origin_topic(self) -> str:
         """The topic it was sent to; differs from `topic` for a message in the retry topic."""
-        return self.properties.get("RETRY_TOPIC", self.queue.topic)
+        # In other topics a producer may have chosen the property, before servers refused it.
+        topic = self.queue.topic
+        return self.properties.get(RETRY_TOPIC, topic) if group_of_topic(topic) is not None else topic
 
     @property
     def attempt(self) -> int:
         """The number of this delivery to the group, from 1. Only deliveries through the retry topic are counted."""
-        # In other topics the property was copied by an application that forwarded a received message.
-        times = self.properties.get("RECONSUME_TIMES", "") if self.topic.startswith(RETRY_PREFIX) else ""
+        times = self.properties.get(RECONSUME_TIMES, "") if self.queue.topic.startswith(RETRY_PREFIX) else ""
         return (whole_number(times) or 0) + 1
 
     @property
@@ -211,7 +214,14 @@ class MessageFields:
         return self._batch.offset(self._index)
 
     def message(self) -> Message:
-        """The message with all fields that its producer set."""
+        """The message with all fields that its producer set, so that it can be sent again.
+
+        `properties` also has those that only servers write, such as the reason of a dead letter.
+        """
+        return self.stored_message().without_system_properties()
+
+    def stored_message(self) -> Message:
+        """The message as it is stored, with the properties that only servers write. A client cannot send these."""
         return self._batch.view.message(self._batch.row(self._index))
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ortoo.client.core.queues import RETRY_PREFIX
+from ortoo.common.groups.group_topics import RETRY_PREFIX
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,13 +7,14 @@ from contextlib import suppress
 from ortoo.client import log_events
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter
-from ortoo.client.core.queues import RETRY_PREFIX, Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.wire import message_model, start_from, subscription
 from ortoo.client.produce.routes import readable_queues
 from ortoo.client.pull.settings import PullSettings
 from ortoo.client.sessions.group_view import GroupView, allocate_queues
 from ortoo.client.sessions.session import Session, query_group_view
 from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.common.grpc.messages import write
 from ortoo.common.logs.logger import get_logger
 from ortoo.v1 import session_pb2

@@ -8,7 +8,7 @@ from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.progress import BatchProgress, QueueProgress
-from ortoo.client.core.queues import RETRY_PREFIX, Queue
+from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch
 from ortoo.client.core.reconnecting_session import ReconnectingSession
 from ortoo.client.core.suspension import QueueHold, Suspension
@@ -19,6 +19,7 @@ from ortoo.client.offsets.start_point import StartRule
 from ortoo.client.offsets.store import LocalOffsets
 from ortoo.client.produce.routes import readable_queues
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.group_topics import RETRY_PREFIX
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.logs.logger import get_logger

@@ -90,7 +90,7 @@ async def _messages(
                 at = batch.next_offset
                 for it in batch:
                     if it.offset >= from_offset:
-                        yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.message())
+                        yield StoredMessage(it.message_id, it.queue, it.offset, it.stored_at_ms, it.stored_message())
             return
         except DataLoss as error:
             if error.end_offset <= at:

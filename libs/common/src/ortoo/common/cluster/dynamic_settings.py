@@ -81,6 +81,12 @@ class DynamicSettings(Generic[S]):
                 with_values(
                     self.settings, {name: ""}, environ_prefix=self.settings.ENVIRON_PREFIX
                 )  # Invalid if unknown
+            if name in self.settings.RELOADED:
+                raise Invalid(
+                    "cannot be changed by RPC, because it decides which processes get this one's tokens. Change it in "
+                    "the file and send SIGHUP, or restart the process",
+                    field=name,
+                )
             if name not in self.settings.LIVE:
                 raise Invalid(
                     "cannot be changed in a running process; change it in the file or environment and restart. These "
@@ -128,7 +134,7 @@ class DynamicSettings(Generic[S]):
         check_ranges(wanted)
         wanted.check()
         was, found = flatten(self.settings), flatten(wanted)
-        names = [name for name in self.settings.LIVE if found[name] != was[name]]
+        names = [name for name in (*self.settings.LIVE, *self.settings.RELOADED) if found[name] != was[name]]
         now_ms = self._clock.now_ms()
         changes = [
             SettingChange(

@@ -22,7 +22,12 @@ class ServiceSettings:
     ENVIRON_PREFIX: ClassVar[str]
     """Prefix of its environment variables, such as ORTOO_ENODE_."""
     LIVE: ClassVar[tuple[str, ...]] = ("log_level",)
-    """The settings that can change in a running process."""
+    """The settings that operators can change in a running process, by RPC or in the file with SIGHUP."""
+    RELOADED: ClassVar[tuple[str, ...]] = ()
+    """The settings that change in a running process only in the file, with SIGHUP. An admin's RPC cannot change them.
+
+    All settings with the peers that get this process's tokens, and with files of keys, are fixed or of this kind.
+    """
     HIDDEN: ClassVar[Mapping[str, str]] = {}
     """Settings that cannot be given, and the settings from which they are taken."""
     REMOVED: ClassVar[frozenset[str]] = frozenset({"one_core_if_enough"})

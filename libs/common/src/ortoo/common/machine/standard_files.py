@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from ortoo.common.machine.line_writer import LineWriter
+from ortoo.common.machine.printable import printable
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -94,7 +95,7 @@ def finish_output(code: int) -> int:
 def print_error(message: str) -> None:
     """Print an error to standard error, if that can be written."""
     with contextlib.suppress(OSError):
-        sys.stderr.write(f"error: {message}\n")
+        sys.stderr.write(f"error: {printable(message)}\n")
         sys.stderr.flush()
 
 

@@ -15,7 +15,6 @@ import dataclasses
 import difflib
 import enum
 import operator
-import re
 import tomllib
 import types
 import typing
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from ortoo.common.errors import Invalid
+from ortoo.common.process.masked_url import mask_url
 
 NAME_LENGTH_MAX = 100
 """No setting has a longer name."""
@@ -180,7 +180,7 @@ def format_value(value: Any) -> str:
     if isinstance(value, tuple):
         return ",".join(map(format_value, value))
     text = "" if value is None else str(value.value if isinstance(value, enum.Enum) else value)
-    return re.sub(r"(://[^/:@]*:)[^/@]*@", r"\1***@", text)
+    return mask_url(text)
 
 
 def _fields(cls: Any) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import Final
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records.compression import Codec, deflate
-from ortoo.common.records.text_rules import PROPERTY_NAME, PROPERTY_VALUE, MessageLimits, TextRule
+from ortoo.common.records.text_rules import PROPERTY_VALUE, MessageLimits, TextRule
 from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
 
 FORMAT: Final = 1
@@ -171,7 +171,7 @@ def map_column(maps: Sequence[Mapping[str, str]], limits: MessageLimits) -> Writ
     if most > limits.properties:
         raise Invalid(f"{most} properties; a message may have {limits.properties}", field="properties")
     values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
-    name_column, longest_name = dictionary_column(names, PROPERTY_NAME)
+    name_column, longest_name = dictionary_column(names, limits.property_name)
     value_column, longest_value = _texts(values, PROPERTY_VALUE)
     return nested(offsets_buffer(sizes), name_column, value_column), most * (longest_name + longest_value)
 

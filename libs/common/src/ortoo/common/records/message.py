@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
-from ortoo.common.records.text_rules import PRODUCER_LIMITS, MessageLimits
+from ortoo.common.records.text_rules import PRODUCER_LIMITS, MessageLimits, without_system_properties
 
 BODY_BYTES_MAX: Final = 4 << 20
 """Maximum size of a body."""
@@ -133,6 +133,13 @@ class Message:
         fields = {"body": self.body, "tag": self.tag, "keys": self.keys, **self.rare._asdict()}
         fields.update(changes)
         return Message(**fields)
+
+    def without_system_properties(self) -> "Message":
+        """Return the message without the properties that only servers write, so that a client may send it again."""
+        kept = without_system_properties(self.rare.properties)
+        if kept is self.rare.properties:
+            return self
+        return Message.of(self.body, self.tag, self.keys, self.rare._replace(properties=kept))
 
     @property
     def message_group(self) -> str | None:
@@ -302,9 +309,10 @@ def check_properties(properties: object, field: str, limits: MessageLimits = PRO
         raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
     if len(properties) > limits.properties:
         raise Invalid(f"{len(properties)} properties; a message may have {limits.properties}", field=field)
+    name_rule = limits.property_name
     for name, value in properties.items():
-        if not text_rules.PROPERTY_NAME.quickly_holds(name):
-            text_rules.PROPERTY_NAME.check(name, f"{field}[{name!r}]")
+        if not name_rule.quickly_holds(name):
+            name_rule.check(name, f"{field}[{name!r}]")
         if not text_rules.PROPERTY_VALUE.quickly_holds(value):
             text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
 

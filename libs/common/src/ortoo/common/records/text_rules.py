@@ -5,6 +5,7 @@ made only of spaces (U+0020); control characters are U+0000-001F and U+007F-009F
 """
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ortoo.common.errors import Invalid
@@ -17,6 +18,39 @@ PROPERTIES_MAX = 128
 
 DIGITS_MAX = 19
 
+RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
+"""RocketMQ's names for the first topic and the first id of a copy."""
+RECONSUME_TIMES = "RECONSUME_TIMES"
+"""The number of failed attempts of a retry copy."""
+ORIGIN_NAMES = (
+    RETRY_TOPIC, ORIGIN_MESSAGE_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS",
+)  # fmt: skip
+"""The properties of a retry copy that name the first place of its message."""
+SYSTEM_PROPERTIES = frozenset({*ORIGIN_NAMES, RECONSUME_TIMES})
+"""The properties that only servers write, besides those of dead letters. A client's message must not have them.
+
+Readers trust system properties only on messages of retry topics and dead-letter topics.
+"""
+DEAD_LETTER_PROPERTIES = "DLQ_"
+"""The properties of a dead letter begin with this prefix. All such names are reserved."""
+
+
+def is_system_property(name: str) -> bool:
+    """Whether only servers write this property."""
+    return name in SYSTEM_PROPERTIES or name.startswith(DEAD_LETTER_PROPERTIES)
+
+
+def has_system_property(names: Iterable[str]) -> bool:
+    """Whether only servers write one of these properties."""
+    return any(map(is_system_property, names))
+
+
+def without_system_properties(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The properties that a client may send; the same object if all are."""
+    if not has_system_property(properties):
+        return properties
+    return {name: value for name, value in properties.items() if not is_system_property(name)}
+
 
 @dataclass(frozen=True, slots=True)
 class MessageLimits:
@@ -25,10 +59,17 @@ class MessageLimits:
     properties: int = PROPERTIES_MAX
     text_bytes: int = TEXT_BYTES_MAX
     single_bytes: int = SINGLE_RECORD_BYTES_MAX
+    system_properties: bool = False
+    """Whether properties that only servers write are allowed."""
+
+    @property
+    def property_name(self) -> "TextRule":
+        """The rule for names of properties."""
+        return SYSTEM_PROPERTY_NAME if self.system_properties else PROPERTY_NAME
 
 
 PRODUCER_LIMITS = MessageLimits()
-COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX)
+COPY_LIMITS = MessageLimits(PROPERTIES_MAX + 32, 2 * TEXT_BYTES_MAX, COPY_RECORD_BYTES_MAX, system_properties=True)
 """For copies that a server makes: their additional properties, such as origin and reason, always fit."""
 
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
@@ -48,6 +89,8 @@ class TextRule:
     empty_allowed: bool = False
     blank_allowed: bool = False
     bar_allowed: bool = True
+    reserved_allowed: bool = True
+    """Whether the text may be the name of a property that only servers write."""
 
     def check(self, text: object, field: str) -> None:
         """Raise Invalid, naming `field`, unless `text` is a text of this kind."""
@@ -68,6 +111,8 @@ class TextRule:
             )
         if not self.bar_allowed and "|" in text:
             raise Invalid(f"the {self.what} {text[:80]!r} has a '|', which filters use to separate tags", field=field)
+        if not self.reserved_allowed and is_system_property(text):
+            raise reserved_name(text, field)
         try:
             size = len(text.encode())
         except UnicodeEncodeError as error:
@@ -84,6 +129,7 @@ class TextRule:
             and (bool(text) or self.empty_allowed)
             and (self.bar_allowed or "|" not in text)
             and (self.blank_allowed or text[:1] != " ")
+            and (self.reserved_allowed or not is_system_property(text))
         )
 
     def holds(self, texts: list[str], joined: str) -> bool:
@@ -96,17 +142,29 @@ class TextRule:
             and (self.bar_allowed or "|" not in joined)
             and (self.empty_allowed or "" not in texts)
             and (self.blank_allowed or " " not in joined or not any(map(str.isspace, texts)))
+            and (self.reserved_allowed or not has_system_property(texts))
         )
 
 
 TAG = TextRule("tag", empty_allowed=True, bar_allowed=False)
 KEY = TextRule("key")
 MESSAGE_GROUP = TextRule("message group", bytes_max=63)
-PROPERTY_NAME = TextRule("property name")
+PROPERTY_NAME = TextRule("property name", reserved_allowed=False)
+SYSTEM_PROPERTY_NAME = TextRule("property name")
+"""The rule for the copies that servers make."""
 PROPERTY_VALUE = TextRule("property value", empty_allowed=True, blank_allowed=True)
 MESSAGE_ID = TextRule("message id", bytes_max=255)
 BORN_HOST = TextRule("born host", bytes_max=255, empty_allowed=True, blank_allowed=True)
 TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, blank_allowed=True)
+
+
+def reserved_name(name: str, field: str) -> Invalid:
+    """The error for a client's property that only servers write."""
+    return Invalid(
+        f"only the servers write the property {name}; remove it. To send a received message again, "
+        "use Message.without_system_properties() or a property with another name",
+        field=field,
+    )
 
 
 def whole_number(text: str, bits: int = 31) -> int | None:

@@ -4,20 +4,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.records.batch import encode
 from ortoo.common.records.builder import split_messages
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import COPY_LIMITS
+from ortoo.common.records.text_rules import COPY_LIMITS, ORIGIN_MESSAGE_ID, ORIGIN_NAMES, RETRY_TOPIC
 from ortoo.enode.pops.reading import CachedBatch
 from ortoo.enode.state.tables.pops import PopKey
 from ortoo.enode.store.store import Store
 
-ORIGIN_TOPIC, ORIGIN_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-"""RocketMQ's names of these properties."""
-_NAMES = (ORIGIN_TOPIC, ORIGIN_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS")
-"""The property names of the fields of an `Origin` in a retry copy."""
 _NUMBER = re.compile("[0-9]{0,18}")
 _FIELD_LENGTH_MAX = 255
 """Longer texts are neither names nor ids. Repeated in a dead letter they might exceed its size limit."""
@@ -37,10 +34,10 @@ class Origin(NamedTuple):
 
     @classmethod
     def of_copy(cls, properties: Mapping[str, str]) -> "Origin | None":
-        """The origin in a copy's properties; None if it is no copy, or its producer invented the properties."""
-        if ORIGIN_TOPIC not in properties or ORIGIN_ID not in properties:
+        """The origin in a copy's properties; None if it is no copy of this version."""
+        if RETRY_TOPIC not in properties or ORIGIN_MESSAGE_ID not in properties:
             return None
-        origin = cls(*(properties.get(name, "") for name in _NAMES))
+        origin = cls(*(properties.get(name, "") for name in ORIGIN_NAMES))
         are_numbers = all(_NUMBER.fullmatch(one) for one in (origin.queue_id, origin.offset, origin.stored_at_ms))
         longest = max(map(len, (origin.topic, origin.message_id, origin.enode)))
         return origin if are_numbers and longest <= _FIELD_LENGTH_MAX else None
@@ -53,7 +50,7 @@ class Origin(NamedTuple):
 
     def properties(self) -> dict[str, str]:
         """The properties of a retry copy."""
-        return {name: value for name, value in zip(_NAMES, self, strict=True) if value}
+        return {name: value for name, value in zip(ORIGIN_NAMES, self, strict=True) if value}
 
     def dead_letter_properties(self) -> dict[str, str]:
         """The properties of a dead letter."""
@@ -65,9 +62,14 @@ def _in_dead_letter(field: str) -> str:
 
 
 def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Message:
-    """A message of a queue of `store`, with its id; a message without one gets the id of its place."""
+    """A message of a queue of `store`, with its id; a message without one gets the id of its place.
+
+    System properties are kept only from topics to which clients cannot send.
+    """
     topic_id, _, queue_id = place
     message = opened.view.message(offset - opened.first_offset)
+    if group_of_topic(store.topic_name(topic_id)) is None:
+        message = message.without_system_properties()
     if message.message_id:
         return message
     return message.replace(message_id=message_id_text(topic_id, store.enode, queue_id, offset))

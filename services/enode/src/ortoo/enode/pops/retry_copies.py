@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from ortoo.common.errors import NotFound, OutOfRange, Overloaded
 from ortoo.common.groups.failure_rule import FailureRule, Park, Retry
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.pop import ReplayRequest, RetryRequest, merge_ranges
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.message import Message
-from ortoo.common.records.text_rules import whole_number
+from ortoo.common.records.text_rules import RECONSUME_TIMES, whole_number
 from ortoo.enode.appends.router import AppendRouter
 from ortoo.enode.changes.groups import RetryCopiesStored
 from ortoo.enode.changes.pops import PopFinished
@@ -24,7 +25,6 @@ from ortoo.enode.state.tables.sent_back import RetryMark, RetryPlace
 from ortoo.enode.store.batch_write import BatchWrite
 from ortoo.enode.store.store import Store
 
-RECONSUME_TIMES = "RECONSUME_TIMES"
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
 
@@ -168,6 +168,7 @@ class RetryCopies:
 
     async def _replay_writes(self, request: ReplayRequest, first: int, end: int) -> AsyncIterator[BatchWrite]:
         """The batches of one range of dead letters."""
+        keeps_origin = group_of_topic(self._store.topic_name(request.target_topic_id)) is not None
         at = first
         while at < end:
             try:
@@ -178,7 +179,7 @@ class RetryCopies:
             stop = min(end, opened.end_offset)
             by_queue: dict[int, list[tuple[int, Message]]] = {}
             for offset in range(at, stop):
-                copy = _make_replay_copy(opened.view.message(offset - opened.first_offset))
+                copy = _make_replay_copy(opened.view.message(offset - opened.first_offset), keeps_origin=keeps_origin)
                 by_queue.setdefault(self._target_queue(request.target_topic_id, copy, offset), []).append(
                     (offset, copy)
                 )
@@ -208,10 +209,9 @@ class RetryCopies:
         return message.replace(properties=properties, deliver_at_ms=None, priority=None)
 
 
-def _make_replay_copy(letter: Message) -> Message:
-    """The original message, with the properties of its origin."""
-    properties_items = letter.properties.items()
-    properties = {
-        name: value for name, value in properties_items if not name.startswith("DLQ_") and name != RECONSUME_TIMES
-    }
-    return letter.replace(properties={**properties, **Origin.of_dead_letter(letter).properties()})
+def _make_replay_copy(letter: Message, *, keeps_origin: bool) -> Message:
+    """The original message, with the properties of its origin in a retry topic; another topic is a new start."""
+    message = letter.without_system_properties()
+    if not keeps_origin:
+        return message
+    return message.replace(properties={**message.properties, **Origin.of_dead_letter(letter).properties()})

@@ -26,11 +26,15 @@ def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
         return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
     try:
         url = sa.make_url(database_url)
-    except sa.exc.ArgumentError as error:
+    except (sa.exc.ArgumentError, ValueError):  # their texts may have parts of the password
         raise Invalid(
-            "not a database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty",
+            "not a database URL; give one like sqlite:////var/lib/ortoo/namesrv.db, or leave it empty. Write @ : / in "
+            "passwords as %40 %3A %2F",
             field="database_url",
-        ) from error
+        ) from None
+    if url.get_backend_name() != "sqlite" and database_url.count("@") > 1:
+        # The driver would take a part of the password for the host, and show it in its errors.
+        raise Invalid("the URL has more than one '@'; write an @ in the password as %40", field="database_url")
     if url.get_backend_name() == "sqlite" and (url.database or ":memory:").startswith((":", "file:")):
         raise Invalid("the database must be a file on disk, sqlite:///PATH; topics must survive", field="database_url")
     return url

@@ -4,7 +4,8 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
-from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.errors import Forbidden, Invalid, NotFound
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
@@ -139,15 +140,30 @@ def unknown_topic(name: str) -> NotFound:
     )
 
 
+def check_client_writes(topic_name: str, field: str = "topic") -> None:
+    """Refuse a change by a client of the retry topic or dead-letter topic of a group. Errors: Forbidden."""
+    if (group := group_of_topic(topic_name)) is not None:
+        raise Forbidden(
+            f"only the servers write to {topic_name}, a topic of group {group}; send to an ordinary topic, and replay "
+            "dead letters with DeadLetterService/ReplayDeadLetters",
+            field=field,
+        )
+
+
 def check_writable(topic: Topic, queue: Queue) -> None:
-    """Refuse a queue that takes no messages. Errors: Invalid."""
+    """Refuse a queue that takes no messages of clients. Errors: Forbidden, Invalid."""
+    check_client_writes(topic.name, "queue.topic")
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
     _check_queue(topic, queue, "write", "that take messages")
 
 
 def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
-    """The queue that a sender names, or all queues for producers. Errors: Invalid if the topic takes no messages."""
+    """The queue that a sender names, or all queues for producers.
+
+    Errors: Forbidden for a topic of a group, Invalid if the topic takes no messages.
+    """
+    check_client_writes(topic.name)
     if queue is not None:
         if queue.topic not in ("", topic.name):
             raise Invalid(

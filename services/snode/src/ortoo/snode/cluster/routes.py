@@ -11,8 +11,6 @@ from ortoo.common.groups.handle_seal import HandleKeys
 from ortoo.common.groups.retry_policy import RetryPolicy
 
 UNACKNOWLEDGED_BYTES_MAX = 64 << 20
-RETRY_PREFIX, DEAD_LETTER_PREFIX = "%RETRY%", "%DLQ%"
-"""Prefixes of the topics that belong to a group."""
 
 
 class Permission(enum.IntEnum):

@@ -17,6 +17,7 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.findings import Finding
@@ -80,11 +81,17 @@ def redis_client(url: str) -> Any:
     import redis.asyncio
 
     try:
+        parts = urlsplit(url)
+        if "@" in parts.path + parts.query + parts.fragment:  # errors would show a part of the password as the host
+            raise ValueError("a password with one of / ? #")
         return redis.asyncio.from_url(
             url, socket_timeout=None, socket_connect_timeout=CALL_TIMEOUT_S, decode_responses=True
         )
-    except ValueError as error:
-        raise Invalid(f"{error}; give one like redis://HOST:6379/0", field="redis_url") from None
+    except ValueError:  # its text may have parts of the password
+        raise Invalid(
+            "not a URL of Redis; give one like redis://HOST:6379/0. Write / ? # in passwords as %2F %3F %23",
+            field="redis_url",
+        ) from None
 
 
 @dataclass(slots=True, eq=False)

@@ -173,10 +173,10 @@ class AccessControl:
             except Forbidden as error:
                 end(error)
 
-    def may_send(self, user: str, topic: str) -> bool:
-        """Whether a user may send to a topic, by the current rules."""
+    def grant_on_topic(self, user: str, topic: str) -> Grant:
+        """The permissions of a user on a topic, by the current rules."""
         rules = self.rules.users.get(user)
-        return rules is not None and rules.allows(RequiredPermission(Resource.TOPIC, topic, Grant.PUB))
+        return Grant.DENY if rules is None else rules.grant_on(Resource.TOPIC, topic)
 
 
 class CallAccess:
@@ -202,7 +202,7 @@ class CallAccess:
         """The signed-in user."""
         if self._user is None:
             return Principal()
-        return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.may_send, self._user))
+        return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.grant_on_topic, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Authenticate the call; `request` has the bytes of the request, and is None for a stream.

@@ -23,11 +23,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ortoo.common.errors import Forbidden, Invalid
-from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 
 USERS_MAX = 10_000
 _KEYS = frozenset({"access_key", "admin", "topics", "groups"})
-_LITE = "%LMQ%|"
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
@@ -69,12 +68,16 @@ class UserRules:
 
     def allows(self, permission: RequiredPermission) -> bool:
         """Whether the user has the permission."""
-        if self.admin:
-            return True
         if permission.resource is Resource.CLUSTER:
-            return False
-        resource, name = _governing_resource(permission.resource, permission.name)
-        return bool(_find_grant(self.topics if resource is Resource.TOPIC else self.groups, name) & permission.grant)
+            return self.admin
+        return bool(self.grant_on(permission.resource, permission.name) & permission.grant)
+
+    def grant_on(self, resource: Resource, name: str) -> Grant:
+        """The permissions on a topic or a group."""
+        if self.admin:
+            return Grant.PUB | Grant.SUB
+        resource, name = _governing_resource(resource, name)
+        return _find_grant(self.topics if resource is Resource.TOPIC else self.groups, name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,9 +184,8 @@ def _find_grant(grants: Mapping[str, Grant], name: str) -> Grant:
 def _governing_resource(resource: Resource, name: str) -> tuple[Resource, str]:
     """The resource whose rules apply: the group for its retry and dead-letter topics, the parent for a lite topic."""
     if resource is Resource.TOPIC:
-        for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
-            if name.startswith(prefix):
-                return Resource.GROUP, name.removeprefix(prefix)
-        if name.startswith(_LITE):
-            return Resource.TOPIC, name.removeprefix(_LITE).partition("|")[0]
+        if (group := group_of_topic(name)) is not None:
+            return Resource.GROUP, group
+        if (parent := parent_of_topic(name)) is not None:
+            return Resource.TOPIC, parent
     return resource, name

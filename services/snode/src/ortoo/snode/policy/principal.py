@@ -5,6 +5,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import Forbidden
+from ortoo.snode.policy.access_rules import Grant
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +16,20 @@ class Principal:
     """The access key; empty if no signature is required."""
     is_unrestricted: bool = True
     """True without access control, from a trusted address, or for an admin."""
-    may_send_to: Callable[[str], bool] = field(default=lambda _: True, compare=False)
-    """Whether the caller may send to a topic, by the rules at the time of the check."""
+    grant_on_topic: Callable[[str], Grant] = field(default=lambda _: Grant.PUB | Grant.SUB, compare=False)
+    """The caller's permissions on a topic, by the rules at the time of the check."""
+
+    def may_send_to(self, topic: str) -> bool:
+        """Whether the caller may send to a topic."""
+        return Grant.PUB in self.grant_on_topic(topic)
+
+    def may_read(self, topic: str) -> bool:
+        """Whether the caller may see messages of a topic."""
+        return Grant.SUB in self.grant_on_topic(topic)
+
+    def may_see(self, topic: str) -> bool:
+        """Whether an answer for the caller may name a topic and positions in it."""
+        return self.grant_on_topic(topic) is not Grant.DENY
 
     def owns(self, user: str) -> bool:
         """Whether the caller may use an object of `user`."""

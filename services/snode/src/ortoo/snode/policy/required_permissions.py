@@ -2,7 +2,7 @@
 
 A method without a row needs an admin.
 
-The content of a handle determines the rights that it needs. The method itself refuses a forged handle.
+The content of a handle determines the permissions that it needs. The method itself refuses a forged handle.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -94,6 +94,11 @@ def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
+def _begins(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
+    """Also the producer group, whose members get the checks and the messages."""
+    return [*_sends(request, name_of), _group(request.producer_group, PUB)]
+
+
 def _recall(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
     handle = read_handle(request.recall_handle, HandleKind.DELAYED, "recall_handle", None)
     return [_topic(name_of(handle.topic_id), PUB)]
@@ -151,7 +156,8 @@ def _admins(request: Any, _: TopicNameOf) -> tuple[RequiredPermission]:
 
 
 REQUIRED_PERMISSIONS: Mapping[str, PermissionsOf] = {
-    **{f"ProducerService/{name}": _sends for name in ("Publish", "BeginTransaction")},
+    "ProducerService/Publish": _sends,
+    "ProducerService/BeginTransaction": _begins,
     "ProducerService/Produce": lambda request, _: [_topic(request.queue.topic, PUB)],
     "ProducerService/RecallMessage": _recall,
     "ProducerService/EndTransaction": _verdict,

@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
-from ortoo.common.errors import Conflict, Invalid
+from ortoo.common.errors import Conflict, Forbidden
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.selection import SelectedRows
 from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.groups.failure_rule import FailureRule, Retry
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.pop import PopRequest, PopRules, ReplayRequest, RetryRequest, ranges_of
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.view import open_batch
@@ -85,17 +86,20 @@ class DeadLetters:
     async def replay(self, replay: ReplayOptions) -> AsyncIterator[ReplayState]:
         """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
 
-        Errors: NotFound (to_topic), Conflict (to_topic has no queue on an enode with letters), Invalid, Unavailable.
+        Errors: Forbidden (to_topic of a group), NotFound (to_topic), Conflict (to_topic has no queue on an enode with
+        letters), Unavailable.
         Letters sent before an error stay sent; another call continues.
         """
+        if group_of_topic(replay.to_topic) is not None:
+            raise Forbidden(
+                f"only the servers write to {replay.to_topic}; leave to_topic empty for the group's own retry topic, "
+                "or name an ordinary topic",
+                field="to_topic",
+            )
         progress = ReplayState()
         topic = await self.group_topics.find(dead_letter_topic(replay.group))
         if topic is None:
             return
-        if replay.to_topic == topic.name:
-            raise Invalid(
-                "dead letters cannot be sent to their own dead-letter topic; name another topic", field="to_topic"
-            )
         began_s = self.clock.monotonic_s()
         async for queue, part in self._parts(topic, replay.message_filter):
             target_id = await self._target_topic_id(replay, topic, queue.enode)

@@ -10,7 +10,8 @@ from datetime import UTC, datetime
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, OrtooError, Unavailable
-from ortoo.snode.cluster.routes import RETRY_PREFIX, Queue, Topic
+from ortoo.common.groups.group_topics import RETRY_PREFIX
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, QueueRange, explain_error
 from ortoo.snode.pull.queue_reader import QueueReader

@@ -51,8 +51,11 @@ def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Su
 
 
 def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
-    """The message of one group member; only its own user gets the session id."""
-    if not PRINCIPAL.get().owns(member.user):
-        member = dataclasses.replace(member, session_id="")
+    """The message of one group member, with the topics that the caller may see. Only its user gets the session id."""
+    principal = PRINCIPAL.get()
+    if not principal.is_unrestricted:
+        shown = tuple(one for one in member.subscriptions if principal.may_see(one.topic))
+        session_id = member.session_id if principal.owns(member.user) else ""
+        member = dataclasses.replace(member, session_id=session_id, subscriptions=shown)
     model = consumer_pb2.MESSAGE_MODEL_BROADCAST if member.broadcast else consumer_pb2.MESSAGE_MODEL_CLUSTERING
     return write(consumer_pb2.GroupMember, member, message_model=model, zone=member.room, joined_at_ms=member.since_ms)

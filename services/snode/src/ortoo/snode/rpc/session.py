@@ -21,6 +21,7 @@ from ortoo.snode.clients.session import (
 from ortoo.snode.clients.sessions import ClientSessions
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import CloseReason, assignable_client_ids, strategy_of
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 from ortoo.snode.rpc.conversion import consumer_options, decode_subscriptions, encode_failure
 from ortoo.snode.rpc.streams import RequestMemory, first_request
@@ -160,13 +161,16 @@ def _encode_event(event: SessionEvent) -> pb.ConnectResponse:
 
 
 def _encode_members(event: GroupMembers) -> pb.MembersChanged:
-    """The group members, for clients that assign queues."""
+    """The group members, for clients that assign queues. They see the topics that their user may see."""
+    principal = PRINCIPAL.get()
     client_ids = assignable_client_ids(event.members)
     return write(
         pb.MembersChanged,
         event,
         client_ids=client_ids,
-        member_topics=[pb.MemberTopics(topics=sorted(event.members[one].topics)) for one in client_ids],
+        member_topics=[
+            pb.MemberTopics(topics=sorted(filter(principal.may_see, event.members[one].topics))) for one in client_ids
+        ],
         zones=[event.members[one].room for one in client_ids],
         strategy=strategy_of(event.members),
     )

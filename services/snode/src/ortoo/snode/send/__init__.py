@@ -21,5 +21,5 @@ class SendComponents:
         """Waiting messages have a memory share of their own."""
         memory = runtime.memory.share("messages that wait")
         self.publisher = Publisher(runtime, cluster.directory, producer_topics, links, memory)
-        self.delayed = DelayedMessages(cluster.watch, links, cluster.directory.seals)
+        self.delayed = DelayedMessages(cluster, links)
         self.transactions = TransactionProcessor(runtime, cluster, producer_topics, links)

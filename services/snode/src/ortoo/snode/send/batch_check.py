@@ -14,7 +14,13 @@ from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
 from ortoo.common.records.message import BODY_GZIP
 from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.text_rules import PROPERTIES_MAX, TEXT_BYTES_MAX, TextRule
+from ortoo.common.records.text_rules import (
+    DEAD_LETTER_PROPERTIES,
+    PROPERTIES_MAX,
+    SYSTEM_PROPERTIES,
+    TEXT_BYTES_MAX,
+    TextRule,
+)
 
 
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
@@ -67,6 +73,8 @@ def check_texts(texts: TextArrays, rule: TextRule, path: str) -> None:
         )
     if not rule.bar_allowed and (data == _BAR).any():
         raise Invalid(f"a {rule.what} has a '|', which filters use to separate tags", field=path)
+    if not rule.reserved_allowed:
+        _check_reserved(texts, data, path)
     sizes = np.diff(texts.offsets)
     if int(sizes.max()) > rule.bytes_max:
         raise Invalid(f"a {rule.what} has {sizes.max()} bytes; at most {rule.bytes_max} fit", field=path)
@@ -126,6 +134,20 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
         raise Invalid("a text has a control character from U+0080 to U+009F; take it out", field=path)
 
 
+def _check_reserved(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
+    """Raise Invalid if a text is the name of a property that only servers write."""
+    for name, is_prefix in _RESERVED:
+        if name not in bytes(texts.data):
+            continue
+        starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
+        at = starts[sizes >= len(name)] if is_prefix else starts[sizes == len(name)]
+        for number, byte in enumerate(name):
+            at = at[data[at + number] == byte]
+        if len(at):
+            end = int(texts.offsets[int(np.searchsorted(texts.offsets, at[0], "right"))])
+            raise text_rules.reserved_name(bytes(texts.data[int(at[0]) : end]).decode(errors="replace")[:80], path)
+
+
 def _check_blanks(
     texts: TextArrays, data: NDArray[np.uint8], sizes: NDArray[np.int32], rule: TextRule, path: str
 ) -> None:
@@ -178,6 +200,8 @@ def _longest(offsets: NDArray[np.int32]) -> int:
     return int((offsets[1:] - offsets[:-1]).max()) if len(offsets) > 1 else 0
 
 
+_RESERVED = (*((name.encode(), False) for name in sorted(SYSTEM_PROPERTIES)), (DEAD_LETTER_PROPERTIES.encode(), True))
+"""Names of system properties, and whether each is a prefix."""
 _BAR = 0x7C
 _SPACE = 0x20
 _NO_BYTES = np.zeros(0, np.uint8)

@@ -7,8 +7,9 @@ from ortoo.common.groups.handle import Handle, HandleKind, read_handle
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.message_id import message_id_text
+from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.directory import check_client_writes
 from ortoo.snode.cluster.routes import Queue
-from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
 LIST_DEFAULT = 100
@@ -29,18 +30,19 @@ class DelayedMessage:
 class DelayedMessages:
     """Lists and recalls delayed messages."""
 
-    def __init__(self, watch: DirectoryWatch, links: EnodeLinks, seals: HandleSeals) -> None:
-        self._seals = seals
-        self._watch = watch
+    def __init__(self, cluster: ClusterView, links: EnodeLinks) -> None:
+        self._seals = cluster.directory.seals
+        self._cluster = cluster
         self._links = links
 
     async def recall(self, recall_handle: str) -> str:
         """Recall a delayed message; returns the id that was generated for it.
 
         Errors: Invalid for a wrong handle, NotFound if it was delivered or recalled, Conflict while it is being
-        delivered.
+        delivered. Forbidden for a delayed retry of a group.
         """
         handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
+        check_client_writes(self._cluster.directory.topic_name(handle.topic_id), "recall_handle")
         await self._links.to(handle.enode).recall_delayed(handle.topic_id, handle.number, handle.time_ms)
         return delayed_message_id(handle.enode, handle.number)
 
@@ -48,7 +50,7 @@ class DelayedMessages:
         """The delayed messages of a topic, by time; those of an unreachable enode are missing. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
-        topic, limit = await self._watch.topic(topic_name), limit or LIST_DEFAULT
+        topic, limit = await self._cluster.watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
         answers = await self._links.ask_all(
             topic.enodes, lambda link: link.list_delayed(topic.topic_id, from_ms, limit)

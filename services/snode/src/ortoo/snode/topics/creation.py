@@ -10,11 +10,13 @@ from dataclasses import KW_ONLY, dataclass, field
 from weakref import WeakValueDictionary
 
 from ortoo.common.errors import AlreadyExists, NotFound, OrtooError
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX, Placement, Topic
+from ortoo.snode.cluster.directory import check_client_writes
+from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks
 
@@ -77,7 +79,16 @@ class ProducerTopics:
     the name server hangs, the last one would wait for all their timeouts."""
 
     async def topic(self, name: str) -> Topic:
-        """A topic to send to. Errors: Invalid, NotFound if it is not created automatically, Overloaded, Unavailable."""
+        """A topic to which a client may send.
+
+        Errors: Forbidden for a topic of a group, Invalid, NotFound if it is not created automatically, Overloaded,
+        Unavailable.
+        """
+        check_client_writes(name)
+        return await self.find_or_create(name)
+
+    async def find_or_create(self, name: str) -> Topic:
+        """A topic to send to or to read. Errors: as `topic`, without Forbidden."""
         while True:
             try:
                 return await self.cluster.watch.topic(name)

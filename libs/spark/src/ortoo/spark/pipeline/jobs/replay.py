@@ -5,6 +5,7 @@ from typing import Any
 
 from ortoo.client import NotFound
 from ortoo.common.errors import Invalid
+from ortoo.common.records.text_rules import DEAD_LETTER_PROPERTIES, SYSTEM_PROPERTIES
 from ortoo.spark import register
 from ortoo.spark.core.link import link_to
 from ortoo.spark.pipeline.runtime.progress import Say
@@ -46,14 +47,20 @@ def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
         "sinkId": account.sink_id,
         "maxRatePerSecond": str(-(-job.max_rate_per_second // job.tasks)),
     }
-    writer = ordered.selectExpr(*_columns(frame.columns, job.mark_property)).write.format("ortoo")
+    writer = ordered.selectExpr(*message_columns(frame.columns, job.mark_property)).write.format("ortoo")
     writer.options(**options).mode("append").save()
     say(f"replayed {count:,} messages into {job.topic} as job {job_id}; the same job again adds nothing")
     return count
 
 
-def _columns(names: list[str], mark: str) -> list[str]:
-    """The columns of messages, with the property for the original position."""
+_IS_SYSTEM_PROPERTY = (
+    f"k in ({', '.join(repr(name) for name in sorted(SYSTEM_PROPERTIES))}) or startswith(k, '{DEAD_LETTER_PROPERTIES}')"
+)
+"""Properties that only servers write, in SQL. Archived retries and dead letters have them."""
+
+
+def message_columns(names: list[str], mark: str) -> list[str]:
+    """The columns of messages, in SQL, with the property for the original position (`mark`)."""
     kept = [
         name for name in names if name in COLUMNS and name not in (*_PLACES, "properties", "message_id", "deliver_at")
     ]
@@ -61,11 +68,12 @@ def _columns(names: list[str], mark: str) -> list[str]:
     chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")
     place = "concat_ws('/', topic, enode, queue_id, `offset`)"
     given = "coalesce(properties, map())" if "properties" in names else "map()"
+    sendable = f"map_filter(cast({given} as map<string,string>), (k, v) -> not ({_IS_SYSTEM_PROPERTY}))"
     if mark:
-        kept_entries = f"map_filter(cast({given} as map<string,string>), (k, v) -> k <> '{mark}')"
+        kept_entries = f"map_filter({sendable}, (k, v) -> k <> '{mark}')"
         chosen.append(f"map_concat({kept_entries}, map('{mark}', {place})) as properties")
     elif "properties" in names:
-        chosen.append("properties")
+        chosen.append(f"{sendable} as properties")
     return chosen
 
 

@@ -16,6 +16,7 @@ from apache.rocketmq.v2.definition_pb2 import (
     Permission,
     Resource,
 )
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.snode.cluster import routes
 from ortoo.snode.cluster.routes import Placement, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
@@ -49,7 +50,7 @@ class RouteActivity:
 
     async def query_route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """All queues of a topic, for producers and consumers. Errors: Refused, NotFound."""
-        topic = await self._producer_topics.topic(topic_name(request.topic))
+        topic = await self._producer_topics.find_or_create(topic_name(request.topic))
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
         queues = route_queues(topic, request.topic, endpoints, accepted_types(topic, caller))
         return pb.QueryRouteResponse(status=ok_status(), message_queues=queues)
@@ -145,7 +146,7 @@ def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Perm
     read = placement.read_queue_count if topic.readable else 0
     publish_counts = {place.enode: place.queue_count for place in topic.publish_order}
     write = publish_counts.get(placement.enode, 0) if publish_counts else placement.write_queue_count
-    write = write if topic.writable else 0
+    write = write if topic.writable and group_of_topic(topic.name) is None else 0
     for queue_id in range(max(read, write)):
         if queue_id < min(read, write):
             yield queue_id, Permission.READ_WRITE

@@ -8,6 +8,7 @@ import contextlib
 from dataclasses import dataclass, field
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.snode import log_events
@@ -15,7 +16,7 @@ from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest
 from ortoo.snode.rocketmq.lite.subscriptions import LiteSubscriptions
-from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
+from ortoo.snode.rocketmq.protocol.names import stored_topic
 
 CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
@@ -81,9 +82,8 @@ class LiteExpiry:
         parents = {one.name: one for one in topics if one.message_type is MessageType.LITE and one.lite_ttl_ms}
         if not parents:
             return []
-        lite = (one for one in topics if one.name.startswith(LITE_PREFIX))
-        named = ((one.name.removeprefix(LITE_PREFIX).rpartition("|")[0], one) for one in lite)
-        return [(parents[parent], one) for parent, one in named if parent in parents]
+        named = ((parent_of_topic(one.name), one) for one in topics)
+        return [(parents[parent], one) for parent, one in named if parent is not None and parent in parents]
 
     async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
         """Errors: Unavailable, Conflict and NotFound if another process has changed or deleted it."""

@@ -4,11 +4,12 @@ import asyncio
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import AlreadyExists, NotFound
+from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
-from ortoo.snode.rocketmq.protocol.names import LITE_PREFIX, stored_topic
+from ortoo.snode.rocketmq.protocol.names import stored_topic
 from ortoo.snode.topics.creation import TopicPropagation
 
 PER_PARENT_MAX = 10_000
@@ -70,8 +71,7 @@ class LiteTopics:
             return await self._name_server.get_topic(name)
 
     def _check_quota(self, parent: Topic) -> None:
-        beginning = f"{LITE_PREFIX}{parent.name}|"
-        count = sum(topic.name.startswith(beginning) for topic in self._directory.topics())
+        count = sum(parent_of_topic(topic.name) == parent.name for topic in self._directory.topics())
         if count >= PER_PARENT_MAX:
             raise GrpcProxyError(
                 Code.LITE_TOPIC_QUOTA_EXCEEDED,

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from apache.rocketmq.v2.definition_pb2 import Code, Resource
 from ortoo.common.cluster.names import TOPIC_NAME_LENGTH_MAX, check_group_name, check_topic_name
-from ortoo.snode.cluster.routes import RETRY_PREFIX
+from ortoo.common.groups.group_topics import LITE_PREFIX, RETRY_PREFIX, parent_of_topic
 from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 
 SYSTEM_TOPICS = frozenset({
@@ -27,8 +27,6 @@ RESERVED_PROPERTIES = frozenset({
 """Names of properties reserved by RocketMQ; a user's property with one of them is refused."""
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
-LITE_PREFIX = "%LMQ%|"
-"""Prefix of the topics that store lite topics' messages."""
 LITE_LENGTH_MAX = 64
 NAME_CACHE_SIZE = 4_096
 """Maximum of cached valid names: each call has one or two."""
@@ -88,9 +86,7 @@ def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None
 
     `handle_topic` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
     """
-    is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or handle_topic.startswith(
-        f"{LITE_PREFIX}{requested}|"
-    )
+    is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or parent_of_topic(handle_topic) == requested
     if not is_same:
         message = f"the handle is not of topic {requested}; give both as they were received"
         raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, message)

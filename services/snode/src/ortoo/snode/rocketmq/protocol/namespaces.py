@@ -14,7 +14,7 @@ from google.protobuf.descriptor import Descriptor
 from google.protobuf.message import Message
 
 from apache.rocketmq.v2.definition_pb2 import Resource
-from ortoo.snode.cluster.routes import DEAD_LETTER_PREFIX, RETRY_PREFIX
+from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 
 SEPARATOR = "%"
 _RESOURCE = Resource.DESCRIPTOR.full_name

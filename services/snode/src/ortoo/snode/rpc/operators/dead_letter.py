@@ -8,7 +8,8 @@ from ortoo.common.errors import Invalid
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
-from ortoo.common.records.text_rules import whole_number
+from ortoo.common.records.text_rules import whole_number, without_system_properties
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pop.dead_letters import DeadLetter, DeadLetters, PeekedMessage, ReplayOptions, ReplayState
 from ortoo.snode.rpc.conversion import body_text
 from ortoo.snode.rpc.streams import LongCalls
@@ -31,15 +32,17 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     async def ListDeadLetters(
         self, request: pb.ListDeadLettersRequest, context: Context
     ) -> AsyncIterator[pb.DeadLetter]:
-        """The dead letters of a group."""
+        """The dead letters of a group, without those of topics that the caller may not read."""
         check_group_name(request.group)
         message_filter = compile_filter("", request.condition)
         await self.check_group_exists(request.group)
-        sent_count = 0
+        sent_count, may_read = 0, PRINCIPAL.get().may_read
         with self.long_calls.track():
             async for dead_letter in self.dead_letters.list_dead_letters(
                 request.group, message_filter, include_replayed=request.include_replayed
             ):
+                if not may_read(dead_letter.message.properties.get("DLQ_ORIGIN_TOPIC", "") or dead_letter.queue.topic):
+                    continue
                 yield _encode_dead_letter(dead_letter)
                 sent_count += 1
                 if sent_count == request.dead_letters_max:
@@ -80,7 +83,7 @@ def _encode_progress(progress: ReplayState, *, done: bool) -> pb.ReplayProgress:
 def _encode_dead_letter(dead_letter: DeadLetter) -> pb.DeadLetter:
     properties = dead_letter.message.properties
     sent = dead_letter.message.replace(
-        properties={name: value for name, value in properties.items() if not name.startswith("DLQ_")},
+        properties=without_system_properties(properties),
         priority=whole_number(properties.get("DLQ_PRIORITY", "")),
         deliver_at_ms=whole_number(properties.get("DLQ_DELIVER_AT_MS", ""), 63),
         expire_at_ms=whole_number(properties.get("DLQ_EXPIRE_AT_MS", ""), 63),

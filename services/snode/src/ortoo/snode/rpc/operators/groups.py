@@ -17,6 +17,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.cluster.wire import decode_queue, decode_retry_policy, encode_queue
 from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
+from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull import PullComponents
 from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
@@ -57,11 +58,11 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
-        """One group: settings, group members, progress."""
+        """One group: settings, group members, and progress in the topics that the caller may see."""
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
-        topics = await self._topics_of(request.name)
+        topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
         return pb.DescribeGroupResponse(
             group=write(topic_pb2.Group, group),
             members=map(encode_member, members),

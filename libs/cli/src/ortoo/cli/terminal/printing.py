@@ -1,0 +1,34 @@
+"""The only place that prints text of commands; a test refuses other ways. Unsafe characters become escapes."""
+
+import sys
+
+from ortoo.common.machine.printable import printable, printable_json
+
+CLEAR_SCREEN = "\x1b[H\x1b[2J"
+
+
+def print_text(text: str) -> None:
+    """Print text for people."""
+    print(printable(text), flush=True)
+
+
+def print_json(line: str) -> None:
+    """Print a line of JSON."""
+    print(printable_json(line), flush=True)
+
+
+def print_note(text: str) -> None:
+    """Print text beside the output, on standard error."""
+    print(printable(text), file=sys.stderr)
+
+
+def print_progress(text: str) -> None:
+    """Replace the current line of a terminal on standard error; does nothing without a terminal."""
+    if sys.stderr.isatty():
+        print(f"\r{printable(text)}", end="", file=sys.stderr, flush=True)
+
+
+def clear_screen() -> None:
+    """Clear the terminal on standard output; does nothing without a terminal."""
+    if sys.stdout.isatty():
+        print(CLEAR_SCREEN, end="")

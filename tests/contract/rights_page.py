@@ -1,0 +1,61 @@
+"""The table of docs/operations/access.md with the rights that each method needs, read without the code of the snode."""
+
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+PAGE = Path(__file__).parents[2] / "docs/operations/access.md"
+_ROW = re.compile(r"\| `(?P<service>\w+)`: (?P<methods>[^|]+) \| (?P<rights>(?:[^|\\]|\\\|)+) \|")
+_METHOD = re.compile(r"`(?P<name>\w+)`(?: \((?P<variant>\w+)\))?")
+_RIGHT = re.compile(r"`(?P<grants>[A-Z|]+)` (?P<kind>topic|group)")
+ALL_OTHERS = "all others"
+
+
+class Right(NamedTuple):
+    """A right on the topic or the group of a request; one of the grants is enough."""
+
+    kind: str
+    grants: frozenset[str]
+
+
+class DocumentedRights(NamedTuple):
+    """The rights for a method; None = only admins may call it."""
+
+    rights: tuple[Right, ...] | None
+
+    def allow(self, user: Mapping[str, object], names: Mapping[str, str]) -> bool:
+        """Whether a user's entry of the access file allows a request with these names, by kind."""
+        if user.get("admin"):
+            return True
+        return self.rights is not None and all(
+            _granted(user, one.kind, names[one.kind]) & one.grants for one in self.rights
+        )
+
+
+def _granted(user: Mapping[str, object], kind: str, name: str) -> frozenset[str]:
+    grants = user.get(f"{kind}s", {})
+    assert isinstance(grants, dict)
+    return frozenset(str(grants.get(name, "")).split("|"))
+
+
+def read_page(methods: Iterable[str], text: str | None = None) -> dict[tuple[str, str], DocumentedRights]:
+    """By method, "Service/Method", and variant of the request; empty = the only variant, or the usual one."""
+    found: dict[tuple[str, str], DocumentedRights] = {}
+    others: dict[str, DocumentedRights] = {}
+    for row in filter(None, map(_ROW.fullmatch, (text or PAGE.read_text()).splitlines())):
+        rights_text = row["rights"].replace("\\|", "|")
+        rights = tuple(Right(one["kind"], frozenset(one["grants"].split("|"))) for one in _RIGHT.finditer(rights_text))
+        assert bool(rights) is not (rights_text == "`admin`"), f"neither rights nor `admin`: {rights_text}"
+        documented = DocumentedRights(rights or None)
+        if row["methods"] == ALL_OTHERS:
+            others[row["service"]] = documented
+        for method in _METHOD.finditer(row["methods"]):
+            key = (f"{row['service']}/{method['name']}", method["variant"] or "")
+            assert key not in found, f"{key} has two rows"
+            found[key] = documented
+    known = {method for method, _ in found}
+    for name in methods:
+        if name not in known and (rest := others.get(name.partition("/")[0])) is not None:
+            found[name, ""] = rest
+    return found
