@@ -129,8 +129,8 @@ EXAMPLES = {
 def table(results: dict[str, Figures], start: Figures) -> str:
     """The examples, a row each."""
     head = (
-        *("load", "snodes", "enodes × replicas", "cores in use: snodes, enodes", "disk of each replica"),
-        *("memory limit: snode, enode", "network"),
+        *("load", "snodes", "enodes × replicas", "cores in use: all snodes, all leaders", "disk of each replica"),
+        *("memory limit: each snode, each enode", "network of all snodes"),
     )
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for name, load_ in EXAMPLES.items():

@@ -51,16 +51,17 @@ async def update(
     group: GroupName,
     consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
     broadcast: Annotated[bool | None, typer.Option(help="Whether its members may consume by broadcast.")] = None,
-    notify: Annotated[bool | None, typer.Option(help="Whether they are notified of changes of members.")] = None,
+    notify: Annotated[bool | None, typer.Option(help="Whether its members are notified of changes of members.")] = None,
     slow_messages: Annotated[
         int | None, typer.Option(min=0, help="Lag in messages above which a member is slow.")
     ] = None,
     slow_grace_ms: Annotated[
-        int | None, typer.Option(min=0, help="Time without an acknowledgement before it is evicted.")
+        int | None, typer.Option(min=0, help="Time without an acknowledgement before a slow member is evicted.")
     ] = None,
     attempts: Annotated[int | None, typer.Option(min=0, help="Attempts before a message is parked; 0 = 16.")] = None,
     retry: Annotated[
-        str | None, typer.Option(help="Retry policy: classic, exponential:1s:10m, or list:1s,5s,30s.")
+        str | None,
+        typer.Option(help="Retry policy: classic (10 s to 2 h, as RocketMQ), exponential:1s:10m, or list:1s,5s,30s."),
     ] = None,
     in_flight: Annotated[int | None, typer.Option(min=0, help="Largest number of leased messages of a topic.")] = None,
     park_expired: Annotated[bool | None, typer.Option(help="Whether expired messages are parked.")] = None,

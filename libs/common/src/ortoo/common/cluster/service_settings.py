@@ -67,7 +67,8 @@ class ServiceSettings:
     memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
     connections_per_address_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
     """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
-    longest. 0 = half of connections_max. Raise it where all clients come through one proxy or address translation."""
+    longest. 0 = half of the connections that the port takes. Raise it where all clients come through one proxy or
+    address translation."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""

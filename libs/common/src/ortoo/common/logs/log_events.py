@@ -95,7 +95,7 @@ DEFECT_CONTAINED = error(
 )
 LOG_LINES_DROPPED = warning(
     "log_lines_dropped",
-    "The reader of the log was too slow, so log lines were dropped.",
+    "Log lines were dropped, because their reader was too slow or they could not be written.",
     "Give the log a faster reader, or raise the log level.",
 )
 SLOW_READERS_EVICTED = warning(

@@ -159,7 +159,7 @@ class DelayScheduler:
             raise Conflict("the message is being delivered right now", field="recall_handle")
         if status in (TimerStatus.MOVING, TimerStatus.MISSED, TimerStatus.RECALLING):
             raise Unavailable(
-                "the message is being stored elsewhere, or recalled, right now; retry", retry_after_ms=100
+                "the message is being moved in the log, or recalled, right now; retry", retry_after_ms=100
             )
         if status not in (TimerStatus.FREE, TimerStatus.STAGED, TimerStatus.UNREADABLE):
             raise NotFound("no such message waits: it was delivered or recalled", field="recall_handle")

@@ -81,7 +81,7 @@ def main(arguments: Sequence[str]) -> int:
     """Show the losses, and continue without the lost data with `--apply`. Returns 0; 3 when nothing was done."""
     parser = argparse.ArgumentParser(prog="ortoo-enode elect", description="Continue with one disk of a replica set.")
     parser.add_argument("folder", type=Path, metavar="DIR", help="the replica's folder; no server may have it open")
-    parser.add_argument("--lose", action="store_true", required=True, help="accept the loss of others' data")
+    parser.add_argument("--lose", action="store_true", required=True, help="accept that data of other disks is lost")
     parser.add_argument("--apply", action="store_true", help="do it")
     parser.add_argument("-c", dest="file", type=Path, metavar="FILE", help="the replica's settings file, TOML")
     parser.add_argument(

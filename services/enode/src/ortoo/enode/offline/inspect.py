@@ -3,7 +3,7 @@
 * `ortoo-enode inspect DIR`: segments, topics, queues, offsets, damage
 * `ortoo-enode inspect DIR --verify`: also read every byte, and list all damage
 * `ortoo-enode inspect DIR --frames`: also every frame header
-* `ortoo-enode inspect DIR --state`: also producers' windows
+* `ortoo-enode inspect DIR --state`: also the deduplication windows of producers
 * `ortoo-enode inspect DIR --message ID`: only the frame of this message
 
 Each line is an object. Integers are as in JSON of protobuf: those of at most 32 bits are numbers, the others strings.
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR", help="the store's folder")
     parser.add_argument("--verify", action="store_true", help="read every byte and list all damage")
     parser.add_argument("--frames", action="store_true", help="show every frame's header")
-    parser.add_argument("--state", action="store_true", help="show producers' windows too")
+    parser.add_argument("--state", action="store_true", help="show the deduplication windows of producers too")
     parser.add_argument("--message", metavar="ID", help="show only the frame of this message")
     chosen = parser.parse_args(arguments)
     disk = RealDisk()

@@ -64,7 +64,7 @@ def main(arguments: Sequence[str]) -> int:
     ways = parser.add_mutually_exclusive_group()
     ways.add_argument("--caches", action="store_true", help="remove all files that a start rebuilds")
     ways.add_argument("--identity", nargs=2, metavar=("CLUSTER", "ENODE"), help="write a new identity")
-    ways.add_argument("--without-checkpoint", action="store_true", help="accept the loss of older state")
+    ways.add_argument("--without-checkpoint", action="store_true", help="accept the loss of state in missing segments")
     ways.add_argument("--cut", type=int, metavar="POSITION", help="truncate the log at this position")
     parser.add_argument("--apply", action="store_true", help="change the store; without it only print the plan")
     chosen = parser.parse_args(arguments)

@@ -75,8 +75,7 @@ class RetryCopies:
         if new and sent_back.count(place) + len(new) > MARKS_MAX:
             raise Overloaded(
                 f"group {request.group} nacked {MARKS_MAX} messages of queue {request.queue_id} and committed no "
-                "offset "
-                "behind them: commit one",
+                "offset after them: commit an offset",
                 field="offsets",
             )
         if new:

@@ -208,7 +208,7 @@ class ProcessLeases:
         known = self._snodes.get(snode.name)
         if known is not None and incarnation in known.replaced:
             raise Fenced(
-                f"a process started later registered as snode {snode.name!r} (at {known.snode.address}); "
+                f"a process that started later has registered as snode {snode.name!r} (at {known.snode.address}); "
                 "stop one of them, or give them different names",
                 field="incarnation",
             )

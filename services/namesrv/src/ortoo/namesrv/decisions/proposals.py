@@ -214,8 +214,8 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
         raise Conflict(f"replica {leader.replica.number} is the leader: transfer leadership instead", field="replica")
     if not report.is_electable:
         raise Conflict(
-            f"replica {number} does not have its complete log again, so it cannot become leader: wait until it has "
-            "followed a leader, or elect another one",
+            f"replica {number} cannot become leader: its log is not complete yet. Wait until it has received the rest "
+            "from a leader, or elect another one",
             field="replica",
         )
     ahead = [one for one in alive.values() if one.tail > report.tail]

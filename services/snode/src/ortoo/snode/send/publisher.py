@@ -290,6 +290,6 @@ def _check_batch(messages: Sequence[Message]) -> None:
         and (size := BATCH_OVERHEAD_BYTES + sum(map(encoded_bytes_bound, messages))) > RECORDS_BYTES_MAX
     ):
         raise Invalid(
-            f"{len(messages)} messages of up to {size} bytes; send at most {RECORDS_BYTES_MAX} bytes at once",
+            f"{len(messages)} messages with up to {size} bytes in all; send at most {RECORDS_BYTES_MAX} bytes at once",
             field="messages",
         )

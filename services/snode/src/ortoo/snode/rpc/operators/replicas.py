@@ -61,7 +61,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         if added.state == AWAY:
             raise Conflict(
                 f"replica {added.replica.number} of {request.enode} exists already and is away; start it. If its disk "
-                f"{added.replica.disk} is lost, start it with an empty folder, which can be added when it waits",
+                f"{added.replica.disk} is lost, start it with an empty folder, and then add that disk",
                 field="replica",
             )
         request.replica.CopyFrom(added.replica)
