@@ -4,6 +4,7 @@ import asyncio
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,9 +45,9 @@ def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
     yield made
 
 
-async def opened(folder: Path, seed: int = 1) -> Store:
+async def opened(folder: Path, seed: int = 1, settings: StoreSettings = SETTINGS) -> Store:
     """Open the store."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
+    return await Store.open(folder, settings=settings, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
 
 
 class Sender:
@@ -95,7 +96,7 @@ async def test_a_backup_of_a_store_that_is_written_is_the_store_at_that_moment(t
         restored = tmp_path / f"restored-{number}"
         make_store(disk, tmp_path / "backup", restored, CLOCK, Randomness(2))
         async with asyncio.timeout(60):
-            other = await opened(restored)
+            other = await opened(restored, settings=replace(SETTINGS, retention_bytes=0))
             assert not other.describe().damages
             [queue] = other.describe_queues(1)
             assert 2 * acknowledged <= queue.end_offset <= 2 * sender.acknowledged
