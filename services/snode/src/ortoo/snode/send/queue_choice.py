@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from ortoo.common.groups.queue_choice import level_of_priority
-from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_fields import NO_RARE_FIELDS
 from ortoo.snode.cluster.routes import Queue, Topic
 
 DEDUP_ID = "DEDUP_ID"
