@@ -8,7 +8,7 @@ first_offset + rows[i]. A reader that gets as many rows as the batch has message
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +25,7 @@ from ortoo.common.arrays.opened_batch import (
     TextArrays,
 )
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import DELIVER_AT, MESSAGE_COLUMNS, Layout
+from ortoo.common.records.columns import DELIVER_AT, MESSAGE_COLUMNS, Layout, by_column
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import nested
 from ortoo.common.records.writer import batch_bytes
@@ -56,7 +56,7 @@ def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozen
 def write_table(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
     arrays = ((column, getattr(table, column.name)) for column in MESSAGE_COLUMNS)
-    there = [(column, _WRITERS[column.layout](held)) for column, held in arrays if held is not None]
+    there = [(column, _WRITERS[column.number](held)) for column, held in arrays if held is not None]
     records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), there)
     delayed = any(column is DELIVER_AT for column, _ in there)
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
@@ -82,7 +82,7 @@ def _bitmap(valid: Mask | None) -> bytes:
     return b"" if valid is None else np.packbits(valid, bitorder="little").tobytes()
 
 
-_WRITERS: Final[dict[Layout, Callable[[Any], bytes]]] = {
+_LAYOUT_WRITERS: Final[Mapping[Layout, Callable[[Any], bytes]]] = {
     Layout.INT8: np.ndarray.tobytes,
     Layout.INT32: np.ndarray.tobytes,
     Layout.TIMES: np.ndarray.tobytes,
@@ -91,3 +91,4 @@ _WRITERS: Final[dict[Layout, Callable[[Any], bytes]]] = {
     Layout.LISTS: _list,
     Layout.MAPS: _map,
 }
+_WRITERS: Final = by_column(_LAYOUT_WRITERS)

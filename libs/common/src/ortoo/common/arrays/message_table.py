@@ -23,7 +23,7 @@ from ortoo.common.arrays.opened_batch import (
     OpenedBatch,
     TextArrays,
 )
-from ortoo.common.records.columns import MESSAGE_COLUMNS, Layout, MessageColumn, Presence
+from ortoo.common.records.columns import MESSAGE_COLUMNS, Layout, MessageColumn, Presence, by_column
 
 _SLICED_BYTES = 48
 """From this average size on, slicing row by row is faster than copying by an index of single bytes."""
@@ -79,7 +79,7 @@ def take_rows(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = f
         if numbers and column.number not in numbers:
             continue
         arrays = getattr(columns, column.name)
-        if arrays is not None and (some := _taken(column, arrays, rows)) is not None:
+        if arrays is not None and (some := _TAKEN[column.number](arrays, rows)) is not None:
             taken[column.name] = some
     return MessageTable(offsets, body, taken)
 
@@ -94,7 +94,7 @@ def concat_tables(tables: Sequence[MessageTable]) -> MessageTable:
     for column in MESSAGE_COLUMNS:
         parts = [table.columns.get(column.name) for table in tables]
         if any(part is not None for part in parts):
-            columns[column.name] = _JOINED[column.layout](parts, counts)
+            columns[column.name] = _JOINED[column.number](parts, counts)
     return MessageTable(
         _joined_offsets([table.body_offsets for table in tables]),
         memoryview(b"".join([table.body for table in tables])),
@@ -105,14 +105,14 @@ def concat_tables(tables: Sequence[MessageTable]) -> MessageTable:
 # some rows
 
 
-def _taken(column: MessageColumn[Any], arrays: Any, rows: Int32s) -> Any:
-    """Some rows of a column; None where none of them has a value."""
-    take = _TAKEN.get(column.layout)
-    if take is not None:
-        return take(arrays, rows)
-    numbers = arrays[rows]
-    may_vanish = column.presence in (Presence.IF_USED, Presence.IF_NOT_ZERO)
-    return None if may_vanish and not numbers.any() else numbers
+def _fixed(numbers: Any, rows: Int32s) -> Any:
+    return numbers[rows]
+
+
+def _fixed_if_used(numbers: Any, rows: Int32s) -> Any:
+    """The numbers of these rows; None where all are zero."""
+    kept = numbers[rows]
+    return kept if kept.any() else None
 
 
 def _text(texts: TextArrays, rows: Int32s) -> TextArrays | None:
@@ -259,20 +259,32 @@ def _joined_maps(parts: Sequence[MapArrays | None], counts: Sequence[int]) -> Ma
     )
 
 
-_TAKEN: Final[dict[Layout, Callable[[Any, Int32s], Any]]] = {
+_Take = Callable[[Any, Int32s], Any]
+_TEXTS_TAKEN: Final[dict[Layout, _Take]] = {
     Layout.TEXTS: _text,
     Layout.DICTIONARY: _dictionary,
     Layout.LISTS: _list,
     Layout.MAPS: _map,
 }
-"""Takes some rows of a column that has no numbers."""
-_JOINED: Final[dict[Layout, Callable[[list[Any], list[int]], Any]]] = {
-    Layout.INT8: _joined_fixed,
-    Layout.INT32: _joined_fixed,
-    Layout.TIMES: _joined_fixed,
-    Layout.TEXTS: _joined_texts,
-    Layout.DICTIONARY: _joined_dictionaries,
-    Layout.LISTS: _joined_lists,
-    Layout.MAPS: _joined_maps,
-}
-"""Concatenates columns."""
+
+
+def _take_of(column: MessageColumn[Any]) -> _Take:
+    """The function that takes some rows of a column; it returns None where none of them has a value."""
+    if column.presence in (Presence.ALWAYS, Presence.ALL_OR_NONE):
+        return _TEXTS_TAKEN.get(column.layout, _fixed)
+    return _TEXTS_TAKEN.get(column.layout, _fixed_if_used)
+
+
+_TAKEN: Final = {column.number: _take_of(column) for column in MESSAGE_COLUMNS}
+_JOINED: Final = by_column(
+    {
+        Layout.INT8: _joined_fixed,
+        Layout.INT32: _joined_fixed,
+        Layout.TIMES: _joined_fixed,
+        Layout.TEXTS: _joined_texts,
+        Layout.DICTIONARY: _joined_dictionaries,
+        Layout.LISTS: _joined_lists,
+        Layout.MAPS: _joined_maps,
+    }
+)
+"""Concatenates the parts of a column."""

@@ -5,7 +5,7 @@ must start at 0, never decrease and end at the buffer's end, and codes must lie 
 checks the texts themselves. Errors are Invalid or Unsupported and name the column by its path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, Final, TypeVar
@@ -157,7 +157,7 @@ _KNOWN = frozenset(NUMBERS.values())
 _NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
 
 
-_READERS: Final[dict[Layout, Callable[[memoryview, int, str], Any]]] = {
+_READERS: Final[Mapping[Layout, Callable[[memoryview, int, str], Any]]] = {
     Layout.INT8: partial(_numbers, kind=_INT8),
     Layout.INT32: partial(_numbers, kind=_INT32),
     Layout.TIMES: partial(_numbers, kind=_INT64),

@@ -19,7 +19,7 @@
 
 import struct
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final
 
@@ -46,7 +46,7 @@ from ortoo.common.records.sealed_batch import (
     crc32c,
 )
 from ortoo.common.records.view import RecordBatchView, open_batch
-from ortoo.common.records.writer import NOTHING, Written, batch_bytes, offsets_buffer, times_buffer, write_column
+from ortoo.common.records.writer import batch_bytes, offsets_buffer, times_buffer, write_column
 
 __all__ = [
     "MESSAGE_BYTES",
@@ -76,6 +76,7 @@ _ROW_BYTES: Final = {
 """Maximum size of a row in a column besides its texts."""
 _RARE_BYTES: Final = max(64, sum(_ROW_BYTES[column.layout] + 1 for column in RARE_COLUMNS))
 """Maximum size of a message's rare columns besides their texts; a bit for validity counts as a byte."""
+_STAMPED: Final = tuple((column, ()) for column in MESSAGE_COLUMNS if column.presence is Presence.ALWAYS)
 _RARE_TEXTS: Final = [
     (place, column.layout) for place, column in enumerate(RARE_COLUMNS) if not column.layout.is_number
 ]
@@ -147,49 +148,47 @@ def _encode(
             f"the bodies have {inflated_bytes} bytes; a batch may have {BODY_INFLATED_BYTES_MAX}: cut them first",
             field="messages",
         )
-    columns, text_bytes = [], 0
-    values = _values(messages)
-    for column in MESSAGE_COLUMNS:
-        data, bytes_max = _written(column, values.get(column.name), count, now_ms, limits)
+    columns, text_bytes, delayed = [], 0, False
+    for column, values in _values(messages):
+        if column.presence is not Presence.ALWAYS:
+            data, bytes_max = write_column(column, values, limits)
+        elif values:
+            stamped = [now_ms if value is None else value for value in values] if None in values else values
+            data, bytes_max = write_column(column, stamped, limits)
+        else:
+            data, bytes_max = times_buffer((now_ms,)) * count, 0
         if data:
             columns.append((column, data))
-        if column.shares_text_limit:
-            text_bytes += bytes_max
+            delayed = delayed or column is DELIVER_AT
+            if column.shares_text_limit:
+                text_bytes += bytes_max
     if text_bytes > limits.text_bytes:
         _explain(messages, limits)
     records = batch_bytes(count, offsets_buffer(sizes), bodies, inflated_bytes, columns, codec)
     limit = RECORDS_BYTES_MAX if count > 1 else limits.single_bytes
     if (size := len(records)) > limit:
         raise Invalid(f"{count} messages make {size} bytes; a batch may have {limit}: cut them first", field="messages")
-    delayed = any(column is DELIVER_AT for column, _ in columns)
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=delayed)
 
 
-def _values(messages: Sequence[Message]) -> Mapping[str, Sequence[Any]]:
-    """The values of the columns that these messages may use, by name."""
+def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], Sequence[Any]]]:
+    """The columns of a batch with these messages, with the values; a column that is always present may have none."""
     if not messages:
-        return {}
-    values: dict[str, Any] = {TAG.name: [message.tag for message in messages], KEYS.name: _keys(messages)}
+        return _STAMPED
+    tags, keys = [message.tag for message in messages], _keys(messages)
     rare = [message.rare for message in messages]
-    if rare.count(NO_RARE_FIELDS) != len(rare):
-        values.update(zip(RareFields._fields, zip(*rare, strict=True), strict=True))
-    return values
-
-
-def _written(
-    column: MessageColumn[Any],
-    values: Sequence[Any] | None,
-    count: int,
-    now_ms: int,
-    limits: text_rules.MessageLimits,
-) -> Written:
-    """A column; `values` are None where no message uses it."""
-    if column.presence is Presence.ALWAYS:
-        if values is None:
-            return times_buffer((now_ms,)) * count, 0
-        if None in values:
-            values = [now_ms if value is None else value for value in values]
-    return NOTHING if values is None else write_column(column, values, limits)
+    if rare.count(NO_RARE_FIELDS) == len(rare):
+        return (*_STAMPED, (TAG, tags), (KEYS, keys))
+    values: dict[str, Sequence[Any]] = dict(zip(RareFields._fields, zip(*rare, strict=True), strict=True))
+    values |= {TAG.name: tags, KEYS.name: keys}
+    used = []
+    for column in MESSAGE_COLUMNS:
+        of_rows = values[column.name]
+        if column.default is not None or of_rows.count(None) != len(rare):
+            used.append((column, of_rows))
+        elif column.presence is Presence.ALWAYS:
+            used.append((column, ()))
+    return used
 
 
 def _keys(messages: Sequence[Message]) -> Sequence[Sequence[str]]:

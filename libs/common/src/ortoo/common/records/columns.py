@@ -24,6 +24,7 @@ NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
 
 Value = TypeVar("Value")
 """The value of a column in one message."""
+Entry = TypeVar("Entry")
 
 
 class Layout(StrEnum):
@@ -90,6 +91,11 @@ class MessageColumn(Column, Generic[Value]):
         assert self.layout.is_number == (self.rule is None), (
             "columns of texts have a rule, columns of numbers have none"
         )
+
+    @cached_property
+    def is_optional_number(self) -> bool:
+        """Whether rows are numbers of which 0 stands for none."""
+        return self.rule is None and self.presence is Presence.IF_USED
 
     @cached_property
     def default(self) -> Any:
@@ -198,3 +204,8 @@ HEAD_COLUMNS: Final = tuple(column for column in COLUMNS if not isinstance(colum
 """The fields without which no batch can be opened, and the bodies."""
 RARE_COLUMNS: Final = tuple(column for column in MESSAGE_COLUMNS if not column.is_common)
 """The columns that few messages use."""
+
+
+def by_column(of_layout: Mapping[Layout, Entry]) -> dict[int, Entry]:
+    """The entry of each column's layout, by the number of the column. A lookup by a layout would cost more."""
+    return {column.number: of_layout[column.layout] for column in MESSAGE_COLUMNS}

@@ -139,7 +139,7 @@ def check_parts(
         if value is default:
             continue
         path = f"{field}.{column.name}"
-        if column.layout.is_number:
+        if column.rule is None:
             if not (isinstance(value, int) and column.least <= value <= column.largest):
                 wanted = f"a whole number from {column.least} to {column.largest}"
                 raise Invalid(f"{value!r} is not {wanted}", field=path)

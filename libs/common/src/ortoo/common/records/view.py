@@ -22,12 +22,12 @@ from ortoo.common.records.columns import (
     FORMAT,
     KEYS,
     KNOWN_FEATURES,
+    MESSAGE_COLUMNS,
     NUMBERS,
     RARE_COLUMNS,
     TAG,
     Layout,
     MessageColumn,
-    Presence,
     Value,
 )
 from ortoo.common.records.compression import Codec, inflate
@@ -119,13 +119,16 @@ class RecordBatchView:
 
     def _column(self, column: MessageColumn[Value]) -> list[Value]:
         """Return a column's values, decoded at the first call; empty if the batch has no such column."""
-        values = self._columns.get(column.number)
+        number = column.number
+        values = self._columns.get(number)
         if values is None:
-            path = f"{_PATH}.{column.name}"
-            data = reader.buffer(self._fields, column.number, path)
-            values = _read(column, data, self.count, path) if data else []
-            self._columns[column.number] = values
+            values = self._columns[number] = self._decoded(column) if number in self._fields else []
         return values
+
+    def _decoded(self, column: MessageColumn[Value]) -> list[Value]:
+        path = f"{_PATH}.{column.name}"
+        data = reader.buffer(self._fields, column.number, path)
+        return _READERS[column.number](data, self.count, path) if data else []
 
     def _bodies_block(self) -> memoryview:
         """Return all bodies as one block, decompressed at the first call."""
@@ -194,14 +197,8 @@ def body_block(fields: reader.Fields, codec: Codec, inflated_bytes: int) -> memo
     return data
 
 
-def _read(column: MessageColumn[Any], data: memoryview, rows: int, path: str) -> list[Any]:
-    values = _READERS[column.layout](data, rows, path)
-    if column.layout.is_number and column.presence is Presence.IF_USED:
-        return [number or None for number in values]
-    return values
-
-
-_READERS: Final[dict[Layout, Callable[[memoryview, int, str], list[Any]]]] = {
+_Reader = Callable[[memoryview, int, str], list[Any]]
+_BY_LAYOUT: Final[dict[Layout, _Reader]] = {
     Layout.INT8: reader.int8s,
     Layout.INT32: reader.int32s,
     Layout.TIMES: reader.int64s,
@@ -210,6 +207,16 @@ _READERS: Final[dict[Layout, Callable[[memoryview, int, str], list[Any]]]] = {
     Layout.LISTS: reader.lists,
     Layout.MAPS: reader.maps,
 }
+
+
+def _reader_of(column: MessageColumn[Any]) -> _Reader:
+    read = _BY_LAYOUT[column.layout]
+    if column.is_optional_number:
+        return lambda data, rows, path: [number or None for number in read(data, rows, path)]
+    return read
+
+
+_READERS: Final = {column.number: _reader_of(column) for column in MESSAGE_COLUMNS}
 _RARE: Final = tuple((column.number, column.default) for column in RARE_COLUMNS)
 _RARE_NUMBERS: Final = frozenset(column.number for column in RARE_COLUMNS)
 _LAST_CODEC = max(Codec)

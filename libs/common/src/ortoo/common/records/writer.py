@@ -11,7 +11,7 @@ from itertools import accumulate, chain
 from typing import Any, Final
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import FORMAT, NUMBERS, Layout, MessageColumn, Presence
+from ortoo.common.records.columns import FORMAT, MESSAGE_COLUMNS, NUMBERS, Layout, MessageColumn, Presence
 from ortoo.common.records.compression import Codec, deflate
 from ortoo.common.records.text_rules import PROPERTY_NAME, MessageLimits, TextRule
 from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
@@ -55,7 +55,7 @@ def batch_bytes(
 
 def write_column(column: MessageColumn[Any], values: Sequence[Any], limits: MessageLimits) -> Written:
     """Write the values of a column, one for each row. Errors: Invalid for one that breaks a rule of the column."""
-    return _WRITERS[column.layout](column, values, limits)
+    return _WRITERS[column.number](values, limits)
 
 
 def int32_buffer(numbers: Sequence[int]) -> bytes:
@@ -96,9 +96,11 @@ def _number_column(column: MessageColumn[Any], numbers: Sequence[Any]) -> bytes:
             )
         given = [number for number in numbers if number is not None]
         numbers = [number or 0 for number in numbers]
-    for number in (min(given), max(given)):
-        if not column.least <= number <= column.largest:
-            raise Invalid(f"{number} is not a number from {column.least} to {column.largest}", field=column.name)
+    wrong = min(given)
+    if wrong >= column.least and column.number_max is not None:
+        wrong = max(given)  # otherwise the width of the layout is the limit
+    if not column.least <= wrong <= column.largest:
+        raise Invalid(f"{wrong} is not a number from {column.least} to {column.largest}", field=column.name)
     return struct.pack(f"<{len(numbers)}{_CODES[column.layout]}", *numbers)
 
 
@@ -161,11 +163,6 @@ def map_column(maps: Sequence[Mapping[str, str]], rule: TextRule, limits: Messag
     return nested(offsets_buffer(sizes), name_column, value_column), most * (longest_name + longest_value)
 
 
-def _rule(column: MessageColumn[Any]) -> TextRule:
-    assert column.rule is not None, "a column of texts has a rule"
-    return column.rule
-
-
 def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
     """Write texts; if only some rows have a value, `check` are those to check and `validity` is their bitmap."""
     field = rule.what.replace(" ", "_")
@@ -186,10 +183,21 @@ def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, val
 
 _CODES: Final = {Layout.INT8: "b", Layout.INT32: "i", Layout.TIMES: "q"}
 """The format of a number in `struct`."""
-_WRITERS: Final[dict[Layout, Callable[[MessageColumn[Any], Sequence[Any], MessageLimits], Written]]] = {
-    **dict.fromkeys(_CODES, lambda column, values, limits: (_number_column(column, values), 0)),
-    Layout.TEXTS: lambda column, values, limits: text_column(values, _rule(column)),
-    Layout.DICTIONARY: lambda column, values, limits: dictionary_column(values, _rule(column)),
-    Layout.LISTS: lambda column, values, limits: list_column(values, _rule(column)),
-    Layout.MAPS: lambda column, values, limits: map_column(values, _rule(column), limits),
+_TEXT_WRITERS: Final[dict[Layout, Callable[[Sequence[Any], TextRule], Written]]] = {
+    Layout.TEXTS: text_column,
+    Layout.DICTIONARY: dictionary_column,
+    Layout.LISTS: list_column,
 }
+
+
+def _writer_of(column: MessageColumn[Any]) -> Callable[[Sequence[Any], MessageLimits], Written]:
+    rule = column.rule
+    if rule is None:
+        return lambda numbers, limits: (_number_column(column, numbers), 0)
+    if column.layout is Layout.MAPS:
+        return lambda maps, limits: map_column(maps, rule, limits)
+    write = _TEXT_WRITERS[column.layout]
+    return lambda values, limits: write(values, rule)
+
+
+_WRITERS: Final = {column.number: _writer_of(column) for column in MESSAGE_COLUMNS}

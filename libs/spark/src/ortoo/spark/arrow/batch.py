@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ortoo.client import ReceivedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import BODY_ENCODING, MESSAGE_ID, NUMBERS, Layout, Presence
+from ortoo.common.records.columns import BODY_ENCODING, MESSAGE_ID, NUMBERS, Layout
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
 from ortoo.common.records.reader import Fields, buffer
@@ -79,7 +79,7 @@ class BatchDecoder:
         if not len(data):
             return arrow.empty_column(len(received), kind, field.default)
         column = _select_rows(_DECODERS[field.layout](data, count, path), rows)
-        if field.layout.is_number and field.presence is Presence.IF_USED:
+        if field.is_optional_number:
             column = pc.if_else(pc.not_equal(column, pa.scalar(0, column.type)), column, None)
         return column if column.type == kind else column.cast(kind)
 

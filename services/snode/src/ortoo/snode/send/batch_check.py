@@ -86,9 +86,11 @@ def _check_column(column: MessageColumn[Any], arrays: Any) -> None:
     """Raise Invalid unless all values of a column keep its rules."""
     path, rule = f"{RECORDS_PATH}.{column.name}", column.rule
     if rule is None:
-        for number in (int(arrays.min()), int(arrays.max())):
-            if not 0 <= number <= column.largest:
-                raise Invalid(f"{number} is not a number from 0 to {column.largest}", field=path)
+        lowest = int(arrays.min())
+        if lowest < 0:
+            raise Invalid(f"{lowest} is negative", field=path)
+        if column.number_max is not None and (highest := int(arrays.max())) > column.number_max:
+            raise Invalid(f"{highest} is more than {column.number_max}", field=path)
     elif isinstance(arrays, TextArrays):
         check_texts(arrays, rule, path)
     elif isinstance(arrays, DictionaryArrays):
