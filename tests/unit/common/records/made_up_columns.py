@@ -57,6 +57,20 @@ def add_columns() -> None:
     changed.loader.exec_module(module)
 
 
+def fields_of(row: int) -> dict[str, Any]:
+    """The values of a row; some rows have none where a column allows it."""
+    return {
+        "made_text": f"text {row}" if row % 3 else None,
+        "made_word": f"word {row % 4}" if row % 5 else None,
+        "made_list": tuple(f"item {n}" for n in range(row % 3)),
+        "made_time_ms": 1_000 + row if row % 2 else None,
+        "made_rank": row,
+        "made_flag": row % 10,
+        "made_map": {"name": f"value {row}"} if row % 2 else {},
+        "born_at_ms": row,
+    }
+
+
 def main() -> None:
     """Send values of the additional columns through each codec; an assertion fails where one loses them."""
     add_columns()
@@ -72,20 +86,7 @@ def main() -> None:
     from ortoo.snode.send.batch_check import check
 
     assert [column.name for column in MESSAGE_COLUMNS][-len(NAMES) :] == list(NAMES)
-    sent = [
-        Message(
-            b"body %d" % row,
-            made_text=f"text {row}" if row % 3 else None,
-            made_word=f"word {row % 4}" if row % 5 else None,
-            made_list=tuple(f"item {n}" for n in range(row % 3)),
-            made_time_ms=1_000 + row if row % 2 else None,
-            made_rank=row,
-            made_flag=row % 10,
-            made_map={"name": f"value {row}"} if row % 2 else {},
-            born_at_ms=row,
-        )
-        for row in range(COUNT)
-    ]
+    sent = [Message(b"body %d" % row, **fields_of(row)) for row in range(COUNT)]
     sealed = encode(sent, now_ms=1)
     assert list(open_batch(sealed)) == sent, "the writer or the reader loses a column"
     assert open_batch(sealed).messages(range(COUNT)) == sent, "the reader of single rows loses a column"

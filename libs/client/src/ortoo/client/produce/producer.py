@@ -33,8 +33,7 @@ class Producer:
     """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes on exit.
 
     A message is durable when its receipt is there. Batches are idempotent: a retry after a lost answer stores nothing
-    twice. Messages of one message group go to one queue and keep their order. Other messages are batched for one
-    queue at a time.
+    twice. Messages of one group go to one queue and keep their order. Others are batched for one queue at a time.
     """
 
     def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:

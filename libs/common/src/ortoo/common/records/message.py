@@ -93,7 +93,7 @@ class Message(ColumnFields):
         )
 
     def __hash__(self) -> int:
-        return hash((self.body, self.tag, tuple(self.keys), self.rare.message_id))
+        return hash((self.body, self.tag, tuple(self.keys)))
 
     def __repr__(self) -> str:
         shown = repr(self.body) if len(self.body) <= 64 else f"<{len(self.body)} bytes {self.body[:32]!r}...>"
