@@ -232,6 +232,8 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m tests.repo.log_events_page docs/operations/log-events.md
 	@$(PY) -m tests.repo.features docs/features.md
 	@$(PY) -m tests.repo.rooms_page docs/packages.md
+	@$(PY) -m tests.repo.column_types
+	@$(PY) -m tests.repo.column_pages
 	@$(PY) -m tests.store_files docs/formats/files.md
 	@$(PY) -m bench.table
 	@$(PY) -m bench.capacity --page

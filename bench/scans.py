@@ -18,8 +18,7 @@ from bench.stores import TOPIC_ID, append_all, open_store
 from ortoo.client import Message
 from ortoo.common.filters.projection import columns_of
 from ortoo.common.machine.allocator import retain_freed_buffers
-from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import split_messages
+from ortoo.common.records.batch import encode, split_messages
 from ortoo.enode.rpc.streams.pushdown import PART_BYTES, PushdownRead
 from ortoo.enode.store.store import Store
 from ortoo.v1 import enode_pb2

@@ -16,8 +16,7 @@ from ortoo.client.core.wire import wire_queue
 from ortoo.common.grpc import bulk_calls
 from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
-from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import split_messages
+from ortoo.common.records.batch import encode, split_messages
 from ortoo.v1 import producer_pb2
 
 METHOD = (

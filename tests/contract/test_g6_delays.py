@@ -9,7 +9,7 @@ from ortoo.common.errors import NotFound, OrtooError, Overloaded, Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.enode.changes.kinds import StateChange
 from ortoo.enode.delays.segment_rescue import SegmentRescue
 from ortoo.enode.log.settings import FlushMode

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ortoo.common.records.batch import Message, encode
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from tests.contract.deferred_store import DeferredStore
 from tests.contract.one_store import QUEUES, SETTINGS, TOPIC
 

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import ortoo.client
 import ortoo.client.blocking
+from ortoo.common.records.message_fields import ColumnFields
 
 HEAD = """# Client API
 
@@ -46,14 +47,15 @@ def _names_of(module: ModuleType) -> str:
 
 def _described(name: str, value: object) -> Iterator[str]:
     if inspect.isclass(value):
-        bases = ", ".join(base.__name__ for base in value.__bases__ if base is not object)
+        bases = ", ".join(base.__name__ for base in value.__bases__ if base not in (object, ColumnFields))
         yield f"class {name}({bases})" if bases else f"class {name}"
         if issubclass(value, enum.Enum):
             yield from (f"    {member.name} = {member.value!r}" for member in value)
             return
         if not issubclass(value, BaseException):
             yield f"    {_signature('__init__', value)}"
-        for member_name in sorted(vars(value)):
+        members = {**vars(ColumnFields), **vars(value)} if issubclass(value, ColumnFields) else vars(value)
+        for member_name in sorted(members.keys() - {"rare"}):
             if not member_name.startswith("_"):
                 yield from _member(member_name, inspect.getattr_static(value, member_name))
     elif inspect.isroutine(value):

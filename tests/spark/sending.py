@@ -30,6 +30,7 @@ def varied(count: int) -> list[Message]:
             born_at_ms=1_700_000_000_000 + number,
             born_host=f"10.0.0.{number % 4}" if number % 3 else None,
             trace_context=f"00-{number:032x}-{number:016x}-01" if number % 5 == 0 else None,
+            expire_at_ms=4_000_000_000_000 + number if number % 4 == 0 else None,
         )
         for number in range(count)
     ]

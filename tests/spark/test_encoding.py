@@ -20,7 +20,7 @@ from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX, SealedBatch, cr
 from ortoo.spark.arrow.batch import BatchDecoder
 from ortoo.spark.writing.record_encoder import BatchCutter, sealed_batch
 
-UTC = datetime.UTC
+EPOCH = datetime.datetime.fromtimestamp(0, datetime.UTC)
 MAP = pa.map_(pa.string(), pa.string())
 TEXT = st.text(
     st.characters(blacklist_categories=("Cs", "Cc"), blacklist_characters="|"), min_size=1, max_size=8
@@ -36,9 +36,11 @@ ROW = st.fixed_dictionaries(
         "born_at": st.integers(0, 2**40),
         "trace_context": st.none() | TEXT,
         "born_host": st.none() | TEXT,
+        "expire_at": st.none() | st.integers(1, 2**40),
     }
 )
-KINDS = {"body": pa.binary(), "keys": pa.list_(pa.string()), "properties": MAP, "born_at": pa.timestamp("us", tz="UTC")}
+TIME = pa.timestamp("us", tz="UTC")
+KINDS = {"body": pa.binary(), "keys": pa.list_(pa.string()), "properties": MAP, "born_at": TIME, "expire_at": TIME}
 READ = pa.schema(
     [
         ("body", pa.binary()),
@@ -50,6 +52,7 @@ READ = pa.schema(
         ("born_at", pa.timestamp("us", tz="UTC")),
         ("trace_context", pa.string()),
         ("born_host", pa.string()),
+        ("expire_at", TIME),
         ("offset", pa.int64()),
         ("stored_at", pa.timestamp("us", tz="UTC")),
     ]
@@ -60,7 +63,8 @@ def arrow_rows(rows: list[dict[str, Any]]) -> Any:
     """Rows as Spark would give them."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     columns["properties"] = [list(entries.items()) for entries in columns["properties"]]
-    columns["born_at"] = [datetime.datetime.fromtimestamp(ms / 1000, UTC) for ms in columns["born_at"]]
+    for name in ("born_at", "expire_at"):
+        columns[name] = [None if ms is None else EPOCH + datetime.timedelta(milliseconds=ms) for ms in columns[name]]
     return pa.RecordBatch.from_arrays(
         [pa.array(values, KINDS.get(name, pa.string())) for name, values in columns.items()], names=list(columns)
     )
@@ -77,6 +81,7 @@ def test_rows_survive_the_way_there_and_back(rows: list[dict[str, Any]], cut: in
         assert (message.message_group, dict(message.properties)) == (row["message_group"], row["properties"])
         assert (message.message_id, message.born_at_ms) == (row["message_id"], row["born_at"])
         assert (message.trace_context, message.born_host) == (row["trace_context"], row["born_host"])
+        assert message.expire_at_ms == row["expire_at"]
     received = ReceivedBatch(
         Queue("t", "e", 1), sealed, topic_id=7, first_offset=10, next_offset=10 + len(wanted), stored_at_ms=99
     )
@@ -86,6 +91,9 @@ def test_rows_survive_the_way_there_and_back(rows: list[dict[str, Any]], cut: in
         assert batch.column(name).to_pylist() == [row[name] for row in wanted]
     assert [dict(entries) for entries in batch.column("properties").to_pylist()] == [
         row["properties"] for row in wanted
+    ]
+    assert batch.column("expire_at").cast(pa.int64()).to_pylist() == [
+        None if row["expire_at"] is None else 1000 * row["expire_at"] for row in wanted
     ]
     made = [row["message_id"] or f"{7:016x}-e-1-{10 + at}" for at, row in enumerate(wanted)]
     assert batch.column("message_id").to_pylist() == made
@@ -130,7 +138,9 @@ def test_damaged_columns_are_named_and_never_believed(data: st.DataObject) -> No
     rows = [
         {"body": b"a" * 9, "tag": "t", "keys": ["k"], "message_group": "g", "properties": {"p": "v"}} for _ in range(5)
     ]
-    whole = [{**row, "message_id": "i", "born_at": 1, "trace_context": "c", "born_host": "h"} for row in rows]
+    whole = [
+        {**row, "message_id": "i", "born_at": 1, "trace_context": "c", "born_host": "h", "expire_at": 1} for row in rows
+    ]
     sealed = sealed_batch(arrow_rows(whole), now_ms=5)
     records = bytearray(sealed.records)
     for place in data.draw(st.lists(st.integers(0, len(records) - 1), min_size=1, max_size=4)):

@@ -1,10 +1,12 @@
 """The jobs: archive, compact, replay, trace and lag, resumed, repeated and checked."""
 
+import datetime
 import json
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed; run `make spark
 pytest.importorskip("duckdb", reason="DuckDB is not installed; run `make spark-setup`")
 pytest.importorskip("polars", reason="polars is not installed; run `make spark-setup`")
 
-from ortoo.client import ConsumerSettings, Queue
+from ortoo.client import ConsumerSettings, Message, Queue
 from ortoo.spark.core.offsets import SourceOffsets
 from ortoo.spark.lake.table import Lake
 from ortoo.spark.pipeline.jobs.archive import archive, check
@@ -153,6 +155,44 @@ def test_an_archive_that_is_compacted_and_replayed_is_the_same_again(
     for row in by_group:
         places.setdefault(row.message_group, []).append(int(row.properties["x-replayed-from"].rpartition("/")[2]))
     assert all(offsets == sorted(offsets) for offsets in places.values())
+
+
+def test_a_copy_keeps_the_columns_of_its_original_and_expires_with_it(
+    spark: Any, broker: Broker, topic: str, settings: PipelineSettings
+) -> None:
+    """An archive stores every column. A message of the replay whose expiry time has passed reaches no group."""
+    lasting = Message(
+        b"lasting",
+        "tag",
+        ("key",),
+        message_group="g",
+        priority=3,
+        born_at_ms=1_700_000_000_001,
+        born_host="10.0.0.1",
+        trace_context=f"00-{1:032x}-{1:016x}-01",
+        expire_at_ms=4_000_000_000_000,
+    )
+    sent = [
+        Message(b"expired", message_group="g", born_at_ms=1_700_000_000_000, expire_at_ms=1_700_000_060_000),
+        lasting,
+        Message(b"eternal", message_group="g", born_at_ms=1_700_000_000_002),
+    ]
+    send(broker, topic, sent)
+    said: list[str] = []
+    outcome = archive(spark, settings, said.append, once=True)
+    assert outcome is not None
+    assert outcome.rows == 3
+    everything = replace(settings, replay=replace(settings.replay, where="", mark_property=""))
+    assert replay(spark, everything, said.append) == 3
+    copies = settings.replay.topic
+    options = {"address": broker.address, "subscribe": copies, "columns": "body,expire_at,priority"}
+    rows = spark.read.format("ortoo").options(**options).load().orderBy("body").collect()
+    times = [row.expire_at and int(row.expire_at.replace(tzinfo=datetime.UTC).timestamp() * 1000) for row in rows]
+    assert times == [None, 1_700_000_060_000, 4_000_000_000_000]
+    assert [row.priority for row in rows] == [None, None, 3]
+    with broker.client.consumer("readers", copies, ConsumerSettings(from_beginning=True)) as consumer:
+        received = [message.message() for message in islice(consumer, 2)]
+    assert sorted(received, key=lambda message: message.body) == [sent[2], lasting]
 
 
 def test_reports_are_pages_with_pictures(

@@ -5,8 +5,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
 from ortoo.common.errors import NotFound, OrtooError, OutOfRange, Unavailable
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.enode.store.lock_table import LockGranted, LockTable
 from ortoo.enode.store.lock_table import LockRequest as TableRequest
 from ortoo.snode.cluster.directory import DirectoryCache

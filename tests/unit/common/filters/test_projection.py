@@ -9,6 +9,7 @@ from ortoo.client import Message
 from ortoo.common.errors import Invalid
 from ortoo.common.filters.projection import columns_of, project
 from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.columns import KEYS, MESSAGE_ID, TAG
 from ortoo.common.records.compression import Codec
 
 MESSAGES = [
@@ -27,9 +28,9 @@ def test_the_columns_that_stay_are_what_they_were(codec: Codec) -> None:
     assert len(narrow.records) < len(batch.records) * 2 / 3
     narrow.check()
     view = open_batch(narrow)
-    assert (view.count, list(view.keys())) == (100, [message.keys for message in MESSAGES])
-    assert list(view.message_ids()) == [message.message_id for message in MESSAGES]
-    assert set(view.tags()) == {None}
+    assert (view.count, list(view.values(KEYS))) == (100, [message.keys for message in MESSAGES])
+    assert list(view.values(MESSAGE_ID)) == [message.message_id for message in MESSAGES]
+    assert set(view.values(TAG)) == {None}
     with pytest.raises(Invalid, match="body"):
         view.bodies()
     assert open_batch(project(batch, columns_of(["body", "count"]))).bodies() == [message.body for message in MESSAGES]

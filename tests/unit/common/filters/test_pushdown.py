@@ -11,10 +11,10 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.filters.projection import columns_of
 from ortoo.common.filters.pushdown import BatchSelector, Pushdown, SelectedPart
 from ortoo.common.records.batch import encode
+from ortoo.common.records.columns import MESSAGE_COLUMNS, TAG
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
 
 
@@ -81,9 +81,8 @@ def column(view: RecordBatchView, name: str, row: int) -> object:
     """One field of one message."""
     if name == "body":
         return view.body(row)
-    read = {"tag": view.tags, "keys": view.keys, "properties": view.properties, "expire_at_ms": view.expire_at_ms}
-    values = read[name]()
-    return values[row] if values is not None else None
+    values: Sequence[object] = view.values(next(column for column in MESSAGE_COLUMNS if column.name == name))
+    return values[row]
 
 
 @given(
@@ -130,7 +129,7 @@ def test_bodies_that_are_left_out_count_for_how_many_rows_travel_as_one() -> Non
     columns = columns_of(["tag"])
     parts = parts_of(held, coalesce=True, columns=columns)
     assert 1 < len(parts) < 40
-    assert [tag for part in parts for tag in open_batch(part.batch).tags()] == ["rare"] * 40
+    assert [tag for part in parts for tag in open_batch(part.batch).values(TAG)] == ["rare"] * 40
 
 
 def test_what_was_found_counts_by_its_bytes() -> None:

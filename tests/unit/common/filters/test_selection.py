@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.filters.selection import select_rows
 from ortoo.common.records.batch import Message, encode
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 
 
 def stored(first_offset: int, tags: list[str]) -> StoredBatch:

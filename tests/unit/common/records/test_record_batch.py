@@ -8,9 +8,18 @@ import pytest
 
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import compression
-from ortoo.common.records.batch import Codec, Message, encode, open_batch
-from ortoo.common.records.builder import BatchBuilder, split_messages
-from ortoo.common.records.message import BODY_BYTES_MAX, NO_PROPERTIES
+from ortoo.common.records.batch import BatchBuilder, Codec, Message, encode, open_batch, split_messages
+from ortoo.common.records.columns import (
+    BORN_AT,
+    DELIVER_AT,
+    KEYS,
+    MESSAGE_GROUP,
+    MESSAGE_ID,
+    NO_PROPERTIES,
+    PROPERTIES,
+    TAG,
+)
+from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.v1 import record_pb2
 
 FULL = Message(
@@ -70,12 +79,12 @@ def test_views_answer_by_row_and_in_bulk_alike() -> None:
     assert list(view) == view.messages() == [view.message(row) for row in range(50)] == messages
     assert view.messages([3, 1]) == [messages[3], messages[1]]
     assert view.bodies() == [m.body for m in messages]
-    assert view.tags() == [m.tag for m in messages]
-    assert view.keys() == [m.keys for m in messages]
-    assert view.message_groups() == view.message_ids() == [None] * 50
-    assert view.properties() == [NO_PROPERTIES] * 50
-    assert view.born_at_ms() == list(range(50))
-    assert view.deliver_at_ms() is None
+    assert view.values(TAG) == [m.tag for m in messages]
+    assert view.values(KEYS) == [m.keys for m in messages]
+    assert view.values(MESSAGE_GROUP) == view.values(MESSAGE_ID) == [None] * 50
+    assert view.values(PROPERTIES) == [NO_PROPERTIES] * 50
+    assert view.values(BORN_AT) == list(range(50))
+    assert view.values(DELIVER_AT) == [None] * 50
     assert view.body(-1) == messages[-1].body
     with pytest.raises(IndexError):
         view.body(50)

@@ -4,6 +4,7 @@ import numpy as np
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.columns import MESSAGE_ID
 from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import RECORDS_BYTES_MAX
 from ortoo.enode.delays.staging import DueMessages, Staging, StagingBuffer, sort_by_time
@@ -54,7 +55,7 @@ def test_each_message_has_the_id_of_its_producer_or_that_of_its_timer() -> None:
     staging.add(due(1, 15, message_id="chosen"))
     [one] = staging.take(100, 100)
     [(batch, _, _)] = one.batches("made-")
-    assert open_batch(batch).message_ids() == ["made-41", "chosen", "made-42"]
+    assert open_batch(batch).values(MESSAGE_ID) == ["made-41", "chosen", "made-42"]
 
 
 def test_messages_with_and_without_priority_travel_apart() -> None:

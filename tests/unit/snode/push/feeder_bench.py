@@ -11,7 +11,7 @@ from ortoo.common.errors import DataLoss, OrtooError
 from ortoo.common.process.memory_budget import MemoryShare
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.enodes.link import FetchBatchesRequest, FetchedBatches, LockRequest, QueueRange
 from ortoo.snode.pull.offsets import SessionStart, StartFrom

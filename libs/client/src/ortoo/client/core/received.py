@@ -7,6 +7,7 @@ from functools import cached_property
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
+from ortoo.common.records.columns import BORN_AT, KEYS, MESSAGE_GROUP, MESSAGE_ID, PROPERTIES, TAG
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch
@@ -145,32 +146,32 @@ class MessageFields:
     @property
     def tag(self) -> str | None:
         """The tag, if it has one."""
-        return self._batch.view.tags()[self._batch.row(self._index)]
+        return self._batch.view.values(TAG)[self._batch.row(self._index)]
 
     @property
     def keys(self) -> tuple[str, ...]:
         """The keys."""
-        return self._batch.view.keys()[self._batch.row(self._index)]
+        return self._batch.view.values(KEYS)[self._batch.row(self._index)]
 
     @property
     def properties(self) -> Mapping[str, str]:
         """The properties."""
-        return self._batch.view.properties()[self._batch.row(self._index)]
+        return self._batch.view.values(PROPERTIES)[self._batch.row(self._index)]
 
     @property
     def message_group(self) -> str | None:
         """The message group, if it has one."""
-        return self._batch.view.message_groups()[self._batch.row(self._index)]
+        return self._batch.view.values(MESSAGE_GROUP)[self._batch.row(self._index)]
 
     @property
     def born_at_ms(self) -> int | None:
         """Creation time at the producer, milliseconds since 1970-01-01 UTC."""
-        return self._batch.view.born_at_ms()[self._batch.row(self._index)]
+        return self._batch.view.values(BORN_AT)[self._batch.row(self._index)]
 
     @property
     def message_id(self) -> str:
         """The id that the producer chose, or one made of topic, queue and offset."""
-        chosen = self._batch.view.message_ids()[self._batch.row(self._index)]
+        chosen = self._batch.view.values(MESSAGE_ID)[self._batch.row(self._index)]
         queue = self.queue
         return chosen or message_id_text(self._batch.topic_id, queue.enode, queue.queue_id, self.offset)
 

@@ -20,8 +20,9 @@ from ortoo.common.errors import NOT_ACCEPTED_FIELD, Invalid, NotFound, OrtooErro
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
-from ortoo.common.records.builder import BatchBuilder
-from ortoo.common.records.message import NO_RARE_FIELDS, Message, RareFields, message_of
+from ortoo.common.records.batch import BatchBuilder
+from ortoo.common.records.message import Message, message_of
+from ortoo.common.records.message_fields import NO_RARE_FIELDS, RareFields
 from ortoo.v1 import producer_pb2, record_pb2
 from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 

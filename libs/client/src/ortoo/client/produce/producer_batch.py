@@ -10,6 +10,7 @@ from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.groups.handle import DelayedBatch, Handle, HandleKind
 from ortoo.common.groups.system_topics import DELAYED_TOPIC_ID
 from ortoo.common.records.batch import encode
+from ortoo.common.records.columns import DELIVER_AT
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
@@ -195,7 +196,8 @@ class SendFuture:
         queue = batch.queue
         topic_id, queue_id, handle = batch.topic_id, queue.queue_id, ""
         if batch.sealed.delayed:
-            due_ms = (open_batch(batch.sealed).deliver_at_ms() or ())[self._row - rejected_before]
+            due_ms = open_batch(batch.sealed).values(DELIVER_AT)[self._row - rejected_before]
+            assert due_ms is not None, "all messages of a delayed batch have this time"
             whole = DelayedBatch(queue.enode, topic_id, queue_id, batch.first_offset, batch.sealed.count)
             waiting = Handle(HandleKind.DELAYED, queue.enode, topic_id, queue_id, offset, due_ms)
             handle = waiting.encoded_of_batch(whole, batch.recall_seal)

@@ -9,7 +9,7 @@ from ortoo.client.produce.in_flight import InFlight
 from ortoo.client.produce.producer_batch import ProducerBatch
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.records.builder import BatchBuilder
+from ortoo.common.records.batch import BatchBuilder
 
 _log = get_logger("producer")
 

@@ -6,12 +6,14 @@ A filter that selects one message in a hundred spends most of its time here.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from ortoo.common.errors import Invalid
 from ortoo.common.records import reader
-from ortoo.common.records.columns import NUMBERS, batch_bytes, int32_buffer
+from ortoo.common.records.columns import DELIVER_AT, MESSAGE_COLUMNS, NUMBERS, Layout, MessageColumn, Presence
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import Field, nested, read_fields
+from ortoo.common.records.writer import batch_bytes, int32_buffer
 
 FEW_ROWS_MAX = 48
 """Above this number of rows, numpy is faster."""
@@ -24,17 +26,18 @@ def gather_few(fields: dict[int, Field], rows: Sequence[int], columns: frozenset
     Of the columns after the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
     the columns do not fit together.
     """
-    sizes, body = _ranges(_column(fields, "body_offsets"), _column(fields, "body"), rows)
+    sizes, body = _ranges(_buffer(fields, "body_offsets"), _buffer(fields, "body"), rows)
     written = [
-        (name, write(column, rows))
-        for name, write in _COLUMNS.items()
-        if (not columns or NUMBERS[name] in columns) and (column := _column(fields, name))
+        (column, write(data, rows))
+        for column, write in _WRITERS
+        if (not columns or column.number in columns) and (data := _buffer(fields, column.name))
     ]
     records = batch_bytes(len(rows), sizes, (body,), len(body), written)
-    return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=bool(_column(fields, "deliver_at_ms")))
+    delayed = bool(_buffer(fields, DELIVER_AT.name))
+    return SealedBatch(records, crc32c(records), len(rows), len(body), delayed=delayed)
 
 
-def _column(fields: dict[int, Field], name: str) -> memoryview:
+def _buffer(fields: dict[int, Field], name: str) -> memoryview:
     return reader.buffer(fields, NUMBERS[name], f"{_PATH}.{name}")
 
 
@@ -93,21 +96,20 @@ def _map(column: memoryview, rows: Sequence[int]) -> bytes:
     return nested(offsets, _dictionary(names, entries), _text(values, entries))
 
 
-_COLUMNS: dict[str, Callable[[memoryview, Sequence[int]], bytes]] = {
-    "born_at_ms": _numbers(8),
-    "tag": _dictionary,
-    "keys": _list,
-    "message_group": _dictionary,
-    "properties": _map,
-    "deliver_at_ms": _numbers(8),
-    "priority": _numbers(4),
-    "body_encoding": _numbers(1, if_used=True),
-    "born_host": _dictionary,
-    "message_id": _text,
-    "trace_context": _text,
-    "expire_at_ms": _numbers(8, if_used=True),
+def _writer(column: MessageColumn[Any]) -> Callable[[memoryview, Sequence[int]], bytes]:
+    if width := _WIDTHS.get(column.layout):
+        return _numbers(width, if_used=column.presence in (Presence.IF_USED, Presence.IF_NOT_ZERO))
+    return _TEXTS[column.layout]
+
+
+_WIDTHS: Final = {Layout.INT8: 1, Layout.INT32: 4, Layout.TIMES: 8}
+_TEXTS: Final[dict[Layout, Callable[[memoryview, Sequence[int]], bytes]]] = {
+    Layout.TEXTS: _text,
+    Layout.DICTIONARY: _dictionary,
+    Layout.LISTS: _list,
+    Layout.MAPS: _map,
 }
-"""The columns after the body, in the order of their numbers."""
+_WRITERS: Final = [(column, _writer(column)) for column in MESSAGE_COLUMNS]
 
 
 def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple[bytes, bytes]:

@@ -8,8 +8,8 @@ first_offset + rows[i]. A reader that gets as many rows as the batch has message
 """
 
 import contextlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import numpy as np
 
@@ -25,9 +25,10 @@ from ortoo.common.arrays.opened_batch import (
     TextArrays,
 )
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import batch_bytes
+from ortoo.common.records.columns import DELIVER_AT, MESSAGE_COLUMNS, Layout, by_column
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.common.records.wire import nested
+from ortoo.common.records.writer import batch_bytes
 
 
 def narrow(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
@@ -54,10 +55,10 @@ def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozen
 
 def write_table(table: MessageTable) -> SealedBatch:
     """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
-    columns = ((name, getattr(table, name)) for name in _WRITERS)
-    there = [(name, _WRITERS[name](column)) for name, column in columns if column is not None]
+    arrays = ((column, getattr(table, column.name)) for column in MESSAGE_COLUMNS)
+    there = [(column, _WRITERS[column.number](held)) for column, held in arrays if held is not None]
     records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), there)
-    delayed = table.deliver_at_ms is not None
+    delayed = any(column is DELIVER_AT for column, _ in there)
     return SealedBatch(records, crc32c(records), table.count, len(table.body), delayed=delayed)
 
 
@@ -81,18 +82,13 @@ def _bitmap(valid: Mask | None) -> bytes:
     return b"" if valid is None else np.packbits(valid, bitorder="little").tobytes()
 
 
-_WRITERS: dict[str, Callable[[Any], bytes]] = {
-    "born_at_ms": np.ndarray.tobytes,
-    "tag": _dictionary,
-    "keys": _list,
-    "message_group": _dictionary,
-    "properties": _map,
-    "deliver_at_ms": np.ndarray.tobytes,
-    "priority": np.ndarray.tobytes,
-    "body_encoding": np.ndarray.tobytes,
-    "born_host": _dictionary,
-    "message_id": _text,
-    "trace_context": _text,
-    "expire_at_ms": np.ndarray.tobytes,
+_LAYOUT_WRITERS: Final[Mapping[Layout, Callable[[Any], bytes]]] = {
+    Layout.INT8: np.ndarray.tobytes,
+    Layout.INT32: np.ndarray.tobytes,
+    Layout.TIMES: np.ndarray.tobytes,
+    Layout.TEXTS: _text,
+    Layout.DICTIONARY: _dictionary,
+    Layout.LISTS: _list,
+    Layout.MAPS: _map,
 }
-"""The columns after the body, in the order of their numbers."""
+_WRITERS: Final = by_column(_LAYOUT_WRITERS)

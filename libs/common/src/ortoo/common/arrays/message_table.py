@@ -3,52 +3,40 @@
     table = take_rows(opened, rows)           # rows of an opened batch, or of another table
     table = concat_tables([table, other])     # one after another
 
-A table may have more messages than a batch. It has the column names of `OpenedBatch`. Columns that no row uses are
-None.
+A table may have more messages than a batch. It has the attributes of `OpenedBatch`: columns that no row uses are None.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from ortoo.common.arrays.column_attributes import ColumnAttributes
 from ortoo.common.arrays.opened_batch import (
     DictionaryArrays,
     Int32s,
-    Int64s,
     ListArrays,
     MapArrays,
     Mask,
     OpenedBatch,
     TextArrays,
 )
-from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.columns import MESSAGE_COLUMNS, Layout, MessageColumn, Presence, by_column
 
 _SLICED_BYTES = 48
 """From this average size on, slicing row by row is faster than copying by an index of single bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class MessageTable:
-    """Messages by column; `OpenedBatch` describes the columns."""
+class MessageTable(ColumnAttributes):
+    """Messages by column."""
 
     body_offsets: Int32s
     body: memoryview
-    born_at_ms: Int64s | None
-    deliver_at_ms: Int64s | None
-    priority: Int32s | None
-    body_encoding: NDArray[np.int8] | None
-    tag: DictionaryArrays | None
-    message_group: DictionaryArrays | None
-    born_host: DictionaryArrays | None
-    keys: ListArrays | None
-    properties: MapArrays | None
-    message_id: TextArrays | None
-    trace_context: TextArrays | None
-    expire_at_ms: Int64s | None
+    columns: Mapping[str, Any]
+    """The arrays of each column that a row uses, by name."""
 
     @property
     def count(self) -> int:
@@ -58,7 +46,19 @@ class MessageTable:
     @property
     def size_bytes(self) -> int:
         """The approximate size of its columns."""
-        return _size(self)
+        return self.body_offsets.nbytes + self.body.nbytes + sum(map(_size, self.columns.values()))
+
+    def with_column(self, column: MessageColumn[Any], arrays: Any) -> "MessageTable":
+        """The same messages with other values in one column."""
+        return replace(self, columns={**self.columns, column.name: arrays})
+
+
+def _attribute(column: MessageColumn[Any]) -> property:
+    return property(lambda table: table.columns.get(column.name))
+
+
+for _column in MESSAGE_COLUMNS:
+    setattr(MessageTable, _column.name, _attribute(_column))
 
 
 def _size(column: Any) -> int:
@@ -74,12 +74,14 @@ MessageColumns = OpenedBatch | MessageTable
 def take_rows(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
     """Copy some rows, in the order of `rows`: the body and the columns with these `numbers`, none = all columns."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
-    found = {name: getattr(columns, name) if not numbers or NUMBERS[name] in numbers else None for name in _COLUMNS}
-    return MessageTable(
-        offsets,
-        body,
-        **{name: None if column is None else _COLUMNS[name][0](column, rows) for name, column in found.items()},
-    )
+    taken: dict[str, Any] = {}
+    for column in MESSAGE_COLUMNS:
+        if numbers and column.number not in numbers:
+            continue
+        arrays = getattr(columns, column.name)
+        if arrays is not None and (some := _TAKEN[column.number](arrays, rows)) is not None:
+            taken[column.name] = some
+    return MessageTable(offsets, body, taken)
 
 
 def concat_tables(tables: Sequence[MessageTable]) -> MessageTable:
@@ -88,14 +90,15 @@ def concat_tables(tables: Sequence[MessageTable]) -> MessageTable:
         return tables[0]
     counts = [table.count for table in tables]
 
-    def column(name: str, join: Callable[[list[Any], list[int]], Any]) -> Any:
-        parts = [getattr(table, name) for table in tables]
-        return None if all(part is None for part in parts) else join(parts, counts)
-
+    columns: dict[str, Any] = {}
+    for column in MESSAGE_COLUMNS:
+        parts = [table.columns.get(column.name) for table in tables]
+        if any(part is not None for part in parts):
+            columns[column.name] = _JOINED[column.number](parts, counts)
     return MessageTable(
         _joined_offsets([table.body_offsets for table in tables]),
         memoryview(b"".join([table.body for table in tables])),
-        **{name: column(name, join) for name, (_, join) in _COLUMNS.items()},
+        columns,
     )
 
 
@@ -256,18 +259,32 @@ def _joined_maps(parts: Sequence[MapArrays | None], counts: Sequence[int]) -> Ma
     )
 
 
-_COLUMNS: dict[str, tuple[Callable[[Any, Int32s], Any], Callable[[list[Any], list[int]], Any]]] = {
-    "born_at_ms": (_fixed, _joined_fixed),
-    "deliver_at_ms": (_fixed, _joined_fixed),
-    "priority": (_fixed, _joined_fixed),
-    "body_encoding": (_fixed_if_used, _joined_fixed),
-    "tag": (_dictionary, _joined_dictionaries),
-    "message_group": (_dictionary, _joined_dictionaries),
-    "born_host": (_dictionary, _joined_dictionaries),
-    "keys": (_list, _joined_lists),
-    "properties": (_map, _joined_maps),
-    "message_id": (_text, _joined_texts),
-    "trace_context": (_text, _joined_texts),
-    "expire_at_ms": (_fixed_if_used, _joined_fixed),
+_Take = Callable[[Any, Int32s], Any]
+_TEXTS_TAKEN: Final[dict[Layout, _Take]] = {
+    Layout.TEXTS: _text,
+    Layout.DICTIONARY: _dictionary,
+    Layout.LISTS: _list,
+    Layout.MAPS: _map,
 }
-"""Column to the function that takes some of its rows and the function that concatenates columns."""
+
+
+def _take_of(column: MessageColumn[Any]) -> _Take:
+    """The function that takes some rows of a column; it returns None where none of them has a value."""
+    if column.presence in (Presence.ALWAYS, Presence.ALL_OR_NONE):
+        return _TEXTS_TAKEN.get(column.layout, _fixed)
+    return _TEXTS_TAKEN.get(column.layout, _fixed_if_used)
+
+
+_TAKEN: Final = {column.number: _take_of(column) for column in MESSAGE_COLUMNS}
+_JOINED: Final = by_column(
+    {
+        Layout.INT8: _joined_fixed,
+        Layout.INT32: _joined_fixed,
+        Layout.TIMES: _joined_fixed,
+        Layout.TEXTS: _joined_texts,
+        Layout.DICTIONARY: _joined_dictionaries,
+        Layout.LISTS: _joined_lists,
+        Layout.MAPS: _joined_maps,
+    }
+)
+"""Concatenates the parts of a column."""

@@ -5,17 +5,18 @@ must start at 0, never decrease and end at the buffer's end, and codes must lie 
 checks the texts themselves. Errors are Invalid or Unsupported and name the column by its path.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Generic, TypeVar
+from typing import Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ortoo.common.arrays.column_attributes import ColumnAttributes
 from ortoo.common.errors import Invalid
 from ortoo.common.records import reader
-from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.columns import MESSAGE_COLUMNS, NUMBERS, Layout, MessageColumn
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.view import body_block, check_envelope, read_head
@@ -25,7 +26,6 @@ Int32s = NDArray[np.int32]
 Int64s = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Number = TypeVar("Number", bound=np.generic)
-Column = TypeVar("Column")
 
 RECORDS_PATH = "batch.records"
 _INT8, _INT32, _INT64 = np.dtype("i1"), np.dtype("<i4"), np.dtype("<i8")
@@ -157,24 +157,32 @@ _KNOWN = frozenset(NUMBERS.values())
 _NO_TEXTS = TextArrays(np.zeros(1, "<i4"), memoryview(b""), None)
 
 
-class _LazyColumn(Generic[Column]):
+_READERS: Final[Mapping[Layout, Callable[[memoryview, int, str], Any]]] = {
+    Layout.INT8: partial(_numbers, kind=_INT8),
+    Layout.INT32: partial(_numbers, kind=_INT32),
+    Layout.TIMES: partial(_numbers, kind=_INT64),
+    Layout.TEXTS: _text,
+    Layout.DICTIONARY: _dictionary,
+    Layout.LISTS: _list,
+    Layout.MAPS: _map,
+}
+
+
+class _LazyColumn:
     """A column of an opened batch: parsed at its first use, and None where the batch does not have it."""
 
-    def __init__(self, read: Callable[[memoryview, int, str], Column]) -> None:
-        """`read` takes the column's bytes, the expected number of rows, and the column's path for errors."""
-        self._read = read
+    def __init__(self, column: MessageColumn[Any]) -> None:
+        self._name, self._path = column.name, f"{RECORDS_PATH}.{column.name}"
+        self._number, self._read = column.number, _READERS[column.layout]
 
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name, self._path = name, f"{RECORDS_PATH}.{name}"
-
-    def __get__(self, batch: "OpenedBatch", owner: type) -> Column | None:
-        data = reader.buffer(batch.fields, NUMBERS[self._name], self._path)
+    def __get__(self, batch: "OpenedBatch", owner: type) -> Any:
+        data = reader.buffer(batch.fields, self._number, self._path)
         column = self._read(data, batch.count, self._path) if data else None
         batch.__dict__[self._name] = column  # from now on Python finds it here first
         return column
 
 
-class OpenedBatch:
+class OpenedBatch(ColumnAttributes):
     """One batch, its columns as arrays. Columns that the batch does not have are None."""
 
     def __init__(self, sealed: SealedBatch) -> None:
@@ -207,27 +215,6 @@ class OpenedBatch:
             reader.buffer(self.fields, NUMBERS["body_offsets"], path), self.count, self.body_inflated_bytes, path
         )
 
-    born_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
-    """The time at which each message was made."""
-    deliver_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
-    """The time from which each message is visible; None = the batch is not delayed."""
-    expire_at_ms = _LazyColumn(partial(_numbers, kind=_INT64))
-    """The time from which no group gets each message, 0 = never; None = none of them expires."""
-    priority = _LazyColumn(partial(_numbers, kind=_INT32))
-    """Each message's priority."""
-    body_encoding = _LazyColumn(partial(_numbers, kind=_INT8))
-    """How the producer encoded each body."""
-    tag = _LazyColumn(_dictionary)
-    """Each message's tag."""
-    message_group = _LazyColumn(_dictionary)
-    """Each message's group."""
-    born_host = _LazyColumn(_dictionary)
-    """The producer's host of each message."""
-    keys = _LazyColumn(_list)
-    """Each message's keys."""
-    properties = _LazyColumn(_map)
-    """Each message's properties."""
-    message_id = _LazyColumn(_text)
-    """The ids that producers chose."""
-    trace_context = _LazyColumn(_text)
-    """Each message's trace context."""
+
+for _column in MESSAGE_COLUMNS:
+    setattr(OpenedBatch, _column.name, _LazyColumn(_column))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Final
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.columns import COLUMNS, NUMBERS, MessageColumn
 from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX, SealedBatch, crc32c
 from ortoo.common.records.wire import Field, bytes_head, number_field, read_fields
 
@@ -16,18 +16,11 @@ _PATH = "batch.records"
 _SAVED_PART: Final = 8
 """A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times its copying."""
 _HEAD: Final = frozenset(
-    NUMBERS[name]
-    for name in (
-        "format",
-        "required_features",
-        "count",
-        "codec",
-        "body_inflated_bytes",
-        "body_offsets",
-        "body_encoding",
-    )
+    column.number
+    for column in COLUMNS
+    if (column.is_about_body if isinstance(column, MessageColumn) else column.name != "body")
 )
-"""The columns without which a batch cannot be opened."""
+"""The columns without which a batch cannot be opened, or its bodies cannot be decoded."""
 
 
 def columns_of(names: Sequence[str]) -> Columns:

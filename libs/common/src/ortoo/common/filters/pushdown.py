@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -12,9 +12,12 @@ from ortoo.common.arrays.opened_batch import Int32s
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.filters.projection import Columns, project
 from ortoo.common.filters.selection import ROW_BYTES, match_rows
-from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.columns import MESSAGE_COLUMNS, Presence
+from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, StoredBatch
 
+_NOT_FILLED: Final = tuple(
+    column.name for column in MESSAGE_COLUMNS if column.presence in (Presence.ALWAYS, Presence.ALL_OR_NONE)
+)
 TIME_BYTES = 8
 """The size of a row's storage time."""
 
@@ -70,8 +73,7 @@ class _PendingRows(NamedTuple):
     @property
     def sort(self) -> tuple[bool, ...]:
         """Which of the columns that must not be filled with zeros are absent. Only rows with equal ones are joined."""
-        table = self.table
-        return table.born_at_ms is None, table.deliver_at_ms is None, table.priority is None
+        return tuple([name not in self.table.columns for name in _NOT_FILLED])
 
     @property
     def size_bytes(self) -> int:

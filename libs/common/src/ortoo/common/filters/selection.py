@@ -8,19 +8,17 @@ import numpy as np
 from ortoo.common.arrays.gather import narrow
 from ortoo.common.arrays.opened_batch import Int32s, OpenedBatch
 from ortoo.common.filters.message_filter import MessageFilter
-from ortoo.common.records.columns import NUMBERS
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.columns import EXPIRE_AT
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.common.records.wire import read_fields
 
 ROW_BYTES = 4
 """The size of a row number."""
-_EXPIRY = NUMBERS["expire_at_ms"]
 
 
 def may_expire(batch: SealedBatch) -> bool:
     """Whether a message of the batch has an expiry time; reads only the head of the batch."""
-    return _EXPIRY in read_fields(memoryview(batch.records), "batch.records")
+    return EXPIRE_AT.number in read_fields(memoryview(batch.records), "batch.records")
 
 
 def unexpired_rows(opened: OpenedBatch, now_ms: int) -> Int32s | None:

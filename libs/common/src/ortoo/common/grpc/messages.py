@@ -79,7 +79,8 @@ def _reading(kind: Any, descriptor: Descriptor, prefix: str | None) -> list[tupl
     is_plain = hasattr(kind, "__dataclass_fields__") or issubclass(kind, tuple)
     hints = typing.get_type_hints(kind if is_plain else kind.__init__)
     return [
-        (name, _getter(descriptor.fields_by_name[name], hints[name], argument.default, prefix))
+        # A class may declare a signature whose arguments its constructor does not name.
+        (name, _getter(descriptor.fields_by_name[name], hints.get(name, argument.annotation), argument.default, prefix))
         for name, argument in inspect.signature(kind).parameters.items()
         if name in descriptor.fields_by_name
     ]

@@ -1,30 +1,68 @@
-"""The columns of a record batch: their table, a writer for each kind, and the batch that they make.
+"""The columns of a record batch. This table is the only place that knows them.
 
-Each kind of column is a nested message in Arrow's buffer layout. Writers take one value per row and return the nested
-message's bytes, or b"" when no row has a value. An unused column is absent and costs nothing. Writers also return an
-upper bound of the text of one row, so that a message's limit on texts is seldom checked row by row.
+Writers, readers, arrays, `Message`, Spark's schemas and the documents are made from `COLUMNS`. A new column of a
+message is one line there and one field of `RecordBatch` in record.proto. `make docs` writes its types and its rows of
+the documents. Code that needs the meaning of a column, such as an expiry time, names it by a constant of this module.
 """
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import accumulate, chain
-from typing import Final
+from enum import StrEnum
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any, Final, Generic, TypeVar
 
-from ortoo.common.errors import Invalid
-from ortoo.common.records.compression import Codec, deflate
-from ortoo.common.records.text_rules import PROPERTY_VALUE, MessageLimits, TextRule
-from ortoo.common.records.wire import bytes_field, bytes_head, nested, number_field
+from ortoo.common.records import text_rules
+from ortoo.common.records.text_rules import TEXT_BYTES_MAX, TextRule
 
 FORMAT: Final = 1
 """The version of the layout that this code writes and reads."""
 KNOWN_FEATURES: Final = 0
 """The bits of `required_features` that this code understands."""
+NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
+"""The value of a column of maps in a message that has none."""
+
+Value = TypeVar("Value")
+"""The value of a column in one message."""
+Entry = TypeVar("Entry")
 
 
-@dataclass(frozen=True, slots=True)
+class Layout(StrEnum):
+    """The bytes of a column of messages, in the terms of the document of the format."""
+
+    INT8 = "int8 x count"
+    INT32 = "int32 x count"
+    TIMES = "int64 x count"
+    """Milliseconds since 1970-01-01 UTC."""
+    TEXTS = "utf8"
+    DICTIONARY = "dictionary<int32, utf8>"
+    LISTS = "list<utf8>"
+    MAPS = "map<dictionary<int32, utf8>, utf8>"
+
+    @property
+    def is_number(self) -> bool:
+        """Whether each row is a number of fixed width."""
+        return self in _LARGEST
+
+
+class Presence(StrEnum):
+    """When a batch has a column."""
+
+    ALWAYS = "always"
+    """A message without a value gets the time of encoding."""
+    ALL_OR_NONE = "all rows or none"
+    """Messages with and without a value never share a batch."""
+    IF_USED = "if a row has one"
+    """In a column of numbers 0 stands for none."""
+    IF_NOT_ZERO = "if a row is not 0"
+
+
+_LARGEST: Final = {Layout.INT8: (1 << 7) - 1, Layout.INT32: (1 << 31) - 1, Layout.TIMES: (1 << 63) - 1}
+
+
+@dataclass(frozen=True)
 class Column:
-    """One field of the batch: its number and name in the proto, its type, and when it is present."""
+    """One field of the batch: its number and name in the proto, its layout, and when it is present."""
 
     number: int
     name: str
@@ -32,7 +70,110 @@ class Column:
     presence: str
 
 
-COLUMNS: Final = (
+@dataclass(frozen=True)
+class MessageColumn(Column, Generic[Value]):
+    """A column with one value for each message."""
+
+    layout: Layout
+    presence: Presence
+    meaning: str
+    """A part of a sentence, for documents and `Message`."""
+    rule: TextRule | None = None
+    """The rule for its texts; in a column of maps, for the values of entries."""
+    number_max: int | None = None
+    """The largest number; None = the largest one that fits the layout."""
+    is_common: bool = False
+    """Whether many messages have it, so that `Message` stores it beside the body."""
+    is_about_body: bool = False
+    """Whether it tells how to read the body. Readers that decode bodies apply it instead of returning it."""
+
+    def __post_init__(self) -> None:
+        assert self.layout.is_number == (self.rule is None), (
+            "columns of texts have a rule, columns of numbers have none"
+        )
+
+    @cached_property
+    def is_optional_number(self) -> bool:
+        """Whether rows are numbers of which 0 stands for none."""
+        return self.rule is None and self.presence is Presence.IF_USED
+
+    @cached_property
+    def default(self) -> Any:
+        """The value in a message that has none."""
+        if self.presence is Presence.IF_NOT_ZERO:
+            return 0
+        return {Layout.LISTS: (), Layout.MAPS: NO_PROPERTIES}.get(self.layout)
+
+    @cached_property
+    def value_type(self) -> Any:
+        """The type of a value."""
+        if self.layout.is_number:
+            return int if self.default == 0 else int | None
+        return {Layout.LISTS: tuple[str, ...], Layout.MAPS: Mapping[str, str]}.get(self.layout, str | None)
+
+    @cached_property
+    def least(self) -> int:
+        """The smallest number."""
+        return 1 if self.presence is Presence.IF_USED else 0
+
+    @cached_property
+    def largest(self) -> int:
+        """The largest number."""
+        return _LARGEST[self.layout] if self.number_max is None else self.number_max
+
+    @cached_property
+    def shares_text_limit(self) -> bool:
+        """Whether its texts have no limit of their own. Such texts of a message have a limit together."""
+        return self.rule is not None and self.rule.bytes_max >= TEXT_BYTES_MAX
+
+
+BORN_AT: Final = MessageColumn[int | None](
+    8, "born_at_ms", Layout.TIMES, Presence.ALWAYS, "when its producer made it, to the millisecond"
+)
+TAG: Final = MessageColumn[str | None](
+    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "for filters", text_rules.TAG, is_common=True
+)
+KEYS: Final = MessageColumn[tuple[str, ...]](
+    10, "keys", Layout.LISTS, Presence.IF_USED, "for search", text_rules.KEY, is_common=True
+)
+MESSAGE_GROUP: Final = MessageColumn[str | None](
+    11,
+    "message_group",
+    Layout.DICTIONARY,
+    Presence.IF_USED,
+    "messages of one group are in one queue, in order",
+    text_rules.MESSAGE_GROUP,
+)
+PROPERTIES: Final = MessageColumn[Mapping[str, str]](
+    12, "properties", Layout.MAPS, Presence.IF_USED, "the application's properties", text_rules.PROPERTY_VALUE
+)
+DELIVER_AT: Final = MessageColumn[int | None](
+    13, "deliver_at_ms", Layout.TIMES, Presence.ALL_OR_NONE, "not visible before this time"
+)
+PRIORITY: Final = MessageColumn[int | None](14, "priority", Layout.INT32, Presence.ALL_OR_NONE, "larger is more urgent")
+BODY_ENCODING: Final = MessageColumn[int](
+    15,
+    "body_encoding",
+    Layout.INT8,
+    Presence.IF_NOT_ZERO,
+    "how the producer encoded the body: 0 as it is, 1 gzip",
+    number_max=1,
+    is_about_body=True,
+)
+BORN_HOST: Final = MessageColumn[str | None](
+    16, "born_host", Layout.DICTIONARY, Presence.IF_USED, "the producer's host", text_rules.BORN_HOST
+)
+MESSAGE_ID: Final = MessageColumn[str | None](
+    17, "message_id", Layout.TEXTS, Presence.IF_USED, "the id that its producer chose", text_rules.MESSAGE_ID
+)
+TRACE_CONTEXT: Final = MessageColumn[str | None](
+    18, "trace_context", Layout.TEXTS, Presence.IF_USED, "W3C trace context", text_rules.TRACE_CONTEXT
+)
+EXPIRE_AT: Final = MessageColumn[int | None](
+    19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets it"
+)
+
+COLUMNS: Final[tuple[Column, ...]] = (
     Column(1, "format", "uint32", "always"),
     Column(2, "required_features", "uint64 bits", "if not 0"),
     Column(3, "count", "uint32", "always"),
@@ -40,155 +181,31 @@ COLUMNS: Final = (
     Column(5, "body_inflated_bytes", "uint32", "always"),
     Column(6, "body_offsets", "int32 x (count + 1)", "always"),
     Column(7, "body", "bytes, one block", "always"),
-    Column(8, "born_at_ms", "int64 x count", "always"),
-    Column(9, "tag", "dictionary<int32, utf8>", "if a row has one"),
-    Column(10, "keys", "list<utf8>", "if a row has one"),
-    Column(11, "message_group", "dictionary<int32, utf8>", "if a row has one"),
-    Column(12, "properties", "map<dictionary<int32, utf8>, utf8>", "if a row has one"),
-    Column(13, "deliver_at_ms", "int64 x count", "all rows or none"),
-    Column(14, "priority", "int32 x count", "all rows or none"),
-    Column(15, "body_encoding", "int8 x count", "if a row is not 0"),
-    Column(16, "born_host", "dictionary<int32, utf8>", "if a row has one"),
-    Column(17, "message_id", "utf8", "if a row has one"),
-    Column(18, "trace_context", "utf8", "if a row has one"),
-    Column(19, "expire_at_ms", "int64 x count", "if a row has one"),
+    BORN_AT,
+    TAG,
+    KEYS,
+    MESSAGE_GROUP,
+    PROPERTIES,
+    DELIVER_AT,
+    PRIORITY,
+    BODY_ENCODING,
+    BORN_HOST,
+    MESSAGE_ID,
+    TRACE_CONTEXT,
+    EXPIRE_AT,
 )
-"""Every field of a record batch; docs/formats/record-batch.md has the same table and a test compares them."""
+"""Every field of a record batch, in the order of the numbers."""
 
 NUMBERS: Final = {column.name: column.number for column in COLUMNS}
 """Field name -> field number."""
+MESSAGE_COLUMNS: Final = tuple(column for column in COLUMNS if isinstance(column, MessageColumn))
+"""The columns with one value for each message; they follow the body."""
+HEAD_COLUMNS: Final = tuple(column for column in COLUMNS if not isinstance(column, MessageColumn))
+"""The fields without which no batch can be opened, and the bodies."""
+RARE_COLUMNS: Final = tuple(column for column in MESSAGE_COLUMNS if not column.is_common)
+"""The columns that few messages use."""
 
 
-Written = tuple[bytes, int]
-"""A written column, and the maximum number of UTF-8 bytes of a row."""
-NOTHING: Final[Written] = (b"", 0)
-"""An absent column."""
-
-
-def batch_bytes(
-    count: int,
-    body_offsets: bytes,
-    bodies: Sequence[bytes | memoryview],
-    inflated_bytes: int,
-    columns: Iterable[tuple[str, bytes]],
-    codec: Codec = Codec.NONE,
-) -> bytes:
-    """The bytes of a batch: its head, its bodies, and then the written `columns`, in the order of their numbers.
-
-    The bodies are concatenated and have `inflated_bytes` in total; `codec` is used where that makes them smaller.
-    """
-    stored_bytes, stored_codec = inflated_bytes, Codec.NONE
-    if codec is not Codec.NONE:
-        deflated = deflate(b"".join(bodies), codec)
-        if len(deflated) < inflated_bytes:
-            bodies, stored_bytes, stored_codec = (deflated,), len(deflated), codec
-    return b"".join(
-        (
-            number_field(NUMBERS["format"], FORMAT),
-            number_field(NUMBERS["count"], count),
-            number_field(NUMBERS["codec"], stored_codec),
-            number_field(NUMBERS["body_inflated_bytes"], inflated_bytes),
-            bytes_field(NUMBERS["body_offsets"], body_offsets),
-            bytes_head(NUMBERS["body"], stored_bytes),
-            *bodies,
-            *[bytes_field(NUMBERS[name], data) for name, data in columns],
-        )
-    )
-
-
-def int32_buffer(numbers: Sequence[int]) -> bytes:
-    """Write int32 each, little-endian."""
-    return struct.pack(f"<{len(numbers)}i", *numbers)
-
-
-def int64_buffer(numbers: Sequence[int]) -> bytes:
-    """Write int64 each, little-endian."""
-    return struct.pack(f"<{len(numbers)}q", *numbers)
-
-
-def offsets_buffer(sizes: Sequence[int]) -> bytes:
-    """Write the start offset of each value and the end of the last, as len(sizes) + 1 int32 numbers."""
-    return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
-
-
-def validity_buffer(values: Sequence[object]) -> bytes:
-    """Write one bit per row, least significant first: 1 = the row has a value."""
-    bits = "".join(["0" if value is None else "1" for value in values])
-    return int(bits[::-1], 2).to_bytes((len(values) + 7) // 8, "little")
-
-
-def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
-    """Write texts in Arrow's utf8 layout; nothing when every row is None. Raises Invalid if one breaks the rule."""
-    missing = texts.count(None)
-    if missing == len(texts):
-        return NOTHING
-    if not missing:
-        return _texts(list(texts), rule)  # type: ignore[arg-type]
-    there = [text for text in texts if text is not None]
-    return _texts([text or "" for text in texts], rule, there, validity_buffer(texts))
-
-
-def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
-    """Write texts in Arrow's dictionary layout; nothing when every row is None. Raises Invalid for a bad text."""
-    try:
-        distinct = dict.fromkeys(texts)
-    except TypeError:
-        raise Invalid(f"a {rule.what} is not a text; give str", field=rule.what.replace(" ", "_")) from None
-    has_nulls = None in distinct
-    if has_nulls:
-        del distinct[None]
-    if not distinct:
-        return NOTHING
-    if len(distinct) == 1:
-        codes = bytes(4 * len(texts))
-    else:
-        places: dict[str | None, int] = dict(zip(distinct, range(len(distinct)), strict=True))
-        places[None] = 0
-        codes = struct.pack(f"<{len(texts)}i", *map(places.__getitem__, texts))
-    dictionary, longest = _texts(list(distinct), rule)  # type: ignore[arg-type]
-    return nested(validity_buffer(texts) if has_nulls else b"", codes, dictionary), longest
-
-
-def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
-    """Write lists of texts in Arrow's list<utf8> layout; nothing when all are empty. Raises Invalid for a bad text."""
-    if str in set(map(type, lists)):
-        raise Invalid(f"a text is given where a tuple of {rule.what}s belongs; write ('a',)", field=f"{rule.what}s")
-    texts = list(chain.from_iterable(lists))
-    if not texts:
-        return NOTHING
-    sizes = list(map(len, lists))
-    values, longest = _texts(texts, rule)
-    return nested(offsets_buffer(sizes), values), longest * max(sizes)
-
-
-def map_column(maps: Sequence[Mapping[str, str]], limits: MessageLimits) -> Written:
-    """Write properties in Arrow's map layout with dictionary-encoded names; nothing when all are empty."""
-    names: list[str] = list(chain.from_iterable(maps))
-    if not names:
-        return NOTHING
-    sizes = list(map(len, maps))
-    most = max(sizes)
-    if most > limits.properties:
-        raise Invalid(f"{most} properties; a message may have {limits.properties}", field="properties")
-    values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
-    name_column, longest_name = dictionary_column(names, limits.property_name)
-    value_column, longest_value = _texts(values, PROPERTY_VALUE)
-    return nested(offsets_buffer(sizes), name_column, value_column), most * (longest_name + longest_value)
-
-
-def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
-    """Write texts; if only some rows have a value, `check` are those to check and `validity` is their bitmap."""
-    field = rule.what.replace(" ", "_")
-    try:
-        joined = "".join(texts)
-        data = joined.encode()
-        sizes = list(map(len, texts)) if joined.isascii() else [len(text.encode()) for text in texts]
-    except TypeError:
-        raise Invalid(f"a {rule.what} is not a text; give str", field=field) from None
-    except UnicodeEncodeError as error:
-        raise Invalid(f"a {rule.what} cannot be written as UTF-8: {error.reason}", field=field) from None
-    longest = max(sizes)
-    if longest > rule.bytes_max or not rule.holds(texts if check is None else check, joined):
-        for text in texts if check is None else check:
-            rule.check(text, field)
-    return nested(validity, offsets_buffer(sizes), data), longest
+def by_column(of_layout: Mapping[Layout, Entry]) -> dict[int, Entry]:
+    """The entry of each column's layout, by the number of the column. A lookup by a layout would cost more."""
+    return {column.number: of_layout[column.layout] for column in MESSAGE_COLUMNS}

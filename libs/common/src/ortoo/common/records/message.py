@@ -7,15 +7,16 @@
 The constructor checks nothing, so that it is cheap; limits are checked in bulk when messages are encoded.
 """
 
+import inspect
 import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import FrozenInstanceError
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self, Unpack
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records import text_rules
-from ortoo.common.records.text_rules import PRODUCER_LIMITS, MessageLimits, without_system_properties
+from ortoo.common.records.columns import KEYS, RARE_COLUMNS, TAG, Layout, MessageColumn
+from ortoo.common.records.message_fields import NO_RARE_FIELDS, ColumnFields, RareArguments, RareFields, rare_fields
+from ortoo.common.records.text_rules import PRODUCER_LIMITS, MessageLimits, TextRule, without_system_properties
 
 BODY_BYTES_MAX: Final = 4 << 20
 """Maximum size of a body."""
@@ -23,40 +24,14 @@ BODY_AS_IS: Final = 0
 """`body_encoding`: the body is the application's, unchanged."""
 BODY_GZIP: Final = 1
 """`body_encoding`: the producer compressed this single body; servers never decompress it."""
-TIME_MS_MAX: Final = (1 << 63) - 1
-"""The largest time that a column of times can hold."""
-PRIORITY_MAX: Final = (1 << 31) - 1
-"""The largest priority."""
 
 
-NO_PROPERTIES: Final[Mapping[str, str]] = MappingProxyType({})
-"""The value of `Message.properties` when there are none."""
-
-
-class RareFields(NamedTuple):
-    """Fields that few messages have, kept apart so that they cost the others nothing."""
-
-    message_group: str | None = None
-    properties: Mapping[str, str] = NO_PROPERTIES
-    message_id: str | None = None
-    born_at_ms: int | None = None
-    deliver_at_ms: int | None = None
-    priority: int | None = None
-    body_encoding: int = BODY_AS_IS
-    born_host: str | None = None
-    trace_context: str | None = None
-    expire_at_ms: int | None = None
-
-
-NO_RARE_FIELDS: Final = RareFields()
-"""The rare fields of a message that has only body, tag and keys."""
-
-
-class Message:
+class Message(ColumnFields):
     """An immutable message with a body of 1 byte to 4 MiB; all other fields may be absent.
 
     `keys` is a tuple (a list does as well) of texts for search; `properties` must not be changed once given.
-    Times are milliseconds since 1970-01-01 UTC. A `born_at_ms` of None is stamped when the message is encoded.
+    Times are milliseconds since 1970-01-01 UTC. A `born_at_ms` of None is stamped when the message is encoded. Fields
+    given by keyword are the columns that few messages have.
     """
 
     __slots__ = ("body", "keys", "rare", "tag")
@@ -72,51 +47,13 @@ class Message:
         body: bytes,
         tag: str | None = None,
         keys: Sequence[str] = (),
-        *,
-        message_group: str | None = None,
-        properties: Mapping[str, str] = NO_PROPERTIES,
-        message_id: str | None = None,
-        born_at_ms: int | None = None,
-        deliver_at_ms: int | None = None,
-        priority: int | None = None,
-        body_encoding: int = BODY_AS_IS,
-        born_host: str | None = None,
-        trace_context: str | None = None,
-        expire_at_ms: int | None = None,
+        **rare: Unpack[RareArguments],
     ) -> None:
         """Take the fields unchanged and unchecked."""
         set_body(self, body)
         set_tag(self, tag)
         set_keys(self, keys)
-        if (
-            message_group is None
-            and properties is NO_PROPERTIES
-            and message_id is None
-            and born_at_ms is None
-            and deliver_at_ms is None
-            and priority is None
-            and body_encoding == BODY_AS_IS
-            and born_host is None
-            and trace_context is None
-            and expire_at_ms is None
-        ):
-            set_rare(self, NO_RARE_FIELDS)
-            return
-        set_rare(
-            self,
-            RareFields(
-                message_group,
-                properties,
-                message_id,
-                born_at_ms,
-                deliver_at_ms,
-                priority,
-                body_encoding,
-                born_host,
-                trace_context,
-                expire_at_ms,
-            ),
-        )
+        set_rare(self, rare_fields(**rare) if rare else NO_RARE_FIELDS)
 
     @classmethod
     def of(cls, body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields) -> Self:
@@ -141,56 +78,6 @@ class Message:
             return self
         return Message.of(self.body, self.tag, self.keys, self.rare._replace(properties=kept))
 
-    @property
-    def message_group(self) -> str | None:
-        """Messages of one group go to one queue and are delivered one after another."""
-        return self.rare.message_group
-
-    @property
-    def properties(self) -> Mapping[str, str]:
-        """The user's properties, name to value."""
-        return self.rare.properties
-
-    @property
-    def message_id(self) -> str | None:
-        """The id the producer chose; None = the server makes one of topic id, queue and offset."""
-        return self.rare.message_id
-
-    @property
-    def born_at_ms(self) -> int | None:
-        """The time at which the message was made, milliseconds since 1970-01-01 UTC."""
-        return self.rare.born_at_ms
-
-    @property
-    def deliver_at_ms(self) -> int | None:
-        """The message is not visible before this time; None = at once."""
-        return self.rare.deliver_at_ms
-
-    @property
-    def priority(self) -> int | None:
-        """0 or more; larger is more urgent."""
-        return self.rare.priority
-
-    @property
-    def body_encoding(self) -> int:
-        """BODY_AS_IS or BODY_GZIP."""
-        return self.rare.body_encoding
-
-    @property
-    def born_host(self) -> str | None:
-        """The producer's host, as text."""
-        return self.rare.born_host
-
-    @property
-    def trace_context(self) -> str | None:
-        """W3C trace context."""
-        return self.rare.trace_context
-
-    @property
-    def expire_at_ms(self) -> int | None:
-        """From this time on no group gets the message any more; None = it never expires."""
-        return self.rare.expire_at_ms
-
     def check(self, field: str = "message") -> None:
         """Raise Invalid, naming the field below `field`, unless the message keeps every limit."""
         check_parts(self.body, self.tag, self.keys, self.rare, field)
@@ -212,7 +99,7 @@ class Message:
         )
 
     def __hash__(self) -> int:
-        return hash((self.body, self.tag, tuple(self.keys), self.rare.message_id))
+        return hash((self.body, self.tag, tuple(self.keys)))
 
     def __repr__(self) -> str:
         shown = repr(self.body) if len(self.body) <= 64 else f"<{len(self.body)} bytes {self.body[:32]!r}...>"
@@ -229,8 +116,9 @@ class Message:
         return f"Message({', '.join(parts)})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        properties = dict(self.rare.properties)  # a read-only view cannot be pickled
-        return (Message.of, (self.body, self.tag, self.keys, self.rare._replace(properties=properties)))
+        # A read-only view cannot be pickled.
+        rare = RareFields._make([dict(value) if isinstance(value, Mapping) else value for value in self.rare])
+        return (Message.of, (self.body, self.tag, self.keys, rare))
 
 
 # The class forbids assignment. Code that makes messages (here, and in bulk the batch view) sets the slots directly,
@@ -252,45 +140,46 @@ def check_parts(
 ) -> None:
     """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
     check_body(body, f"{field}.body")
-    if tag is not None and not text_rules.TAG.quickly_holds(tag):
-        text_rules.TAG.check(tag, f"{field}.tag")
-    if not isinstance(keys, tuple | list):
-        raise Invalid(f"keys are a {type(keys).__name__}; give a tuple of texts, such as ('a',)", field=f"{field}.keys")
-    for at, key in enumerate(keys):
-        if not text_rules.KEY.quickly_holds(key):
-            text_rules.KEY.check(key, f"{field}.keys[{at}]")
-    check_properties(rare.properties, f"{field}.properties", limits)
-    size = len("".join((tag or "", *keys, *rare.properties, *rare.properties.values())).encode())
+    shared: list[str] = []
+    for (column, default), value in zip(_CHECKED, (tag, keys, *rare), strict=True):
+        if value is default:
+            continue
+        path = f"{field}.{column.name}"
+        if column.rule is None:
+            if not (isinstance(value, int) and column.least <= value <= column.largest):
+                wanted = f"a whole number from {column.least} to {column.largest}"
+                raise Invalid(f"{value!r} is not {wanted}", field=path)
+            continue
+        texts = _checked_texts(column, value, path, limits)
+        if column.shares_text_limit:
+            shared += texts
+    size = len("".join(shared).encode())
     if size > limits.text_bytes:
         raise Invalid(
             f"tag, keys and properties have {size} bytes together; at most {limits.text_bytes} fit, so put large "
             "values into the body",
             field=f"{field}.properties" if rare.properties else f"{field}.keys",
         )
-    for name, rule in _RARE_TEXTS:
-        text = getattr(rare, name)
-        if text is not None and not rule.quickly_holds(text):
-            rule.check(text, f"{field}.{name}")
-    for name, least, largest in _RARE_NUMBERS:
-        number = getattr(rare, name)
-        if number is not None and not (isinstance(number, int) and least <= number <= largest):
-            words = f"{number!r} is not a whole number from {least} to {largest}"
-            raise Invalid(words, field=f"{field}.{name}")
 
 
-_RARE_TEXTS = (
-    ("message_group", text_rules.MESSAGE_GROUP),
-    ("message_id", text_rules.MESSAGE_ID),
-    ("born_host", text_rules.BORN_HOST),
-    ("trace_context", text_rules.TRACE_CONTEXT),
-)
-_RARE_NUMBERS = (
-    ("born_at_ms", 0, TIME_MS_MAX),
-    ("deliver_at_ms", 0, TIME_MS_MAX),
-    ("priority", 0, PRIORITY_MAX),
-    ("body_encoding", 0, BODY_GZIP),
-    ("expire_at_ms", 1, TIME_MS_MAX),
-)
+def _checked_texts(column: MessageColumn[Any], value: Any, path: str, limits: MessageLimits) -> Sequence[str]:
+    """All texts of a value, after checks. Errors: Invalid."""
+    layout, rule = column.layout, column.rule
+    assert rule is not None, "a column of texts has a rule"
+    if layout is Layout.MAPS:
+        check_map(value, rule, path, limits)
+        return (*value, *value.values())
+    if layout is not Layout.LISTS:
+        if not rule.quickly_holds(value):
+            rule.check(value, path)
+        return (value,)
+    if not isinstance(value, tuple | list):
+        given = type(value).__name__
+        raise Invalid(f"{column.name} are a {given}; give a tuple of texts, such as ('a',)", field=path)
+    for at, text in enumerate(value):
+        if not rule.quickly_holds(text):
+            rule.check(text, f"{path}[{at}]")
+    return value
 
 
 def check_body(body: object, field: str) -> None:
@@ -303,18 +192,18 @@ def check_body(body: object, field: str) -> None:
         raise Invalid(f"the body has {len(body)} bytes; at most {BODY_BYTES_MAX} fit", field=field)
 
 
-def check_properties(properties: object, field: str, limits: MessageLimits = PRODUCER_LIMITS) -> None:
-    """Raise Invalid unless the number of `properties`, their names and their values keep the limits."""
-    if not isinstance(properties, Mapping):
-        raise Invalid(f"properties are a {type(properties).__name__}; give a dict of texts", field=field)
-    if len(properties) > limits.properties:
-        raise Invalid(f"{len(properties)} properties; a message may have {limits.properties}", field=field)
+def check_map(entries: object, rule: TextRule, field: str, limits: MessageLimits = PRODUCER_LIMITS) -> None:
+    """Raise Invalid unless the number of entries, their names and their values keep the limits."""
+    if not isinstance(entries, Mapping):
+        raise Invalid(f"properties are a {type(entries).__name__}; give a dict of texts", field=field)
+    if len(entries) > limits.properties:
+        raise Invalid(f"{len(entries)} properties; a message may have {limits.properties}", field=field)
     name_rule = limits.property_name
-    for name, value in properties.items():
+    for name, value in entries.items():
         if not name_rule.quickly_holds(name):
             name_rule.check(name, f"{field}[{name!r}]")
-        if not text_rules.PROPERTY_VALUE.quickly_holds(value):
-            text_rules.PROPERTY_VALUE.check(value, f"{field}[{name!r}]")
+        if not rule.quickly_holds(value):
+            rule.check(value, f"{field}[{name!r}]")
 
 
 def message_of(given: object) -> Message:
@@ -326,3 +215,15 @@ def message_of(given: object) -> Message:
     hint = "; encode it, as by .encode()" if isinstance(given, str) else ""
     kind = type(given).__name__
     raise Invalid(f"expected bytes or a Message, got {kind} {reprlib.repr(given)}{hint}", field="message")
+
+
+_COLUMNS: Sequence[MessageColumn[Any]] = (TAG, KEYS, *RARE_COLUMNS)
+_CHECKED = [(column, column.default) for column in _COLUMNS]
+_POSITIONAL = [one for one in inspect.signature(Message).parameters.values() if one.kind is not one.VAR_KEYWORD]
+_KEYWORDS = [
+    inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default, annotation=one.value_type)
+    for one in RARE_COLUMNS
+]
+Message.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+    [*_POSITIONAL, *_KEYWORDS], return_annotation=None
+)

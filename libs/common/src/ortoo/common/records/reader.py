@@ -40,11 +40,6 @@ int8s, int32s, int64s = partial(numbers, "b"), partial(numbers, "i"), partial(nu
 """Read int8, int32 or int64 x rows."""
 
 
-def times(data: memoryview, rows: int, path: str) -> list[int | None]:
-    """Read int64 x rows, where 0 stands for none."""
-    return [number or None for number in int64s(data, rows, path)]
-
-
 def offsets(data: memoryview, rows: int, end: int, path: str) -> list[int]:
     """Read int32 x (rows + 1) that start at 0, never decrease, and finish at `end`."""
     places = int32s(data, rows + 1, path)

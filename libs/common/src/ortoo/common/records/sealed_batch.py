@@ -1,4 +1,4 @@
-"""A record batch as it is sent: opaque bytes, and the data that a server needs without opening them."""
+"""A record batch as it is sent and stored: opaque bytes, and the data that a server needs without opening them."""
 
 from dataclasses import dataclass
 
@@ -57,6 +57,21 @@ class SealedBatch:
                 "they changed in transit, send the batch again",
                 field="batch.records_crc32c",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBatch:
+    """A batch as stored in the log; the same bytes each time it is read."""
+
+    first_offset: int
+    stored_at_ms: int
+    """Milliseconds since 1970-01-01 UTC."""
+    batch: SealedBatch
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after its last message."""
+        return self.first_offset + self.batch.count
 
 
 def crc32c(data: bytes | memoryview) -> int:

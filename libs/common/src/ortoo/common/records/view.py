@@ -11,15 +11,28 @@ feature, or a codec whose library is not installed raises Unsupported.
 
 import struct
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import pairwise, repeat
+from typing import Any, Final
 
 from ortoo.common.errors import Invalid, Unsupported
 from ortoo.common.records import reader
-from ortoo.common.records.columns import FORMAT, KNOWN_FEATURES, NUMBERS
+from ortoo.common.records.columns import (
+    FORMAT,
+    KEYS,
+    KNOWN_FEATURES,
+    MESSAGE_COLUMNS,
+    NUMBERS,
+    RARE_COLUMNS,
+    TAG,
+    Layout,
+    MessageColumn,
+    Value,
+)
 from ortoo.common.records.compression import Codec, inflate
-from ortoo.common.records.message import NO_PROPERTIES, Message, RareFields, set_body, set_keys, set_rare, set_tag
+from ortoo.common.records.message import Message, set_body, set_keys, set_rare, set_tag
+from ortoo.common.records.message_fields import RareFields
 from ortoo.common.records.sealed_batch import BODY_INFLATED_BYTES_MAX, COPY_RECORD_BYTES_MAX, MESSAGES_MAX, SealedBatch
 from ortoo.common.records.wire import read_fields
 
@@ -40,7 +53,7 @@ class RecordBatchView:
         self._body_offsets = reader.buffer(fields, NUMBERS["body_offsets"], f"{_PATH}.body_offsets")
         reader.check_size(self._body_offsets, self.count + 1, 4, f"{_PATH}.body_offsets")
         self._block: memoryview | None = None
-        self._columns: dict[str, list[object]] = {}
+        self._columns: dict[int, list[Any]] = {}
 
     def __len__(self) -> int:
         return self.count
@@ -51,13 +64,8 @@ class RecordBatchView:
     def message(self, row: int) -> Message:
         """Return the message of a row; IndexError if there is no such row."""
         at = self._row(row)
-        tags, keys = self._column("tag"), self._column("keys")
-        return Message.of(
-            self.body(at),
-            tags[at] if tags else None,  # type: ignore[arg-type]
-            keys[at] if keys else (),  # type: ignore[arg-type]
-            self._rare(at),
-        )
+        tags, keys = self._column(TAG), self._column(KEYS)
+        return Message.of(self.body(at), tags[at] if tags else None, keys[at] if keys else (), self._rare(at))
 
     def messages(self, rows: Iterable[int] | None = None) -> list[Message]:
         """Return the messages of all rows, or of some, in the order given."""
@@ -66,8 +74,8 @@ class RecordBatchView:
         count = self.count
         made = list(map(object.__new__, repeat(Message, count)))
         _all(map(set_body, made, self.bodies()))
-        _all(map(set_tag, made, self._column("tag") or repeat(None)))
-        _all(map(set_keys, made, self._column("keys") or repeat(())))
+        _all(map(set_tag, made, self._column(TAG) or repeat(None)))
+        _all(map(set_keys, made, self._column(KEYS) or repeat(())))
         _all(map(set_rare, made, map(tuple.__new__, repeat(RareFields), zip(*self._rare_columns(), strict=True))))
         return made
 
@@ -86,37 +94,13 @@ class RecordBatchView:
         data = block.obj if isinstance(block.obj, bytes) and len(block.obj) == len(block) else bytes(block)
         return [data[start:end] for start, end in pairwise(places)]
 
-    def tags(self) -> Sequence[str | None]:
-        """Return all tags."""
-        return self._column("tag") or [None] * self.count  # type: ignore[return-value]
+    def values(self, column: MessageColumn[Value]) -> Sequence[Value]:
+        """Return the values of a column, one for each row."""
+        return self._column(column) or [column.default] * self.count
 
-    def keys(self) -> Sequence[tuple[str, ...]]:
-        """Return all messages' keys."""
-        return self._column("keys") or [()] * self.count  # type: ignore[return-value]
-
-    def properties(self) -> Sequence[Mapping[str, str]]:
-        """Return all messages' properties."""
-        return self._column("properties") or [NO_PROPERTIES] * self.count  # type: ignore[return-value]
-
-    def message_groups(self) -> Sequence[str | None]:
-        """Return all message groups."""
-        return self._column("message_group") or [None] * self.count  # type: ignore[return-value]
-
-    def message_ids(self) -> Sequence[str | None]:
-        """Return the ids that producers chose."""
-        return self._column("message_id") or [None] * self.count  # type: ignore[return-value]
-
-    def born_at_ms(self) -> Sequence[int | None]:
-        """Return the times at which the messages were made."""
-        return self._column("born_at_ms") or [None] * self.count  # type: ignore[return-value]
-
-    def deliver_at_ms(self) -> Sequence[int] | None:
-        """Return the times from which the messages are visible; None if they are not delayed."""
-        return self._column("deliver_at_ms") or None  # type: ignore[return-value]
-
-    def expire_at_ms(self) -> Sequence[int | None] | None:
-        """Return the times from which no group gets the messages; None if none of them expires."""
-        return self._column("expire_at_ms") or None  # type: ignore[return-value]
+    def has(self, column: MessageColumn[Any]) -> bool:
+        """Whether the batch has a column, so that messages may have values there."""
+        return column.number in self._fields
 
     def _row(self, row: int) -> int:
         if not -self.count <= row < self.count:
@@ -125,23 +109,26 @@ class RecordBatchView:
 
     def _rare(self, at: int) -> RareFields:
         known = self._columns
-        if not known.keys() >= _RARE_NAMES:
-            for name in _RARE_NAMES:
-                self._column(name)
-        return RareFields._make([known[name][at] if known[name] else default for name, default in _RARE])
+        if not known.keys() >= _RARE_NUMBERS:
+            for column in RARE_COLUMNS:
+                self._column(column)
+        return RareFields._make([known[number][at] if known[number] else default for number, default in _RARE])
 
-    def _rare_columns(self) -> list[Sequence[object]]:
-        return [self._column(name) or [default] * self.count for name, default in _RARE]
+    def _rare_columns(self) -> list[Sequence[Any]]:
+        return [self._column(column) or [column.default] * self.count for column in RARE_COLUMNS]
 
-    def _column(self, name: str) -> list[object]:
+    def _column(self, column: MessageColumn[Value]) -> list[Value]:
         """Return a column's values, decoded at the first call; empty if the batch has no such column."""
-        values = self._columns.get(name)
+        number = column.number
+        values = self._columns.get(number)
         if values is None:
-            path = f"{_PATH}.{name}"
-            data = reader.buffer(self._fields, NUMBERS[name], path)
-            values = _READERS[name](data, self.count, path) if data else []
-            self._columns[name] = values
+            values = self._columns[number] = self._decoded(column) if number in self._fields else []
         return values
+
+    def _decoded(self, column: MessageColumn[Value]) -> list[Value]:
+        path = f"{_PATH}.{column.name}"
+        data = reader.buffer(self._fields, column.number, path)
+        return _READERS[column.number](data, self.count, path) if data else []
 
     def _bodies_block(self) -> memoryview:
         """Return all bodies as one block, decompressed at the first call."""
@@ -210,22 +197,28 @@ def body_block(fields: reader.Fields, codec: Codec, inflated_bytes: int) -> memo
     return data
 
 
-_READERS: dict[str, Callable[[memoryview, int, str], list[object]]] = {
-    "born_at_ms": reader.int64s,  # type: ignore[dict-item]
-    "tag": reader.dictionary,  # type: ignore[dict-item]
-    "keys": reader.lists,  # type: ignore[dict-item]
-    "message_group": reader.dictionary,  # type: ignore[dict-item]
-    "properties": reader.maps,  # type: ignore[dict-item]
-    "deliver_at_ms": reader.int64s,  # type: ignore[dict-item]
-    "priority": reader.int32s,  # type: ignore[dict-item]
-    "body_encoding": reader.int8s,  # type: ignore[dict-item]
-    "born_host": reader.dictionary,  # type: ignore[dict-item]
-    "message_id": reader.texts,  # type: ignore[dict-item]
-    "trace_context": reader.texts,  # type: ignore[dict-item]
-    "expire_at_ms": reader.times,  # type: ignore[dict-item]
+_Reader = Callable[[memoryview, int, str], list[Any]]
+_BY_LAYOUT: Final[dict[Layout, _Reader]] = {
+    Layout.INT8: reader.int8s,
+    Layout.INT32: reader.int32s,
+    Layout.TIMES: reader.int64s,
+    Layout.TEXTS: reader.texts,
+    Layout.DICTIONARY: reader.dictionary,
+    Layout.LISTS: reader.lists,
+    Layout.MAPS: reader.maps,
 }
-_RARE = tuple((name, RareFields._field_defaults[name]) for name in RareFields._fields)
-_RARE_NAMES = frozenset(RareFields._fields)
+
+
+def _reader_of(column: MessageColumn[Any]) -> _Reader:
+    read = _BY_LAYOUT[column.layout]
+    if column.is_optional_number:
+        return lambda data, rows, path: [number or None for number in read(data, rows, path)]
+    return read
+
+
+_READERS: Final = {column.number: _reader_of(column) for column in MESSAGE_COLUMNS}
+_RARE: Final = tuple((column.number, column.default) for column in RARE_COLUMNS)
+_RARE_NUMBERS: Final = frozenset(column.number for column in RARE_COLUMNS)
 _LAST_CODEC = max(Codec)
 _all = partial(deque[object], maxlen=0)
 """Exhausts an iterator, as fast as Python can."""

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from ortoo.client import ReceivedBatch
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import NUMBERS
+from ortoo.common.records.columns import BODY_ENCODING, MESSAGE_ID, NUMBERS, Layout
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX, BODY_GZIP
 from ortoo.common.records.reader import Fields, buffer
@@ -20,6 +20,7 @@ from ortoo.common.records.sealed_batch import COPY_RECORD_BYTES_MAX
 from ortoo.common.records.view import body_block, read_head
 from ortoo.common.records.wire import read_fields
 from ortoo.spark.arrow import buffers as arrow
+from ortoo.spark.core.columns import BY_NAME
 
 _PATH = "batch.records"
 _INFLATED_BYTES_MAX = 16 * BODY_BYTES_MAX
@@ -33,7 +34,8 @@ class BatchDecoder:
         """`schema` is the pyarrow schema that Spark expects."""
         self.schema = schema
         self._names: Sequence[str] = schema.names
-        used_fields = {_FIELDS.get(name, name) for name in self._names if name not in _PLACE}
+        fields = {name: BY_NAME[name].field for name in self._names if name not in _PLACE}
+        used_fields = {name if field is None else field.name for name, field in fields.items()}
         self.fields: tuple[str, ...] = ("count", *sorted(used_fields))
         """The fields of a record batch that are used, for the fetch request."""
 
@@ -68,12 +70,17 @@ class BatchDecoder:
     def _column(self, name: str, kind: Any, received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
         if name in _PLACE:
             return _PLACE[name](received, kind)
-        if name == "message_id":
-            return _message_ids(received, fields, rows, count)
-        data = buffer(fields, NUMBERS[_FIELDS.get(name, name)], f"{_PATH}.{name}")
+        field = BY_NAME[name].field
+        assert field is not None, "the body and the place of a message are read otherwise"
+        path = f"{_PATH}.{field.name}"
+        data = buffer(fields, field.number, path)
+        if field is MESSAGE_ID:
+            return _message_ids(received, data, rows, count)
         if not len(data):
-            return arrow.empty_column(len(received), kind)
-        column = _select_rows(_DECODERS[name](data, count, f"{_PATH}.{name}"), rows)
+            return arrow.empty_column(len(received), kind, field.default)
+        column = _select_rows(_DECODERS[field.layout](data, count, path), rows)
+        if field.is_optional_number:
+            column = pc.if_else(pc.not_equal(column, pa.scalar(0, column.type)), column, None)
         return column if column.type == kind else column.cast(kind)
 
 
@@ -96,15 +103,14 @@ def _stored_at(received: ReceivedBatch, kind: Any) -> Any:
     return pa.repeat(pa.scalar(received.stored_at_ms * 1000, kind), len(received))
 
 
-def _message_ids(received: ReceivedBatch, fields: Fields, rows: Any, count: int) -> Any:
+def _message_ids(received: ReceivedBatch, data: memoryview, rows: Any, count: int) -> Any:
     queue = received.queue
     made = arrow.joined(
         f"{received.topic_id:016x}-{queue.enode}-{queue.queue_id}-", _offsets(received, pa.int64()).cast(pa.string())
     )
-    data = buffer(fields, NUMBERS["message_id"], f"{_PATH}.message_id")
     if not len(data):
         return made
-    return pc.coalesce(_select_rows(arrow.texts(data, count, f"{_PATH}.message_id"), rows), made)
+    return pc.coalesce(_select_rows(arrow.texts(data, count, f"{_PATH}.{MESSAGE_ID.name}"), rows), made)
 
 
 def _bodies(fields: Fields, codec: Codec, inflated_bytes: int, rows: Any, count: int) -> Any:
@@ -114,10 +120,11 @@ def _bodies(fields: Fields, codec: Codec, inflated_bytes: int, rows: Any, count:
 
 
 def _ungzipped(body: Any, fields: Fields, rows: Any, count: int) -> Any:
-    data = buffer(fields, NUMBERS["body_encoding"], f"{_PATH}.body_encoding")
+    path = f"{_PATH}.{BODY_ENCODING.name}"
+    data = buffer(fields, BODY_ENCODING.number, path)
     if not len(data):
         return body
-    gzipped = pc.equal(_select_rows(arrow.numbers(data, count, pa.int8(), f"{_PATH}.body_encoding"), rows), BODY_GZIP)
+    gzipped = pc.equal(_select_rows(arrow.numbers(data, count, pa.int8(), path), rows), BODY_GZIP)
     inflated = [_inflated(each) for each in body.filter(gzipped).to_pylist()]
     return pc.replace_with_mask(body, gzipped, pa.array(inflated, pa.binary()))
 
@@ -141,16 +148,12 @@ _PLACE: Final[dict[str, Callable[[ReceivedBatch, Any], Any]]] = {
     "stored_at": _stored_at,
 }
 """Columns with the position of a message."""
-_FIELDS: Final = {"born_at": "born_at_ms", "deliver_at": "deliver_at_ms"}
-"""Column to field of the record batch, where they have different names."""
-_DECODERS: Final[dict[str, Callable[[memoryview, int, str], Any]]] = {
-    "tag": arrow.dictionary,
-    "keys": arrow.lists,
-    "born_at": arrow.times,
-    "born_host": arrow.dictionary,
-    "message_group": arrow.dictionary,
-    "properties": arrow.maps,
-    "trace_context": arrow.texts,
-    "priority": lambda data, rows, path: arrow.numbers(data, rows, pa.int32(), path),
-    "deliver_at": arrow.times,
+_DECODERS: Final[dict[Layout, Callable[[memoryview, int, str], Any]]] = {
+    Layout.INT8: lambda data, rows, path: arrow.numbers(data, rows, pa.int8(), path),
+    Layout.INT32: lambda data, rows, path: arrow.numbers(data, rows, pa.int32(), path),
+    Layout.TIMES: arrow.times,
+    Layout.TEXTS: arrow.texts,
+    Layout.DICTIONARY: arrow.dictionary,
+    Layout.LISTS: arrow.lists,
+    Layout.MAPS: arrow.maps,
 }

@@ -110,13 +110,13 @@ def _repeated(value: object, kind: Any) -> Array:
     return pa.repeat(pa.scalar(value, kind), MESSAGES_MAX)
 
 
-def empty_column(rows: int, kind: Any) -> Array:
-    """A column that a batch does not use: empty lists and maps, otherwise nulls."""
+def empty_column(rows: int, kind: Any, default: object = None) -> Array:
+    """A column that a batch does not use: empty lists and maps, otherwise nulls or the number `default`."""
     if pa.types.is_list(kind) or pa.types.is_map(kind):
         children = [kind.value_type] if pa.types.is_list(kind) else [pa.struct(MAP_FIELDS)]
         offsets = pa.py_buffer(bytes(4 * (rows + 1)))
         return pa.Array.from_buffers(kind, rows, [None, offsets], children=[pa.array([], child) for child in children])
-    return pa.nulls(rows, kind)
+    return pa.nulls(rows, kind) if default is None else repeated(default, rows, kind)
 
 
 def joined(prefix: str, suffixes: Array) -> Array:

@@ -1,45 +1,70 @@
-"""The columns of a topic as a table; schemas, projections and documents are derived from this list."""
+"""The columns of a topic as a table: schemas, projections and documents are made from this list.
+
+The list has the place of a message, its body, and the columns of a record batch. Columns about the encoding of a body
+are left out, because bodies are decoded: `body` is always what the application sent.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.columns import MESSAGE_COLUMNS, MESSAGE_ID, Layout, MessageColumn, Presence
 from ortoo.spark.core.options import suggestion
 
 
 @dataclass(frozen=True, slots=True)
-class MessageColumn:
-    """One column: its name, its type in Spark's DDL, and its meaning."""
+class TableColumn:
+    """One column of a topic: its name, its type in Spark's DDL, and its meaning."""
 
     name: str
     ddl: str
     description: str
-    is_default: bool = True
-    """Whether it is included by default."""
+    field: MessageColumn[Any] | None = None
+    """The column of the record batch; None for the body and the place of a message."""
+
+    @property
+    def is_default(self) -> bool:
+        """Whether a read has it by default. Columns that need topics of their own are requested by name."""
+        return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 
 
+TYPES: Final[dict[Layout, tuple[str, ...]]] = {
+    Layout.INT8: ("tinyint", "int", "bigint", "smallint"),
+    Layout.INT32: ("int", "bigint", "smallint", "tinyint"),
+    Layout.TIMES: ("timestamp", "timestamp_ntz"),
+    Layout.TEXTS: ("string",),
+    Layout.DICTIONARY: ("string",),
+    Layout.LISTS: ("array<string>", "string"),
+    Layout.MAPS: ("map<string,string>",),
+}
+"""The type of a column that is read; the following ones are accepted by sinks as well."""
+
+
+def _table_column(field: MessageColumn[Any]) -> TableColumn:
+    # Spark has a type for times, so that their names need no unit.
+    name = field.name.removesuffix("_ms") if field.layout is Layout.TIMES else field.name
+    absent = "null" if field.default is None else "0" if field.layout.is_number else "empty"
+    otherwise = f"; {absent} if it has none"
+    if field is MESSAGE_ID:
+        otherwise = ", or the one made of topic id, queue and offset"
+    elif field.presence is Presence.ALWAYS:
+        otherwise = ""
+    return TableColumn(name, TYPES[field.layout][0], field.meaning + otherwise, field)
+
+
+MESSAGE_TABLE: Final = tuple(_table_column(field) for field in MESSAGE_COLUMNS if not field.is_about_body)
+"""The columns of a record batch."""
 COLUMNS: Final = (
-    MessageColumn("topic", "string", "the topic's name"),
-    MessageColumn("enode", "string", "the enode that stores the queue"),
-    MessageColumn("queue_id", "int", "the queue's number on that enode"),
-    MessageColumn("offset", "bigint", "the message's number in its queue"),
-    MessageColumn("message_id", "string", "the producer's id for it, or the one made of topic id, queue and offset"),
-    MessageColumn("tag", "string", "for filters; null if it has none"),
-    MessageColumn("keys", "array<string>", "for search; empty if it has none"),
-    MessageColumn("body", "binary", "the content"),
-    MessageColumn("stored_at", "timestamp", "when it was stored, to the millisecond"),
-    MessageColumn("born_at", "timestamp", "when its producer made it, to the millisecond"),
-    MessageColumn("born_host", "string", "the producer's host; null if it is unknown"),
-    MessageColumn("message_group", "string", "messages of one group are in one queue, in order; null if it has none"),
-    MessageColumn("properties", "map<string,string>", "the user's properties; empty if it has none"),
-    MessageColumn("trace_context", "string", "W3C trace context; null if it has none"),
-    MessageColumn("priority", "int", "larger is more urgent; null if it has none", is_default=False),
-    MessageColumn(
-        "deliver_at", "timestamp", "not visible before this time; null if it was not delayed", is_default=False
-    ),
+    TableColumn("topic", "string", "the topic's name"),
+    TableColumn("enode", "string", "the enode that stores the queue"),
+    TableColumn("queue_id", "int", "the queue's number on that enode"),
+    TableColumn("offset", "bigint", "the message's number in its queue"),
+    TableColumn("body", "binary", "the content"),
+    TableColumn("stored_at", "timestamp", "when it was stored, to the millisecond"),
+    *MESSAGE_TABLE,
 )
-"""Every column of a message, in display order."""
+"""Every column of a topic, in display order."""
 BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 

@@ -4,13 +4,14 @@ Functions return the bytes of the nested message, b"" if no row has a value. doc
 format. Arrays may be slices of others.
 """
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
+from ortoo.common.records.columns import Layout
 from ortoo.common.records.wire import nested
 
 Int32s = Any
@@ -72,17 +73,18 @@ def maps(array: Any) -> bytes:
     return nested(places.tobytes(), dictionary(names), texts(values))
 
 
-def times_ms(array: Any, missing: int) -> bytes:
-    """Timestamps as int64 milliseconds; `missing` where there is none."""
+def numbers(array: Any, layout: Layout) -> Any:
+    """Whole numbers as a pyarrow.Array of the layout's width; timestamps as milliseconds, rounded down."""
+    if layout is not Layout.TIMES:
+        return array.cast(_WIDTHS[layout])
     whole = array.cast(pa.timestamp("us", tz=array.type.tz)).cast(pa.int64())
-    return bytes(
-        np.floor_divide(whole.fill_null(missing * 1000).to_numpy(zero_copy_only=False), 1000).astype("<i8").tobytes()
-    )
+    floored = np.floor_divide(whole.fill_null(0).to_numpy(zero_copy_only=False), 1000)
+    return pa.array(floored, pa.int64(), mask=whole.is_null().to_numpy(zero_copy_only=False))
 
 
-def int32s(array: Any) -> bytes:
-    """Whole numbers without nulls."""
-    return bytes(array.cast(pa.int32()).to_numpy(zero_copy_only=False).astype("<i4").tobytes())
+def number_bytes(array: Any, layout: Layout) -> bytes:
+    """Numbers without nulls, as the bytes of a column."""
+    return bytes(array.to_numpy(zero_copy_only=False).astype(_WIDTHS[layout].to_pandas_dtype()).tobytes())
 
 
 def text_bytes(array: Any) -> Any:
@@ -120,3 +122,6 @@ def _validity(array: Any) -> bytes:
     if not array.null_count:
         return b""
     return np.packbits(array.is_valid().to_numpy(zero_copy_only=False), bitorder="little").tobytes()
+
+
+_WIDTHS: Final = {Layout.INT8: pa.int8(), Layout.INT32: pa.int32(), Layout.TIMES: pa.int64()}

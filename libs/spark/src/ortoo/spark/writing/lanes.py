@@ -1,9 +1,9 @@
 """Groups rows into lanes: runs of rows for one destination that keep their order and have their own ids."""
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +13,10 @@ from ortoo.client import Queue
 from ortoo.client.produce.routes import Route
 from ortoo.common.errors import Invalid
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.records.columns import Presence
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.spark.core.columns import MESSAGE_TABLE
 from ortoo.spark.writing.record_encoder import BatchCutter
 
 
@@ -59,25 +61,23 @@ class Lanes:
         self._routes = routes
         self._identity = identity
         self._codec = codec
-        self._lanes: dict[tuple[str, Queue | None, bool, bool], _Lane] = {}
+        self._lanes: dict[tuple[object, ...], _Lane] = {}
 
     def add(self, rows: Any, now_ms: int) -> Iterator[AddressedBatch]:
         """Take rows, and yield the batches that are full."""
         for topic, of_topic in _by_text(rows, "topic"):
             route = self._routes(topic)
             for queue, of_queue in _by_queue(of_topic, route, topic):
-                for delayed, of_time in _by_presence(of_queue, "deliver_at"):
-                    for urgent, of_all in _by_presence(of_time, "priority"):
-                        lane = self._lane(topic, route, queue, delayed, urgent)
-                        yield from lane.add(of_all, now_ms)
+                for present, of_lane in _by_presence(of_queue, _EXCLUSIVE):
+                    yield from self._lane(topic, route, queue, present).add(of_lane, now_ms)
 
     def finish(self, now_ms: int) -> Iterator[AddressedBatch]:
         """Yield the remaining batches."""
         for lane in self._lanes.values():
             yield from lane.finish(now_ms)
 
-    def _lane(self, topic: str, route: Route, queue: Queue | None, delayed: bool, urgent: bool) -> "_Lane":
-        key = (topic, queue, delayed, urgent)
+    def _lane(self, topic: str, route: Route, queue: Queue | None, present: tuple[bool, ...]) -> "_Lane":
+        key = (topic, queue, *present)  # its text is a part of ids, so that repeated tasks need the same one
         lane = self._lanes.get(key)
         if lane is None:
             lane = self._lanes[key] = _Lane(route, queue, self._identity, self._codec, str(key))
@@ -170,15 +170,24 @@ def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
     return _chosen(column, place)
 
 
-def _by_presence(rows: Any, name: str) -> Iterator[tuple[bool, Any]]:
-    """Rows with and without a value in the column, because a record batch has it in all rows or in none."""
-    if name not in rows.schema.names:
-        yield False, rows
+def _by_presence(rows: Any, names: Sequence[str]) -> Iterator[tuple[tuple[bool, ...], Any]]:
+    """Rows by the columns in which they have a value, because a record batch has such a column in all rows or none."""
+    if not names:
+        yield (), rows
         return
-    column = rows.column(name)
-    if column.null_count in (0, len(rows)):
-        yield column.null_count == 0, rows
-        return
-    valid = column.is_valid()
-    yield True, rows.filter(valid)
-    yield False, rows.filter(pc.invert(valid))
+    name, *others = names
+    column = rows.column(name) if name in rows.schema.names else None
+    if column is None or column.null_count in (0, len(rows)):
+        parts = [(column is not None and not column.null_count, rows)]
+    else:
+        valid = column.is_valid()
+        parts = [(True, rows.filter(valid)), (False, rows.filter(pc.invert(valid)))]
+    for present, part in parts:
+        for more, rest in _by_presence(part, others):
+            yield (present, *more), rest
+
+
+_EXCLUSIVE: Final = [
+    column.name for column in MESSAGE_TABLE if column.field and column.field.presence is Presence.ALL_OR_NONE
+]
+"""The columns that a record batch has in all rows or in none."""

@@ -1,24 +1,26 @@
 """Rows of one destination as sealed batches, split by size, independent of how the rows arrived."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ortoo.common.errors import Invalid
-from ortoo.common.records.columns import batch_bytes
+from ortoo.common.records.columns import DELIVER_AT, Layout, MessageColumn, Presence
 from ortoo.common.records.compression import Codec
 from ortoo.common.records.message import BODY_BYTES_MAX
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch, crc32c
+from ortoo.common.records.writer import batch_bytes
+from ortoo.spark.core.columns import MESSAGE_TABLE
 from ortoo.spark.writing import column_encoder as encode
 
 _MESSAGE_BYTES = 40
 """Upper estimate of a message's bytes beside body and texts."""
 _CUT_BYTES = RECORDS_BYTES_MAX - (16 << 10)
 """Limit of the bytes of a batch."""
-_TEXTS = ("tag", "keys", "message_group", "properties", "message_id", "trace_context", "born_host")
+_TEXTS: Final = [column.name for column in MESSAGE_TABLE if column.field and not column.field.layout.is_number]
 
 
 class BatchCutter:
@@ -73,32 +75,47 @@ def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> Sealed
     """1 to 4,096 rows as one batch. Rows with and without a delivery time or a priority must not be mixed."""
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
-    described = _described(rows, now_ms)
-    records = batch_bytes(count, offsets.astype("<i4").tobytes(), (body,), len(body), described, codec)
-    return SealedBatch(records, crc32c(records), count, len(body))
+    columns = _columns_behind_body(rows, now_ms)
+    records = batch_bytes(count, offsets.astype("<i4").tobytes(), (body,), len(body), columns, codec)
+    delayed = any(column is DELIVER_AT for column, _ in columns)
+    return SealedBatch(records, crc32c(records), count, len(body), delayed=delayed)
 
 
-def _described(rows: Any, now_ms: int) -> Iterator[tuple[str, bytes]]:
+def _columns_behind_body(rows: Any, now_ms: int) -> list[tuple[MessageColumn[Any], bytes]]:
     """The columns after the body, in the order of their field numbers."""
-    names = rows.schema.names
-    if "born_at" in names:
-        yield "born_at_ms", encode.times_ms(rows.column("born_at"), now_ms)
-    else:
-        yield "born_at_ms", np.full(len(rows), now_ms, "<i8").tobytes()
-    for name, write in (
-        ("tag", encode.dictionary),
-        ("keys", encode.lists),
-        ("message_group", encode.dictionary),
-        ("properties", encode.maps),
-    ):
-        if name in names:
-            yield name, write(rows.column(name))
-    if "deliver_at" in names and not rows.column("deliver_at").null_count:
-        yield "deliver_at_ms", encode.times_ms(rows.column("deliver_at"), 0)
-    if "priority" in names and not rows.column("priority").null_count:
-        yield "priority", encode.int32s(rows.column("priority"))
-    if "born_host" in names:
-        yield "born_host", encode.dictionary(rows.column("born_host"))
-    for name in ("message_id", "trace_context"):
-        if name in names:
-            yield name, encode.texts(rows.column(name))
+    names, written = rows.schema.names, []
+    for column in MESSAGE_TABLE:
+        field = column.field
+        assert field is not None, "these are the columns of a record batch"
+        if column.name in names:
+            data = _WRITERS[field.layout](rows.column(column.name), field, now_ms)
+        else:
+            data = np.full(len(rows), now_ms, "<i8").tobytes() if field.presence is Presence.ALWAYS else b""
+        if data:
+            written.append((field, data))
+    return written
+
+
+def _numbers(array: Any, field: MessageColumn[Any], now_ms: int) -> bytes:
+    """A column of numbers; nothing if no row has one. Errors: Invalid for one that a message must not have."""
+    if field.presence is not Presence.ALWAYS and array.null_count == len(array):
+        return b""
+    numbers = encode.numbers(array, field.layout)
+    if array.null_count < len(array):
+        limits = pc.min_max(numbers).as_py()
+        for number in limits.values():
+            if not field.least <= number <= field.largest:
+                raise Invalid(f"{number} is not from {field.least} to {field.largest}", field=field.name)
+    missing = now_ms if field.presence is Presence.ALWAYS else 0
+    return encode.number_bytes(numbers.fill_null(missing), field.layout)
+
+
+_WRITERS: Final[dict[Layout, Callable[[Any, MessageColumn[Any], int], bytes]]] = {
+    Layout.INT8: _numbers,
+    Layout.INT32: _numbers,
+    Layout.TIMES: _numbers,
+    Layout.TEXTS: lambda array, field, now_ms: encode.texts(array),
+    Layout.DICTIONARY: lambda array, field, now_ms: encode.dictionary(array),
+    Layout.LISTS: lambda array, field, now_ms: encode.lists(array),
+    Layout.MAPS: lambda array, field, now_ms: encode.maps(array),
+}

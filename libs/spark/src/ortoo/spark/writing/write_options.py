@@ -7,6 +7,8 @@ from typing import Any, Final
 from ortoo.client import Codec
 from ortoo.common.cluster.names import check_topic_name
 from ortoo.common.errors import Invalid
+from ortoo.common.records.columns import Layout
+from ortoo.spark.core.columns import MESSAGE_TABLE, TYPES
 from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.options import OptionReader, suggestion
 
@@ -16,23 +18,12 @@ KNOWN: Final = (
 )  # fmt: skip
 """Every option of a write, as documented."""
 
-_TEXT = ("string",)
-_NUMBER = ("int", "bigint", "smallint", "tinyint")
 COLUMNS: Final[Mapping[str, Sequence[str]]] = {
     "body": ("binary", "string"),
-    "topic": _TEXT,
-    "tag": _TEXT,
-    "keys": ("array<string>", "string"),
-    "message_group": _TEXT,
-    "properties": ("map<string,string>",),
-    "message_id": _TEXT,
-    "born_at": ("timestamp", "timestamp_ntz"),
-    "deliver_at": ("timestamp", "timestamp_ntz"),
-    "priority": _NUMBER,
-    "trace_context": _TEXT,
-    "born_host": _TEXT,
-    "enode": _TEXT,
-    "queue_id": _NUMBER,
+    "topic": ("string",),
+    **{column.name: TYPES[column.field.layout] for column in MESSAGE_TABLE if column.field is not None},
+    "enode": ("string",),
+    "queue_id": TYPES[Layout.INT32],
 }
 """Column to its allowed types; `body` is required, the others are optional."""
 

@@ -6,13 +6,14 @@ their number.
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ortoo.common.arrays.gather import gather, write_table
 from ortoo.common.arrays.message_table import MessageColumns, MessageTable, concat_tables, take_rows
 from ortoo.common.arrays.opened_batch import Int32s, TextArrays
+from ortoo.common.records.columns import MESSAGE_ID
 from ortoo.common.records.sealed_batch import MESSAGES_MAX, RECORDS_BYTES_MAX, SealedBatch
 from ortoo.enode.state.timer_bucket import NEVER_MS, Int64s, TimerArray, times_and_ids
 
@@ -188,4 +189,4 @@ def _with_message_ids(messages: MessageTable, timer_ids: Int64s, id_prefix: str)
             texts[row] = bytes(chosen.data[chosen.offsets[row] : chosen.offsets[row + 1]])
     offsets = np.zeros(len(texts) + 1, "<i4")
     np.cumsum(np.fromiter(map(len, texts), "<i4", len(texts)), out=offsets[1:])
-    return replace(messages, message_id=TextArrays(offsets, memoryview(b"".join(texts)), None))
+    return messages.with_column(MESSAGE_ID, TextArrays(offsets, memoryview(b"".join(texts)), None))

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ortoo.common.errors import OrtooError
 from ortoo.common.records.batch import open_batch
+from ortoo.common.records.columns import KEYS, MESSAGE_ID
 from ortoo.enode.disk.atomic_files import DamagedFile, read_part, write_atomically
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.identity import tag_of
@@ -150,7 +151,7 @@ class KeySearch:
             if header.topic_id != query.topic_id or not query.begin_ms <= header.stored_at_ms < query.end_ms:
                 return None
             view = open_batch(header.batch(read_body(segment.read, header)[header.prefix_length :]))
-            texts = view.keys()[row] if query.kind == KIND_KEY else (view.message_ids()[row],)
+            texts = view.values(KEYS)[row] if query.kind == KIND_KEY else (view.values(MESSAGE_ID)[row],)
         except (BadFrame, OrtooError, IndexError):
             return None
         if query.text not in texts:

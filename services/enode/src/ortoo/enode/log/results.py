@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.enode.log.settings import FlushMode
 
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from ortoo.common.groups.group_topics import group_of_topic
-from ortoo.common.records.batch import encode
-from ortoo.common.records.builder import split_messages
+from ortoo.common.records.batch import encode, split_messages
 from ortoo.common.records.message import Message
 from ortoo.common.records.message_id import message_id_text
 from ortoo.common.records.sealed_batch import SealedBatch

@@ -22,6 +22,7 @@ from ortoo.common.groups.pop import (
 )
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
+from ortoo.common.records.columns import MESSAGE_GROUP
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.changes.pops import Delivered, PopFinished, PopLeased
 from ortoo.enode.pops.attempts import PopRequestKey
@@ -283,7 +284,7 @@ class PopLeasing:
                 if remaining > 0 and line.needs_message_groups(end):
                     opened = await self._reading.batch_at(line, line.cursor)
                     if opened is not None:
-                        line.add_message_groups(opened.first_offset, opened.view.message_groups())
+                        line.add_message_groups(opened.first_offset, opened.view.values(MESSAGE_GROUP))
                 elif not taken.count and not taken.exhausted:
                     popped.blocked_reason = popped.blocked_reason or taken.blocked
                     break

@@ -13,8 +13,8 @@ from ortoo.common.errors import DataLoss, OutOfRange
 from ortoo.common.groups.pop import PoppedBatch
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.columns import EXPIRE_AT
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.common.records.view import RecordBatchView, open_batch
 from ortoo.enode import log_events
 from ortoo.enode.changes.pops import Delivered, finished_changes
@@ -154,7 +154,8 @@ class PopReader:
                 attempts += [attempt] * (stop - first)
                 if stop < first + count:
                     at.insert(0, (stop, first + count - stop, attempt))
-            if (times := opened.view.expire_at_ms()) is not None:
+            if opened.view.has(EXPIRE_AT):
+                times = opened.view.values(EXPIRE_AT)
                 offsets, attempts = self._unexpired(opened.first_offset, times, offsets, attempts, expired)
                 if not offsets:
                     continue

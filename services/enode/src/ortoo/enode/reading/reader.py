@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from ortoo.common.errors import DataLoss, Unavailable
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.enode.disk.atomic_files import DamagedFile
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import LogCatalog, QueueLog, SealedRun

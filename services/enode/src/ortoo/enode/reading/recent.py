@@ -2,7 +2,7 @@
 
 from collections import deque
 
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 
 OVERHEAD_PER_BATCH_BYTES = 400
 """Approximate memory of a batch beside its bytes."""

@@ -7,8 +7,7 @@ from pathlib import Path
 from ortoo.common.errors import Invalid, NotFound, OutOfRange, Unavailable
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.records.sealed_batch import SealedBatch, crc32c
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch, crc32c
 from ortoo.enode.changes.kinds import StateChange, TopicDeleted, WindowBatch, encode_changes
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.index.catalog import QueueLog

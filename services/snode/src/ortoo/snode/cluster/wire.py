@@ -104,16 +104,5 @@ def encode_batch(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 def decode_message(message: record_pb2.Message) -> Message:
-    """A single message."""
-    return Message(
-        message.body,
-        message.tag or None,
-        tuple(message.keys),
-        message_group=message.message_group or None,
-        properties=dict(sorted(message.properties.items())),  # the order of a protobuf map is random
-        message_id=message.message_id or None,
-        born_at_ms=message.born_at_ms or None,
-        deliver_at_ms=message.deliver_at_ms or None,
-        expire_at_ms=message.expire_at_ms or None,
-        priority=message.priority if message.HasField("priority") else None,
-    )
+    """A single message; fields without a value are absent."""
+    return read(Message, message)

@@ -5,8 +5,7 @@ from ortoo.common.filters.selection import ROW_BYTES, SelectedRows
 from ortoo.common.grpc.bulk_calls import batch_of, envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import known_or
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.snode.enodes.link import AppendedBatch, FetchedBatches, FlushMode
 from ortoo.v1 import enode_pb2
 

@@ -9,8 +9,7 @@ from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavai
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
-from ortoo.common.records.sealed_batch import SealedBatch
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
 

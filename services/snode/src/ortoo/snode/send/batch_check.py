@@ -3,16 +3,25 @@
     opened = check(sealed)      # Invalid names the column, Unsupported the missing feature of this process
 
 A checked batch is safe for every reader. Shapes agree, and each text is complete UTF-8. Messages keep the
-limits of the producer's library (ortoo.common.records.text_rules, ortoo.common.records.message).
+limits of the producer's library (ortoo.common.records.columns).
 """
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ortoo.common.arrays.opened_batch import RECORDS_PATH, DictionaryArrays, OpenedBatch, TextArrays
+from ortoo.common.arrays.opened_batch import (
+    RECORDS_PATH,
+    DictionaryArrays,
+    ListArrays,
+    MapArrays,
+    OpenedBatch,
+    TextArrays,
+)
 from ortoo.common.errors import Invalid
 from ortoo.common.records import text_rules
-from ortoo.common.records.message import BODY_GZIP
+from ortoo.common.records.columns import MESSAGE_COLUMNS, MessageColumn
 from ortoo.common.records.sealed_batch import SealedBatch
 from ortoo.common.records.text_rules import (
     DEAD_LETTER_PROPERTIES,
@@ -33,26 +42,10 @@ def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
         sealed.check()
     batch = OpenedBatch(sealed)
     _check_bodies(batch)
-    _check_numbers(batch)
-    _check_dictionary(batch.tag, text_rules.TAG, "tag")
-    _check_dictionary(batch.message_group, text_rules.MESSAGE_GROUP, "message_group")
-    _check_dictionary(batch.born_host, text_rules.BORN_HOST, "born_host")
-    for texts, rule, name in (
-        (batch.message_id, text_rules.MESSAGE_ID, "message_id"),
-        (batch.trace_context, text_rules.TRACE_CONTEXT, "trace_context"),
-    ):
-        if texts is not None:
-            check_texts(texts, rule, f"{RECORDS_PATH}.{name}")
-    if batch.keys is not None:
-        check_texts(batch.keys.texts, text_rules.KEY, f"{RECORDS_PATH}.keys.values")
-    if batch.properties is not None:
-        _check_dictionary(batch.properties.names, text_rules.PROPERTY_NAME, "properties.names")
-        check_texts(batch.properties.values, text_rules.PROPERTY_VALUE, f"{RECORDS_PATH}.properties.values")
-        most = int(np.diff(batch.properties.offsets).max())
-        if most > PROPERTIES_MAX:
-            raise Invalid(
-                f"a message has {most} properties; {PROPERTIES_MAX} are allowed", field=f"{RECORDS_PATH}.properties"
-            )
+    for column in MESSAGE_COLUMNS:
+        arrays = getattr(batch, column.name)
+        if arrays is not None:
+            _check_column(column, arrays)
     _check_text_sizes(batch)
     return batch
 
@@ -97,27 +90,27 @@ def _check_bodies(batch: OpenedBatch) -> None:
         raise Invalid("the bodies do not have the declared size", field=f"{RECORDS_PATH}.body")
 
 
-def _check_numbers(batch: OpenedBatch) -> None:
-    for name, numbers in (
-        ("born_at_ms", batch.born_at_ms),
-        ("deliver_at_ms", batch.deliver_at_ms),
-        ("priority", batch.priority),
-        ("body_encoding", batch.body_encoding),
-        ("expire_at_ms", batch.expire_at_ms),
-    ):
-        if numbers is None:
-            continue
-        if int(numbers.min()) < 0:
-            raise Invalid(f"{int(numbers.min())} is negative", field=f"{RECORDS_PATH}.{name}")
-        if name == "body_encoding" and int(numbers.max()) > BODY_GZIP:
-            raise Invalid(
-                f"{int(numbers.max())} is not a body encoding; 0 is plain, 1 is gzip", field=f"{RECORDS_PATH}.{name}"
-            )
-
-
-def _check_dictionary(column: DictionaryArrays | None, rule: TextRule, name: str) -> None:
-    if column is not None:
-        check_texts(column.texts, rule, f"{RECORDS_PATH}.{name}.dictionary")
+def _check_column(column: MessageColumn[Any], arrays: Any) -> None:
+    """Raise Invalid unless all values of a column keep its rules."""
+    path, rule = f"{RECORDS_PATH}.{column.name}", column.rule
+    if rule is None:
+        lowest = int(arrays.min())
+        if lowest < 0:
+            raise Invalid(f"{lowest} is negative", field=path)
+        if column.number_max is not None and (highest := int(arrays.max())) > column.number_max:
+            raise Invalid(f"{highest} is more than {column.number_max}", field=path)
+    elif isinstance(arrays, TextArrays):
+        check_texts(arrays, rule, path)
+    elif isinstance(arrays, DictionaryArrays):
+        check_texts(arrays.texts, rule, f"{path}.dictionary")
+    elif isinstance(arrays, ListArrays):
+        check_texts(arrays.texts, rule, f"{path}.values")
+    else:
+        check_texts(arrays.names.texts, text_rules.PROPERTY_NAME, f"{path}.names.dictionary")
+        check_texts(arrays.values, rule, f"{path}.values")
+        most = int(np.diff(arrays.offsets).max())
+        if most > PROPERTIES_MAX:
+            raise Invalid(f"a message has {most} properties; {PROPERTIES_MAX} are allowed", field=path)
 
 
 def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
@@ -164,18 +157,16 @@ def _check_text_sizes(batch: OpenedBatch) -> None:
     if _text_size_bound(batch) <= TEXT_BYTES_MAX:
         return
     sizes = np.zeros(batch.count, np.int64)
-    if batch.tag is not None and batch.tag.texts.rows:
-        of_rows = np.diff(batch.tag.texts.offsets)[batch.tag.codes]
-        sizes += of_rows if batch.tag.valid is None else of_rows * batch.tag.valid
-    if batch.keys is not None:
-        sizes += np.diff(batch.keys.texts.offsets[batch.keys.offsets])
-    if batch.properties is not None:
-        names = batch.properties.names
-        ends = np.zeros(len(names.codes) + 1, np.int64)
-        if names.texts.rows:
-            np.cumsum(np.diff(names.texts.offsets)[names.codes], out=ends[1:])
-        sizes += np.diff(ends[batch.properties.offsets])
-        sizes += np.diff(batch.properties.values.offsets[batch.properties.offsets])
+    for arrays in _columns_with_shared_limit(batch):
+        if isinstance(arrays, ListArrays):
+            sizes += np.diff(arrays.texts.offsets[arrays.offsets])
+        elif isinstance(arrays, MapArrays):
+            sizes += np.diff(_ends(arrays.names)[arrays.offsets])
+            sizes += np.diff(arrays.values.offsets[arrays.offsets])
+        elif isinstance(arrays, DictionaryArrays):
+            sizes += np.diff(_ends(arrays))
+        else:
+            sizes += np.diff(arrays.offsets)
     row = int(sizes.argmax())
     if int(sizes[row]) > TEXT_BYTES_MAX:
         raise Invalid(
@@ -187,19 +178,36 @@ def _check_text_sizes(batch: OpenedBatch) -> None:
 
 def _text_size_bound(batch: OpenedBatch) -> int:
     """An upper bound of the text bytes of each message, without a scan."""
-    bound = _longest(batch.tag.texts.offsets) if batch.tag is not None else 0
-    if batch.keys is not None:
-        bound += _longest(batch.keys.offsets) * _longest(batch.keys.texts.offsets)
-    if batch.properties is not None:
-        names, values = batch.properties.names.texts.offsets, batch.properties.values.offsets
-        bound += _longest(batch.properties.offsets) * (_longest(names) + _longest(values))
+    bound = 0
+    for arrays in _columns_with_shared_limit(batch):
+        if isinstance(arrays, ListArrays):
+            bound += _longest(arrays.offsets) * _longest(arrays.texts.offsets)
+        elif isinstance(arrays, MapArrays):
+            longest = _longest(arrays.names.texts.offsets) + _longest(arrays.values.offsets)
+            bound += _longest(arrays.offsets) * longest
+        else:
+            bound += _longest(arrays.texts.offsets if isinstance(arrays, DictionaryArrays) else arrays.offsets)
     return bound
+
+
+def _columns_with_shared_limit(batch: OpenedBatch) -> list[Any]:
+    return [arrays for name in _SHARING if (arrays := getattr(batch, name)) is not None]
+
+
+def _ends(column: DictionaryArrays) -> NDArray[np.int64]:
+    """Where the text of each row would begin if all were written one after another, and the end of the last."""
+    ends = np.zeros(len(column.codes) + 1, np.int64)
+    if column.texts.rows:
+        sizes = np.diff(column.texts.offsets)[column.codes]
+        np.cumsum(sizes if column.valid is None else sizes * column.valid, out=ends[1:])
+    return ends
 
 
 def _longest(offsets: NDArray[np.int32]) -> int:
     return int((offsets[1:] - offsets[:-1]).max()) if len(offsets) > 1 else 0
 
 
+_SHARING = [column.name for column in MESSAGE_COLUMNS if column.shares_text_limit]
 _RESERVED = (*((name.encode(), False) for name in sorted(SYSTEM_PROPERTIES)), (DEAD_LETTER_PROPERTIES.encode(), True))
 """Names of system properties, and whether each is a prefix."""
 _BAR = 0x7C

@@ -113,7 +113,7 @@ class Publisher:
                         raise _combined_error(answer, answers, is_stored_in_part=bool(receipts))
                     refusing_enodes.add(to.enode)
                     continue
-                if not sort[2]:
+                if not sort[1]:
                     seals, first = self.directory.seals, answer
                     answer = [
                         make_receipt(topic, to, remaining[at], first + n, seals=seals) for n, at in enumerate(among)
@@ -133,7 +133,7 @@ class Publisher:
     ) -> "asyncio.Future[Any]":
         """Start to store messages of one sort; the future gives the offset of the first one, or the receipts."""
         to, sort = place
-        if sort[2]:
+        if sort[1]:
             return self.runtime.background.start_future(f"publish {to}", self._store_deduplicated(topic, to, messages))
         try:
             return self._put(topic, to, messages, sort, may_reroute=_may_reroute(sort, messages, queue))
@@ -277,7 +277,7 @@ def _combined_error(error: BaseException, outcomes: Sequence[Any], *, is_stored_
 
 def _may_reroute(sort: BatchKind, messages: Sequence[Message], queue: Queue | None) -> bool:
     """Whether neither the sender, an id nor a message group fixes the queue of these messages."""
-    return queue is None and not sort[2] and not any(one.message_group for one in messages)
+    return queue is None and not sort[1] and not any(one.message_group for one in messages)
 
 
 def _check_batch(messages: Sequence[Message]) -> None:

@@ -3,17 +3,18 @@
 from collections.abc import Callable, Sequence
 
 from ortoo.common.groups.queue_choice import level_of_priority
-from ortoo.common.records.message import NO_RARE_FIELDS, Message
+from ortoo.common.records.message import Message
+from ortoo.common.records.message_fields import NO_RARE_FIELDS, exclusive_columns
 from ortoo.snode.cluster.routes import Queue, Topic
 
 DEDUP_ID = "DEDUP_ID"
 """The property by which an application identifies duplicates."""
 ID_BYTES_MAX = 255
-BatchKind = tuple[bool, bool, bool]
-"""Whether messages are delayed, have a priority, have an id of the application. Only messages of equal sort share a
-batch."""
+BatchKind = tuple[int, bool]
+"""The exclusive columns of messages, and whether they have an id of the application. Messages of another kind are in
+another batch."""
 Destination = tuple[Queue, BatchKind]
-PLAIN: BatchKind = (False, False, False)
+PLAIN: BatchKind = (0, False)
 
 
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
@@ -32,6 +33,6 @@ def group_by_destination(
         rare = message.rare
         sort = PLAIN
         if rare is not NO_RARE_FIELDS:
-            sort = (rare.deliver_at_ms is not None, rare.priority is not None, DEDUP_ID in rare.properties)
+            sort = (exclusive_columns(rare), DEDUP_ID in rare.properties)
         placed.setdefault((queue_of(message), sort), []).append(row)
     return placed

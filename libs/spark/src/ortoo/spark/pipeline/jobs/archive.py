@@ -71,7 +71,7 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
     job = settings.archive
     if bool(job.topics) == bool(job.pattern):
         raise Invalid("expected either `topics` or `pattern` in the table [archive]", field="archive.topics")
-    columns = list(job.columns) or [column.name for column in COLUMNS if column.is_default]
+    columns = list(job.columns) or [column.name for column in COLUMNS]
     if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
         raise Invalid(f"missing columns {', '.join(missing)}; a lake needs them", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:

@@ -13,8 +13,14 @@ from ortoo.spark.pipeline.runtime.settings import PipelineSettings
 from ortoo.spark.writing.sink_progress import SinkProgress
 from ortoo.spark.writing.write_options import COLUMNS
 
-_PLACES = ("topic", "enode", "queue_id")
-"""The original position of a message, which the new topic replaces."""
+_NOT_COPIED = {
+    "topic": "the job names the topic",
+    "enode": "the broker chooses the queue of the new topic",
+    "queue_id": "the broker chooses the queue of the new topic",
+    "message_id": "the broker gives a copy its own id, because ids made of a position would name the original",
+    "deliver_at": "the original was delivered at that time, so that the copy is not delayed again",
+}
+"""The columns that a copy does not take from its original, and the reasons. A copy expires when its original does."""
 
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
@@ -61,10 +67,8 @@ _IS_SYSTEM_PROPERTY = (
 
 def message_columns(names: list[str], mark: str) -> list[str]:
     """The columns of messages, in SQL, with the property for the original position (`mark`)."""
-    kept = [
-        name for name in names if name in COLUMNS and name not in (*_PLACES, "properties", "message_id", "deliver_at")
-    ]
-    chosen = [f"`{name}`" for name in kept if name != "born_at"]
+    kept = [name for name in names if name in COLUMNS and name not in _NOT_COPIED]
+    chosen = [f"`{name}`" for name in kept if name not in ("properties", "born_at")]
     chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")
     place = "concat_ws('/', topic, enode, queue_id, `offset`)"
     given = "coalesce(properties, map())" if "properties" in names else "map()"

@@ -30,7 +30,7 @@ class ArchiveSettings:
     pattern: str = ""
     starting_offsets: str = "earliest"
     columns: tuple[str, ...] = ()
-    """The columns to store; empty = the default ones."""
+    """The columns to store; empty = all."""
     checkpoint_path: str = ""
     """Folder of the query's checkpoint; empty = beside the lake."""
     max_offsets_per_trigger: int = 500_000

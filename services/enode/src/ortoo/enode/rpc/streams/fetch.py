@@ -9,7 +9,7 @@ from ortoo.common.filters.pushdown import SelectedPart
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.layers.call_memory import current_memory_share
 from ortoo.common.process.containment import Scope
-from ortoo.common.records.stored_batch import StoredBatch
+from ortoo.common.records.sealed_batch import StoredBatch
 from ortoo.enode.cluster.topic_copies import TopicCopies
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.results import FetchResult

@@ -1,0 +1,66 @@
+"""The tables of columns in the documents: `make docs` writes them from the code, a test compares them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from ortoo.common.records.columns import COLUMNS
+from ortoo.spark.core import columns as spark
+from ortoo.spark.writing import write_options
+from tests.repo.tree import ROOT
+
+SINK_MEANINGS = {
+    "body": "1 byte to 4 MiB",
+    "topic": "unless the option is given, which overrides the column",
+    "enode": "with `queue_id`, the exact destination",
+    "queue_id": "with `enode`, the exact destination",
+    "message_id": "otherwise made by the server",
+    "born_at": "otherwise the time of writing",
+    "message_group": "rows of one group go to one queue in the order of their partition",
+    "properties": "no null values",
+}
+"""Meanings that differ between reading and writing."""
+
+
+def format_rows() -> list[str]:
+    """The fields of a record batch."""
+    return [f"| {one.number} | `{one.name}` | {one.layout} | {one.presence} |" for one in COLUMNS]
+
+
+def reading_rows() -> list[str]:
+    """The columns of a read."""
+    return [f"| `{one.name}` | {one.ddl} | {one.description} |" for one in spark.COLUMNS]
+
+
+def writing_rows() -> list[str]:
+    """The columns of a sink."""
+    meanings = {one.name: one.field.meaning for one in spark.MESSAGE_TABLE if one.field is not None} | SINK_MEANINGS
+    return [f"| `{name}` | {' or '.join(kinds)} | {meanings[name]} |" for name, kinds in write_options.COLUMNS.items()]
+
+
+TABLES = {
+    "docs/formats/record-batch.md": ("| Number | Field | Layout | Present |", format_rows),
+    "docs/spark/reading.md": ("| column | type | content |", reading_rows),
+    "docs/spark/writing.md": ("| column | type | content |", writing_rows),
+}
+"""Page to the head of its table and the function that makes the rows."""
+
+
+def with_rows(page: str, head: str, rows: list[str]) -> str:
+    """A page with other rows under the head of a table."""
+    lines = page.split("\n")
+    first = lines.index(head) + 2
+    end = next(at for at in range(first, len(lines)) if not lines[at].startswith("|"))
+    return "\n".join([*lines[:first], *rows, *lines[end:]])
+
+
+def pages() -> Mapping[Path, str]:
+    """The text of each page with its current table."""
+    return {
+        ROOT / name: with_rows((ROOT / name).read_text(encoding="utf-8"), head, rows())
+        for name, (head, rows) in TABLES.items()
+    }
+
+
+if __name__ == "__main__":
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")
