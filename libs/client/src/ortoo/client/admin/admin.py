@@ -185,10 +185,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create or change a group.
-
-        0 sets the default. With `consume_enabled` None an existing group is unchanged, and a new one may consume.
-        """
+        """Create or change a group. 0 = the default; `consume_enabled` None = unchanged, and True for a new group."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
