@@ -99,7 +99,7 @@ def an_identified_send_ends_the_snode() -> None:
     background.Background.start_future = spawned  # type: ignore[method-assign]
 
 
-def a_flushed_store_is_believed() -> None:
+def an_emptied_membership_store_is_trusted() -> None:
     """Evidence: a snode that its membership store has lost takes all others for gone, and reports nothing.
 
     An empty store alone does no harm: each snode keeps its knowledge of the others, and changes are announced.
@@ -177,7 +177,7 @@ def refused_and_stored() -> None:
     append._answer = late_refusal
 
 
-def members_of_the_dead_stay() -> None:
+def ended_sessions_stay_members() -> None:
     """Groups: a client whose session ends stays a group member, and keeps its queues forever."""
 
     def nothing(self: Any, member: Any) -> None:

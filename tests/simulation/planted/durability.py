@@ -24,7 +24,7 @@ def acknowledge_before_sync() -> None:
     flush_group.FlushGroup.write = write  # type: ignore[method-assign]
 
 
-def acknowledge_when_handed_over() -> None:
+def acknowledge_when_the_write_begins() -> None:
     """G1: senders are answered when their group is passed to the disk, not when it is durable."""
     hand_over = appender.Appender._submit
 
@@ -48,7 +48,7 @@ def fold_beyond_durable() -> None:
     writing.Slice = slice_of
 
 
-def name_without_sync() -> None:
+def segment_name_not_synced() -> None:
     """G1: a new segment's name is not made durable."""
 
     def install(self: segment.Segment) -> None:

@@ -12,7 +12,7 @@ from ortoo.enode.state.interval_map import Phase
 from ortoo.snode.pop import lease_release
 
 
-def cancelled_by_asking_again() -> None:
+def pop_cancelled_by_repeating_it() -> None:
     """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
     once, ask = lease_release.LeaseReleaser.cancel_once, pop_calls.PopCalls.pop
 
@@ -96,7 +96,7 @@ def leases_never_end() -> None:
     pop_line.PopLine._advance = advance  # type: ignore[method-assign]
 
 
-def rows_passed_over() -> None:
+def pop_skips_messages() -> None:
     """G2: of every few messages a pop takes one more than it returns."""
     take = pop_line.PopLine.take
 

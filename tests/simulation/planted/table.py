@@ -15,8 +15,8 @@ NO_FAULTS = ("--no-faults", "--scenario", "cancelling")
 CRASHES = ("--fault", "kill", "--fault", "power cut")
 OPTIONS: Mapping[str, Sequence[str]] = {
     "believe_torn_frames": CRASHES,
-    "name_without_sync": CRASHES,
-    "cancelled_by_asking_again": NO_FAULTS,
+    "segment_name_not_synced": CRASHES,
+    "pop_cancelled_by_repeating_it": NO_FAULTS,
     "cancelled_and_kept": NO_FAULTS,
     "a_missing_file_is_evidence": ("--replicas", "3", "--fault", "lost file"),
 }

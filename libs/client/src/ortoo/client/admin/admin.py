@@ -185,7 +185,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create or change a group. 0 sets the default; None keeps the value, and is True for a new group."""
+        """Create or change a group. 0 = the default; `consume_enabled` None = unchanged, and True for a new group."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,

@@ -116,7 +116,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         return hold
 
     def release(self, hold: QueueHold) -> None:
-        """Release one hold of its queue."""
+        """End a hold. The queue resumes unless another hold or `suspend` applies to it."""
         self._suspension.release(hold)
         self._apply_suspension()
         self._arrived.set()

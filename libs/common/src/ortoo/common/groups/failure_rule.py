@@ -41,7 +41,7 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    """The rule of a group, or of one failure."""
+    """The retry rule of a group, or the one that a consumer requests for one failed message."""
 
     attempts_max: int = ATTEMPTS_MAX
     """The maximum number of attempts; 0 = unlimited."""

@@ -27,9 +27,9 @@ _log = get_logger("groups")
 class GroupRetention:
     """Drops offsets, locks and modes of groups, only by the contents of the log, so that a replay does the same.
 
-    A group that is missing in a directory is kept: it may be another directory, or an older one. State is dropped in
-    two cases. A deletion of the group is due, by its version, and the group was not used after the deletion. Or the
-    group was not used for the retention time, and this enode never learned of a declaration.
+    A group that is missing in a directory is kept, because the directory may be another one, or an older copy. State is
+    dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group was
+    not used for the retention time, and this enode never learned of a declaration.
     """
 
     def __init__(self, store: Store, clock: Clock, *, retention_ms: int, following: Callable[[], bool]) -> None:

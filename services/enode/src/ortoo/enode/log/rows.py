@@ -58,7 +58,7 @@ class IndexRows:
         return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
 
     def end_fitting(self, row: int, bytes_max: int) -> int:
-        """The end of the rows from `row` on without gaps that fit `bytes_max` together; at least one row."""
+        """The end of the range of rows from `row` on that has no gap and fits `bytes_max`; at least one row."""
         total, expected = 0, -1
         for at in range(row, len(self)):
             total += self.lengths[at]

@@ -63,7 +63,7 @@ class GroupLines:
         self._next_queue = 0
 
     def now_ms(self) -> int:
-        """Monotonic milliseconds, the time of lines."""
+        """Monotonic milliseconds, for deadlines of leases."""
         return int(self._clock.monotonic_s() * 1000)
 
     def get_line(self, queue_id: int) -> GroupLine:
@@ -197,7 +197,7 @@ class GroupLines:
 
 
 class PopLines:
-    """All groups' lines. It is notified of durable messages, set offsets and deleted topics."""
+    """The delivery state of all popping groups. It is notified of durable messages, set offsets and deleted topics."""
 
     def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
         """Begin without groups. Lease numbers begin at `first_number` within an opening of the store."""

@@ -33,7 +33,7 @@ ADVICE = "restore the backup again, or repeat the `ortoo-enode` command that mad
 
 
 def write_restored_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
-    """Mark a store. With `randomness`, two stores that are made of one raise the numbers differently.
+    """Mark a store. `randomness` makes two stores restored from the same backup raise their numbers differently.
 
     The identity, if there is one, records the mark, too, so that a lost mark is noticed.
     """

@@ -62,7 +62,7 @@ class KnownStore:
     def accepting(self, store_id: str) -> "KnownStore":
         """A copy with the next version and a permission for another store.
 
-        The id of the registered store revokes it.
+        If `store_id` is the registered store, an earlier permission is revoked instead.
         """
         accepted = store_id if store_id != self.store_id else ""
         return dataclasses.replace(self, version=self.version + 1, accepted=accepted)

@@ -82,8 +82,9 @@ PushEvent = SessionOpened | Assignment | Delivery | DurableOffsets | SessionClos
 class PushOutbox:
     """Events for the client. Of acknowledged offsets only the newest waits.
 
-    Of assignments only the newest waits. If it returns a queue that was revoked meanwhile, an assignment without that
-    queue is sent first. The queue starts again, and a client unaware of that would acknowledge by its old position.
+    Of assignments only the newest waits. If it contains a queue that was revoked and assigned again meanwhile, an
+    assignment without that queue is sent first. Otherwise the client would not notice that the queue starts again, and
+    would acknowledge by its old position.
     """
 
     def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:

@@ -96,7 +96,7 @@ class ServedCall:
         return end
 
     def mark_written(self) -> None:
-        """Note that an answer was taken. Errors: the error that ended the call meanwhile."""
+        """Note that the transport has taken an answer. Errors: the error that ended the call meanwhile."""
         self.is_writing = False
         if self.end_error is not None:
             raise self.end_error

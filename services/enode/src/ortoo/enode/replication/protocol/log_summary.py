@@ -166,7 +166,7 @@ class LogSummary:
         )
 
     def committed_to(self, position: int) -> "LogSummary":
-        """The log committed up to `position`: configurations and begins up to there become final."""
+        """The log committed up to `position`: configurations and new begins of the log before it become final."""
         agreed = sum(one.end <= position for one in self.configurations)
         begin = max([self.begin, *(one.log_begin for one in self.log_begins if one.end <= position)])
         return replace(
