@@ -32,9 +32,8 @@ _log = get_logger("producer")
 class Producer:
     """Sends messages to one topic. Made by `Client.producer`; an async context manager that flushes on exit.
 
-    A message is durable when its receipt is returned. Batches are idempotent: a retry after a lost answer stores
-    nothing twice. Messages of one message group go to one queue and keep their order. Other messages are batched for
-    one queue at a time.
+    A message is durable when its receipt is returned. A retry after a lost answer stores nothing twice. Messages of one
+    message group go to one queue and keep their order. Other messages are batched for one queue at a time.
     """
 
     def __init__(self, connection: Connection, topic: str, settings: ProducerSettings) -> None:
