@@ -97,7 +97,7 @@ def encode_queue(queue: Queue) -> topic_pb2.Queue:
 
 
 def encode_batch(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """The message of a sealed batch."""
+    """The protobuf message for a sealed batch."""
     envelope = envelope_of(batch)
     envelope.records = batch.records
     return envelope
