@@ -24,7 +24,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.codecs import BodyCodec, Undecodable, codec_of
@@ -33,7 +33,8 @@ from ortoo.client.core.closed import ClientClosed
 from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.queues import Receipt
-from ortoo.client.pop.consumer import PopHandler, PopSettings
+from ortoo.client.handling.calls import HandlerCalls, check_handler, is_async
+from ortoo.client.pop.consumer import PopSettings
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
@@ -42,7 +43,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.records.message import Message
 
 T = TypeVar("T")
-Handler = TypeVar("Handler", bound=Callable[..., Awaitable[None]])
+Handler = TypeVar("Handler", bound=Callable[..., Awaitable[None] | None])
 
 
 class TopicProducer(Generic[T]):
@@ -81,7 +82,7 @@ class TopicProducer(Generic[T]):
 class _DeclaredConsumer:
     """One handler with its subscription."""
 
-    handler: Callable[..., Awaitable[None]]
+    handler: Callable[..., Awaitable[None] | None]
     topic: str
     group: str
     filter: Filter
@@ -89,8 +90,8 @@ class _DeclaredConsumer:
     concurrency: int
     settings: PopSettings | None
 
-    def bind(self, provided: dict[Any, Any]) -> PopHandler:
-        """The handler of popped messages with its dependencies. Errors: Invalid for a parameter without a provider."""
+    def bind(self, provided: dict[Any, Any]) -> HandlerCalls[PoppedMessage, None]:
+        """The calls of the handler with its dependencies. Errors: Invalid for a parameter without a provider."""
         parameters = parameters_of(self.handler)
         dependencies = {name: provided[kind] for name, kind in parameters.items() if kind in provided}
         messages = [name for name, kind in parameters.items() if kind is PoppedMessage]
@@ -100,22 +101,21 @@ class _DeclaredConsumer:
             raise Invalid(f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider")
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
-        async def handle(message: PoppedMessage) -> None:
-            arguments = dict.fromkeys(messages, message)
+        def arguments(message: PoppedMessage) -> dict[str, Any]:
             try:
                 values = {name: codec.decode(message.body) for name, codec in codecs.items()}
             except Undecodable as error:
                 raise RetryLater(PARK_LEVEL) from error
-            try:
-                await self.handler(**dependencies, **arguments, **values)
-            except RetryLater:
-                raise
-            except Exception as error:
-                if (retry := self._retry_after(message.attempt)) is None:
-                    raise
-                raise retry from error
+            return dependencies | dict.fromkeys(messages, message) | values
 
-        return handle
+        async def handle(message: PoppedMessage) -> None:
+            await cast("Awaitable[None]", self.handler(**arguments(message)))
+
+        def handle_in_thread(message: PoppedMessage) -> Any:
+            return self.handler(**arguments(message))
+
+        chosen = handle if is_async(self.handler) else handle_in_thread
+        return HandlerCalls(chosen, threads=self.concurrency, failure_of=self._with_delay)
 
     @property
     def pop_settings(self) -> PopSettings:
@@ -123,11 +123,14 @@ class _DeclaredConsumer:
         settings = self.settings or PopSettings()
         return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
 
-    def _retry_after(self, attempt: int) -> RetryLater | None:
-        """The delay after the `attempt`th failure; None = by the policy of consumer and group."""
-        if self.retries is None or attempt > len(self.retries):  # the last attempt of `pop_settings`
-            return None
-        return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
+    def _with_delay(self, message: PoppedMessage, failure: BaseException) -> BaseException:
+        """The failure with the delay of `retries`; without one the policy of consumer and group applies."""
+        attempt = message.attempt
+        if isinstance(failure, RetryLater) or self.retries is None or attempt > len(self.retries):
+            return failure  # also after the last attempt of `pop_settings`
+        retry = RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
+        retry.__cause__ = failure
+        return retry
 
 
 class App:
@@ -162,6 +165,7 @@ class App:
         """
 
         def declare(handler: Handler) -> Handler:
+            check_handler(handler, concurrency)
             parameters_of(handler)
             declared = _DeclaredConsumer(handler, topic, group or self.group, filter, retries, concurrency, settings)
             self._consumers.append(declared)
@@ -203,8 +207,8 @@ class App:
                 for one in self._consumers
             ]
             background = await stack.enter_async_context(Background(f"program {self.group}"))
-            for declared, consumer, handle in zip(self._consumers, consumers, handlers, strict=True):
-                background.spawn(declared.topic, consumer.run(handle, concurrency=declared.concurrency))
+            for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
+                background.spawn(declared.topic, consumer.run(calls, concurrency=declared.concurrency))
             yield
 
     def run(self, addresses: str | Sequence[str] = "", **options: Any) -> None:

@@ -2,20 +2,20 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from ortoo.client.blocking.facade import A, ClosableFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
+from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
+from ortoo.client.handling.calls import ENDS_PROGRAM, check_handler, check_takes_one
 from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
 from ortoo.client.pull.pull_handlers import CommitVerdict
 from ortoo.client.pull.settings import HandlerOptions
 from ortoo.client.push.consumer import Consumer as AsyncConsumer
-from ortoo.common.process.threads import wait_then_cancel
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -42,19 +42,20 @@ class HandlerFacade(ClosableFacade[A]):
         if self._run_task is not None:
             self._run_task.cancel()
 
-    def _run(
-        self,
-        concurrency: int,
-        handler: Callable[[M], T],
-        run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
-    ) -> None:
-        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: as `run`."""
+    def _run(self, handler: Callable[[M], T], run: Callable[[Callable[[M], T]], Awaitable[None]]) -> None:
+        """Wait for `run`, which gets the handler, until it ends or `stop` is called. Errors: as `run`.
 
-        async def handle(received: M) -> T:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():  # stopped while the message before it was handled
-                raise asyncio.CancelledError
-            return await wait_then_cancel(asyncio.get_running_loop().run_in_executor(pool, handler, received))
+        A KeyboardInterrupt or SystemExit of the handler stops it, and is raised here.
+        """
+        raised: list[BaseException] = []
+
+        def handle(received: M) -> T:
+            try:
+                return handler(received)
+            except ENDS_PROGRAM as error:  # it belongs to the caller's thread, not to the loop
+                raised.append(error)
+                self.stop()
+                raise RetryLater from error
 
         async def until_stopped() -> None:
             self._run_task = asyncio.current_task()
@@ -67,8 +68,11 @@ class HandlerFacade(ClosableFacade[A]):
             finally:
                 self._run_task, self._is_stopped = None, False
 
-        with ThreadPoolExecutor(concurrency, thread_name_prefix="ortoo-handler") as pool:
-            self._thread.run(until_stopped())
+        check_handler(handler, threads=1)
+        check_takes_one(handler)
+        self._thread.run(until_stopped())
+        if raised:
+            raise raised[0]
 
 
 class BlockingConsumer(HandlerFacade[AsyncConsumer]):
@@ -100,7 +104,7 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
         """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
-        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
+        self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
 class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
@@ -143,18 +147,18 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
         """Give each message to `handler` in threads and acknowledge it when it returns, until `stop`."""
         chosen = options or HandlerOptions()
-        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run(handle, chosen))
+        self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
         """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
-        self._run(options.concurrency, handler, lambda handle: self._wrapped.run_batches(handle, options))
+        self._run(handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
         self, handler: Callable[[ReceivedMessage], CommitVerdict | None], options: HandlerOptions | None = None
     ) -> None:
         """Give the messages of each queue to `handler` one after another, in threads, until `stop`."""
         chosen = options or HandlerOptions()
-        self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run_in_order(handle, chosen))
+        self._run(handler, lambda handle: self._wrapped.run_in_order(handle, chosen))
 
 
 class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
@@ -169,7 +173,7 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
         """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
-        self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
+        self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
         """Acknowledge a message as processed."""

@@ -10,7 +10,9 @@ from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields, run_handlers
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields
+from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.slots import run_handlers
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
@@ -21,7 +23,7 @@ from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.v1 import pop_pb2
 
-PopHandler = Callable[[PoppedMessage], Awaitable[None]]
+PopHandler = Callable[[PoppedMessage], Awaitable[None] | None]
 SHARED_POPS_MAX = 2
 """Largest number of shared pops in flight; further requests wait for the next one."""
 SHARED_MESSAGES_MAX = 1_024
@@ -224,13 +226,14 @@ class PopConsumer:
             for message in await self.pop():
                 yield message
 
-    async def run(self, handler: PopHandler, *, concurrency: int = 1) -> None:
+    async def run(self, handler: PopHandler | HandlerCalls[PoppedMessage, None], *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time; acknowledge it when the handler returns.
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
         retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
         While no snode answers, it retries.
         """
+        calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
 
         async def messages() -> AsyncIterator[PoppedMessage]:
             failures = 0
@@ -251,16 +254,19 @@ class PopConsumer:
 
         async def handle(message: PoppedMessage) -> None:
             where = log_fields(self._request.group, message)
-            try:
-                await self._settle(message, await _handler_failure(handler, message, where))
-            except Fenced as late:
-                _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
-            except OrtooError as failure:
-                _log.emit(log_events.ACK_FAILED, reason=str(failure), **where)
+            async with calls.ended(message) as end:
+                if end.failure is not None and not isinstance(end.failure, RetryLater):
+                    _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=end.failure, **where)
+                try:
+                    await self._settle(message, end.failure)
+                except Fenced as late:
+                    _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
+                except OrtooError as failure:
+                    _log.emit(log_events.ACK_FAILED, reason=str(failure), **where)
 
         await run_handlers(messages(), handle, concurrency=concurrency)
 
-    async def _settle(self, message: PoppedMessage, failure: Exception | None) -> None:
+    async def _settle(self, message: PoppedMessage, failure: BaseException | None) -> None:
         if failure is None:
             await message.ack()
         elif not isinstance(failure, RetryLater):
@@ -379,14 +385,3 @@ class PopConsumer:
             handle = lease.receipt_handle
             lost = [offset for offset in lease.open_offsets if handle in refused or (handle, offset) in stale]
             self._mark_settled(lease, lost)
-
-
-async def _handler_failure(handler: PopHandler, message: PoppedMessage, where: dict[str, object]) -> Exception | None:
-    try:
-        await handler(message)
-    except RetryLater as later:
-        return later
-    except Exception as error:
-        _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=True, **where)
-        return error
-    return None
