@@ -5,9 +5,10 @@ On virtual time. ORTOO_RULE_SEEDS=50 runs it at length.
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ async def _app(mq: Client, group: str, handled: Handled) -> None:
         await asyncio.Event().wait()
 
 
-OURS: dict[str, tuple[Callable[[Client, str, Handled], Awaitable[None]], bool]] = {
+OURS: dict[str, tuple[Callable[[Client, str, Handled], Coroutine[Any, Any, None]], bool]] = {
     **{kind: how for kind, how in KINDS.items() if "rocketmq" not in kind},
     "program": (_app, False),
 }

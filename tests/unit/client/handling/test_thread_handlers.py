@@ -92,12 +92,11 @@ def test_threads_are_limited_and_end_with_their_handler() -> None:
     for _ in range(2):
         jobs = [threads.submit(work) for _ in range(3)]
         barrier.wait(10)
-        for job in jobs:
-            job.result(10)
+        assert [job.result(10) for job in jobs] == [None] * 3
     started = set(names)
     assert len(started) <= 3
     assert all(thread.daemon for thread in started)
-    del threads, jobs, job
+    del threads
     gc.collect()
     for thread in started:
         thread.join(10)

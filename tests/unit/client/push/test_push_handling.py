@@ -43,7 +43,7 @@ class Handled:
             raise ValueError("not now")
 
     async def send_back(
-        self, messages: Sequence[ReceivedMessage], failure: Exception, attempt_in_order: int
+        self, messages: Sequence[ReceivedMessage], failure: BaseException, attempt_in_order: int
     ) -> pull_pb2.NackMessagesResponse:
         """Answer with a long delay."""
         await self.answers.wait()

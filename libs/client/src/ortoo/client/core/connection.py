@@ -14,7 +14,7 @@ from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
-from ortoo.common.errors.status import rpc_errors
+from ortoo.common.errors.status import error_of_rpc, rpc_errors
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
@@ -127,6 +127,20 @@ class Connection:
             explain(grpcurl_command(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):
             return await getattr(stub(self._channels.channel_to(address)), method)(request, timeout=timeout_s)
+
+    def call_from_thread(self, method: str, request: Any, answer: type[Any], *, timeout_s: float) -> Any:
+        """One unary call while the event loop is blocked, on a connection of its own; the next call uses another snode.
+
+        `method` is the path of the call, such as "/ortoo.v1.ConsumerService/ChangeInvisible", and `answer` the class of
+        the response. Errors: those of the snode, or Unavailable.
+        """
+        address = self.address
+        try:
+            return self._channels.call_blocking(address, method, request, answer, timeout_s=timeout_s)
+        except grpc.RpcError as error:
+            self.mark_failed(address)
+            failed: Any = error  # it has the same methods as an error of grpc.aio
+            raise error_of_rpc(failed, address) from error
 
     async def stream(
         self, stub: Callable[[grpc.aio.Channel], Stub], method: str, request: Any

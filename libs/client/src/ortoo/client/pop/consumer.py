@@ -12,7 +12,9 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields
 from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.loop_watch import LoopWatch
 from ortoo.client.handling.slots import run_handlers
+from ortoo.client.pop.blocked_renewal import BlockedRenewal
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
@@ -21,6 +23,7 @@ from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
+from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None] | None]
@@ -102,6 +105,10 @@ class PopConsumer:
         self._renewing_enodes: set[str] = set()
         """Enodes with a renewal in flight."""
         self._leases: dict[PopLease, None] = {}
+        renewal = BlockedRenewal(
+            connection, self._leases, invisible_ms=settings.invisible_ms, renew_max_ms=settings.renew_max_ms
+        )
+        self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
         self._is_open = self._is_busy = False
         """Busy: the last pop returned all requested messages, so that more are likely."""
 
@@ -110,10 +117,13 @@ class PopConsumer:
         self._is_open = True
         if self._settings.renew_max_ms > 0:
             self._background.every("renew", self._renew_interval_s / 4, self._renew, clock=self._clock)
+            if type(self._clock) is SystemClock:  # on virtual time no loop is blocked
+                self._watch.start()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
         self._is_open = False
+        self._watch.stop()
         try:
             self._pops.close()
             await self._calls.drain()
@@ -353,6 +363,7 @@ class PopConsumer:
 
     async def _renew(self) -> None:
         """Renew due leases, for each enode separately, so that one without an answer does not delay others."""
+        self._watch.beat()
         now_s = self._clock.monotonic_s()
         due = by_enode(
             lease

@@ -78,15 +78,40 @@ class Channels:
             self._channels[address] = channel
         return cast("grpc.aio.Channel", channel)
 
+    def call_blocking(self, address: str, path: str, request: Any, answer: type[Any], *, timeout_s: float) -> Any:
+        """One unary call over a connection of its own, for a thread without an event loop. Errors: grpc.RpcError.
+
+        `path` is that of the method, and `answer` the class of the response.
+        """
+        data = request.SerializeToString()
+        headers = self._headers_of(path, data) if self._headers_of is not None else ()
+        options = list(self._all_options)
+        tls = self._credentials
+        with (
+            grpc.insecure_channel(address, options=options)
+            if tls is None
+            else grpc.secure_channel(address, tls, options=options)
+        ) as channel:
+            method = channel.unary_unary(path, request_serializer=bytes, response_deserializer=answer.FromString)
+            return method(data, metadata=headers, timeout=timeout_s)
+
     def _connected(self, address: str) -> grpc.aio.Channel:
         """A new channel, with the newest certificates if it uses TLS; only sockets do."""
-        if self._tls is None:
+        credentials = self._credentials
+        if credentials is None:
             return current_transport().channel(address, self._options)
+        return grpc.aio.secure_channel(address, credentials, options=self._all_options)
+
+    @property
+    def _credentials(self) -> grpc.ChannelCredentials | None:
+        return self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
+
+    @property
+    def _all_options(self) -> list[tuple[str, int | str]]:
         options: list[tuple[str, int | str]] = [*self._options]
-        if self._tls_name:
+        if self._tls_name and self._tls is not None:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
-        credentials = self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
-        return grpc.aio.secure_channel(address, credentials, options=options)
+        return options
 
     async def renew(self) -> None:
         """Use the newest certificates for new calls. Open calls continue until the certificates change once more."""
