@@ -9,8 +9,9 @@ import pytest
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import CALL_ATTEMPTS_MAX
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.pop.consumer import PopConsumer, PopSettings
+from ortoo.client.pop.consumer import PopConsumer
 from ortoo.client.pop.popped import PopLease
+from ortoo.client.pop.settings import PopSettings
 from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness

@@ -19,7 +19,6 @@ A program with one handler:
 """
 
 import asyncio
-import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
@@ -34,8 +33,10 @@ from ortoo.client.core.filters import Filter
 from ortoo.client.core.handlers import PARK_LEVEL, RetryLater
 from ortoo.client.core.queues import Receipt
 from ortoo.client.handling.calls import HandlerCalls, check_handler, is_async
-from ortoo.client.pop.consumer import PopSettings
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S
+from ortoo.client.handling.signals import stopping_signals
 from ortoo.client.pop.popped import PoppedMessage
+from ortoo.client.pop.settings import PopSettings
 from ortoo.client.produce.producer import Producer
 from ortoo.client.produce.producer_settings import ProducerSettings
 from ortoo.common.errors import Invalid
@@ -192,8 +193,10 @@ class App:
         self._providers.set_value(value, kind or type(value))
 
     @asynccontextmanager
-    async def running(self, mq: Client) -> AsyncIterator[None]:
-        """Run until the block ends. Messages in handlers are then released without counting an attempt.
+    async def running(self, mq: Client, *, finish_timeout_s: float = 0.0) -> AsyncIterator[None]:
+        """Run until the block ends. Then handlers may finish for `finish_timeout_s`, while no message is taken.
+
+        Messages of handlers that have not finished are released without counting an attempt.
 
         Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """
@@ -210,15 +213,27 @@ class App:
             for declared, consumer, calls in zip(self._consumers, consumers, handlers, strict=True):
                 background.spawn(declared.topic, consumer.run(calls, concurrency=declared.concurrency))
             yield
+            if finish_timeout_s > 0:
+                async with Background("stop") as stopping:
+                    await asyncio.wait([stopping.spawn("stop", it.stop(finish_timeout_s)) for it in consumers])
 
-    def run(self, addresses: str | Sequence[str] = "", **options: Any) -> None:
-        """Run until SIGTERM or Ctrl-C; `options` are those of `connect`."""
+    def run(
+        self,
+        addresses: str | Sequence[str] = "",
+        *,
+        finish_timeout_s: float = FINISH_TIMEOUT_S,
+        **options: Any,
+    ) -> None:
+        """Run until SIGTERM or Ctrl-C; `options` are those of `connect`.
+
+        Then no message is taken, and handlers that run may finish for `finish_timeout_s`. Other messages are released
+        without counting an attempt. A second signal ends the process at once.
+        """
 
         async def until_stopped() -> None:
-            stop = asyncio.Event()
-            for number in (signal.SIGTERM, signal.SIGINT):
-                asyncio.get_running_loop().add_signal_handler(number, stop.set)
-            async with connect(addresses, **options) as mq, self.running(mq):
-                await stop.wait()
+            stop, loop = asyncio.Event(), asyncio.get_running_loop()
+            with stopping_signals(lambda _: loop.call_soon_threadsafe(stop.set)):
+                async with connect(addresses, **options) as mq, self.running(mq, finish_timeout_s=finish_timeout_s):
+                    await stop.wait()
 
         asyncio.run(until_stopped())

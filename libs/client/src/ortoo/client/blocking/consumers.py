@@ -1,15 +1,19 @@
 """The consumers for programs without an event loop. Acknowledge messages with the methods of the consumer."""
 
 import asyncio
+import signal
+import threading
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import TypeVar
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
 
-from ortoo.client.blocking.facade import A, ClosableFacade, blocking, iterating, on_loop
+from ortoo.client.blocking.facade import ClosableFacade, blocking, iterating, on_loop
 from ortoo.client.blocking.loop_thread import LoopThread
 from ortoo.client.core.handlers import RetryLater
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.handling.calls import ENDS_PROGRAM, check_handler, check_takes_one
+from ortoo.client.handling.signals import SIGNALS, stopping_signals
 from ortoo.client.pop.consumer import PopConsumer as AsyncPopConsumer
 from ortoo.client.pop.popped import PoppedMessage
 from ortoo.client.pull.consumer import PullConsumer as AsyncPullConsumer
@@ -21,14 +25,25 @@ T = TypeVar("T")
 M = TypeVar("M")
 
 
-class HandlerFacade(ClosableFacade[A]):
+class Stoppable(Protocol):
+    """A consumer of the asynchronous client."""
+
+    async def stop(self) -> None:
+        """Let `run` finish its handlers and return."""
+
+
+S = TypeVar("S", bound=Stoppable)
+
+
+class HandlerFacade(ClosableFacade[S]):
     """A consumer whose handlers run in threads until `stop`; one run at a time."""
 
-    def __init__(self, thread: LoopThread, wrapped: A) -> None:
+    def __init__(self, thread: LoopThread, wrapped: S) -> None:
         """Applications use the methods of `Client`."""
         super().__init__(thread, wrapped)
         self._run_task: asyncio.Task[None] | None = None
         self._is_stopped = False
+        self._finishing: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
         """Let the current `run` return, or the next one; call it from another thread or from a handler.
@@ -70,9 +85,30 @@ class HandlerFacade(ClosableFacade[A]):
 
         check_handler(handler, threads=1)
         check_takes_one(handler)
-        self._thread.run(until_stopped())
+        with self._stopped_by_signals(raised):
+            self._thread.run(until_stopped())
         if raised:
             raise raised[0]
+
+    @contextmanager
+    def _stopped_by_signals(self, raised: list[BaseException]) -> Iterator[None]:
+        """Stop gracefully at SIGTERM and Ctrl-C, unless the application handles them or this is not the main thread."""
+        defaults = (signal.SIG_DFL, signal.default_int_handler)
+        is_main = threading.current_thread() is threading.main_thread()
+        if not is_main or any(signal.getsignal(number) not in defaults for number in SIGNALS):
+            yield
+            return
+
+        def finish(number: int) -> None:
+            raised.append(KeyboardInterrupt() if number == signal.SIGINT else SystemExit(128 + number))
+            self._thread.call_soon(self._finish)
+
+        with stopping_signals(finish):
+            yield
+
+    def _finish(self) -> None:
+        self._is_stopped = True
+        self._finishing = asyncio.get_running_loop().create_task(self._wrapped.stop())
 
 
 class BlockingConsumer(HandlerFacade[AsyncConsumer]):

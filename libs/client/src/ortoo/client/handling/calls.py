@@ -57,6 +57,12 @@ class HandlerCalls(Generic[G, R]):
         self._argument = argument
         self._failure_of = failure_of
         self._threads = None if is_async(handler) else HandlerThreads(threads)
+        self.running = 0
+        """Number of calls whose block has not ended."""
+        self.idle = asyncio.Event()
+        """Set while there is none."""
+        self.idle.set()
+        self._is_closed = self._abandons_threads = False
 
     @classmethod
     def of(
@@ -71,9 +77,31 @@ class HandlerCalls(Generic[G, R]):
 
         The block runs for every end of the handler, except when the cancellation of the caller's task stopped it. If
         that cancellation came and the handler still returned, the block runs, and CancelledError is raised after it. A
-        thread cannot be stopped, so its handler always runs to its end. A KeyboardInterrupt or SystemExit of the
-        handler is raised after the block as well.
+        thread cannot be stopped, so its handler runs to its end, except after `abandon_threads`. A KeyboardInterrupt or
+        SystemExit of the handler is raised after the block as well.
         """
+        if self._is_closed:
+            await asyncio.Event().wait()  # until cancelled, with the run that begins no other call
+        self.running += 1
+        self.idle.clear()
+        try:
+            async with self._ended(given) as end:
+                yield end
+        finally:
+            self.running -= 1
+            if not self.running:
+                self.idle.set()
+
+    def close(self) -> None:
+        """Begin no other call. Tasks that try it wait until they are cancelled."""
+        self._is_closed = True
+
+    def abandon_threads(self) -> None:
+        """Let cancelled callers no longer wait for their threads, whose handlers have not returned for too long."""
+        self._abandons_threads = True
+
+    @asynccontextmanager
+    async def _ended(self, given: G) -> AsyncIterator[HandlerEnd[R]]:
         task = asyncio.current_task()
         assert task is not None, "consumers run in tasks"
         cancellations = task.cancelling()
@@ -131,8 +159,9 @@ class HandlerCalls(Generic[G, R]):
         while not work.done():
             try:
                 await asyncio.wait((work,))
-            except asyncio.CancelledError:
-                continue  # counted by the task, see `ended`
+            except asyncio.CancelledError:  # counted by the task, see `_ended`
+                if self._abandons_threads:
+                    raise
         return work.result()
 
     def _failed(self, given: G, error: BaseException) -> HandlerEnd[R]:

@@ -3,22 +3,23 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
 from typing import Any, Self
 
 from ortoo.client import log_events
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
-from ortoo.client.core.handlers import ERROR_LENGTH_MAX, PARK_LEVEL, RetryLater, error_text, log_fields
+from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
 from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
-from ortoo.client.handling.slots import run_handlers
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.pop.blocked_renewal import BlockedRenewal
+from ortoo.client.pop.outcome import settle
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
+from ortoo.client.pop.settings import PopSettings
 from ortoo.common.errors import Fenced, Invalid, OrtooError, Unavailable
-from ortoo.common.groups.delay_levels import delay_ms_of_level
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.logs.logger import get_logger
@@ -32,32 +33,6 @@ SHARED_POPS_MAX = 2
 SHARED_MESSAGES_MAX = 1_024
 """Largest number of messages of a shared pop."""
 _log = get_logger("consumer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PopSettings:
-    """How a consumer pops. Order, attempts and limits belong to the group: all its members must set the same."""
-
-    invisible_ms: float = 30_000.0
-    """Lease time of popped messages; an open consumer renews it automatically."""
-    renew_max_ms: float = 10_800_000.0
-    """After this time a message is no longer renewed, because its handler counts as stuck. 0 = never renew."""
-    messages_max: int = 32
-    """Largest number of messages of one pop."""
-    wait_ms: float = 20_000.0
-    """Longest wait of one pop for the first message."""
-    in_order: bool = False
-    """Messages of a message group one after another; the next follows when the last is acknowledged or parked."""
-    by_priority: bool = False
-    """Messages with a larger priority first."""
-    from_last: bool = False
-    """Start of the group in a queue without an offset: the end instead of the first message."""
-    attempts_max: int = 0
-    """Deliveries of a message before it is parked; 0 = the group's limit."""
-    in_flight_max: int = 0
-    """Largest number of messages of the group in flight on each enode; 0 = no limit by this consumer."""
-    client_id: str = ""
-    """The consumer's name in reports; empty = the connection's."""
 
 
 class PopConsumer:
@@ -109,6 +84,7 @@ class PopConsumer:
             connection, self._leases, invisible_ms=settings.invisible_ms, renew_max_ms=settings.renew_max_ms
         )
         self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
+        self._runs = HandlerRuns()
         self._is_open = self._is_busy = False
         """Busy: the last pop returned all requested messages, so that more are likely."""
 
@@ -212,6 +188,11 @@ class PopConsumer:
                     if failure.retriable:
                         break  # the other parts would fail there as well
 
+    async def _release_messages(self, messages: Iterable[PoppedMessage]) -> None:
+        for message in messages:
+            with suppress(OrtooError):  # then it comes again when its lease ends
+                await message.nack(0, count_attempt=False)
+
     async def _release_cancelled(self) -> None:
         """Release the messages of cancelled pops."""
         while self._cancelled_attempts:
@@ -245,49 +226,63 @@ class PopConsumer:
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
 
-        async def messages() -> AsyncIterator[PoppedMessage]:
-            failures = 0
-            while True:
-                try:
-                    popped = await self.pop(min(self._settings.messages_max, concurrency))
-                except OrtooError as error:
-                    if not error.retriable:
-                        raise
-                    if not failures:
-                        _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
-                    await self._connection.back_off(failures)
-                    failures += 1
-                    continue
-                failures = 0
-                for message in popped:
-                    yield message
+        slots = asyncio.Semaphore(concurrency)
+        waiting: deque[PoppedMessage] = deque()
+
+        async def take(background: Background) -> None:
+            try:
+                while True:
+                    await slots.acquire()
+                    if not waiting:
+                        waiting.extend(await self._pop_until_answered(min(self._settings.messages_max, concurrency)))
+                    background.spawn("handle", handle(waiting.popleft()))
+            finally:
+                if waiting and self._is_open:
+                    self._background.spawn("give back", self._release_messages(waiting))
 
         async def handle(message: PoppedMessage) -> None:
-            where = log_fields(self._request.group, message)
-            async with calls.ended(message) as end:
-                if end.failure is not None and not isinstance(end.failure, RetryLater):
-                    _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=end.failure, **where)
-                try:
+            try:
+                async with calls.ended(message) as end:
                     await self._settle(message, end.failure)
-                except Fenced as late:
-                    _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
-                except OrtooError as failure:
-                    _log.emit(log_events.ACK_FAILED, reason=str(failure), **where)
+            finally:
+                slots.release()
 
-        await run_handlers(messages(), handle, concurrency=concurrency)
+        await self._runs.run(calls, take)
+
+    async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Let `run` take no more messages, finish the handlers that run, and return; waits for that.
+
+        Messages of handlers that have not finished in time are released when the block of the consumer ends.
+        """
+        await self._runs.stop(finish_timeout_s)
+
+    async def _pop_until_answered(self, count: int) -> list[PoppedMessage]:
+        """Pop up to `count` messages, at least one. Retries while no snode answers."""
+        failures = 0
+        while True:
+            try:
+                if popped := await self.pop(count):
+                    return popped
+                failures = 0
+            except OrtooError as error:
+                if not error.retriable:
+                    raise
+                if not failures:
+                    _log.emit(log_events.POP_FAILED_RETRYING, reason=str(error))
+                await self._connection.back_off(failures)
+                failures += 1
 
     async def _settle(self, message: PoppedMessage, failure: BaseException | None) -> None:
-        if failure is None:
-            await message.ack()
-        elif not isinstance(failure, RetryLater):
-            await message.nack(error=error_text(failure))
-        elif failure.delay_level == PARK_LEVEL:
-            await message.park(error_text(failure))
-        else:
-            delay_ms = failure.delay_ms
-            if delay_ms is None and failure.delay_level > 0:
-                delay_ms = delay_ms_of_level(failure.delay_level)
-            await message.nack(delay_ms, count_attempt=failure.count_attempt, error=error_text(failure))
+        """Settle a message whose handler has ended, and log failures."""
+        where = log_fields(self._request.group, message)
+        if failure is not None and not isinstance(failure, RetryLater):
+            _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
+        try:
+            await settle(message, failure)
+        except Fenced as late:
+            _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
+        except OrtooError as error:
+            _log.emit(log_events.ACK_FAILED, reason=str(error), **where)
 
     # acknowledge and nack
 

@@ -10,6 +10,7 @@ from ortoo.client.core.filters import Filter, TopicFilters, topic_filters
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
 from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.offsets.offset_lookup import offset_ranges, search_offset
 from ortoo.client.offsets.store import RemoteOffsets
 from ortoo.client.pull.process_queue import ProcessQueue
@@ -46,6 +47,7 @@ class PullConsumer:
         self._connection = connection
         self._group = group
         self._member = PullMember(connection, session, group, topics, settings)
+        self._runs = HandlerRuns()
         self._is_consuming = False
 
     async def __aenter__(self) -> Self:
@@ -133,6 +135,13 @@ class PullConsumer:
         options = options or HandlerOptions()
         await self._run(_single(handler, options), options, ordered=True)
 
+    async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
+        """Let `run` take no more messages, finish the handlers that run, and return; waits for that.
+
+        Messages of handlers that have not finished in time stay unacknowledged.
+        """
+        await self._runs.stop(finish_timeout_s)
+
     # offsets
 
     def position(self, queue: Queue) -> int:
@@ -212,7 +221,7 @@ class PullConsumer:
             self._member.set_handler(handle_directly, ordered=ordered)
             try:
                 handlers = PullHandlers(self._connection, self._member, calls, options, takes_batches=takes_batches)
-                await handlers.run()
+                await handlers.run(self._runs)
             finally:
                 self._member.set_handler(None, ordered=False)
 

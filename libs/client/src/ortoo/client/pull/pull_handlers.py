@@ -9,6 +9,7 @@ from ortoo.client.core.connection import Connection
 from ortoo.client.core.handlers import LocalAttempts, RetryLater, log_fields, nack_messages
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.handling.calls import HandlerCalls, HandlerEnd
+from ortoo.client.handling.runs import HandlerRuns
 from ortoo.client.pull.process_queue import ProcessQueue
 from ortoo.client.pull.pull_member import PullMember
 from ortoo.client.pull.settings import HandlerOptions
@@ -64,10 +65,11 @@ class PullHandlers:
         """Ordered processing: processed and uncommitted messages, by queue."""
         self._attempts = LocalAttempts()
 
-    async def run(self) -> None:
+    async def run(self, runs: HandlerRuns) -> None:
         """Run. Errors: the reason why the server refused the member."""
         ordered = self._member.is_ordered
-        async with Background("handlers") as background:
+
+        async def take(background: Background) -> None:
             if not ordered:
                 background.spawn("stuck", self._nack_stuck())
             while True:
@@ -80,6 +82,8 @@ class PullHandlers:
                     background.spawn("in order", self._handle_in_order(queue, messages))
                 else:
                     background.spawn("handle", self._handle(queue, messages, background))
+
+        await runs.run(self._calls, take)
 
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
         """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""

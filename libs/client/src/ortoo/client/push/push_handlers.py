@@ -15,6 +15,7 @@ from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import ReceivedMessage
 from ortoo.client.core.suspension import QueueHold
 from ortoo.client.handling.calls import HandlerCalls
+from ortoo.client.handling.runs import HandlerRuns
 from ortoo.client.push.push_member import PushMember
 from ortoo.common.errors import OrtooError
 from ortoo.common.logs.logger import get_logger
@@ -41,6 +42,7 @@ class PushHandlers:
         *,
         concurrency: int,
         retry_delay_ms: float,
+        runs: HandlerRuns,
     ) -> None:
         """`nack` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
         self._group = group
@@ -48,6 +50,7 @@ class PushHandlers:
         self._member = member
         self._nack = nack
         self._clock = clock
+        self._runs = runs
         self._slots = asyncio.Semaphore(concurrency)
         self._retry_delay_ms = retry_delay_ms
         self._lanes: dict[tuple[Queue, str], deque[ReceivedMessage]] = {}
@@ -56,7 +59,8 @@ class PushHandlers:
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
         """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
-        async with Background("handlers") as background:
+
+        async def take(background: Background) -> None:
             await self._wait_free_slot()
             async for message in messages:
                 group = message.message_group
@@ -70,6 +74,8 @@ class PushHandlers:
                     lane = self._lanes[message.queue, group] = deque()
                     background.spawn("in order", self._handle_lane(message, (message.queue, group), lane))
                 await self._wait_free_slot()
+
+        await self._runs.run(self._calls, take)
 
     async def _wait_free_slot(self) -> None:
         """Wait for a free slot without taking it, because a retry may need it first."""
