@@ -28,6 +28,8 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.v1 import pop_pb2
 
 PopHandler = Callable[[PoppedMessage], Awaitable[None] | None]
+CLOSE_TIMEOUT_S = 10.0
+"""Time limit of the last acknowledgements, and of the release of messages, when a consumer is closed."""
 SHARED_POPS_MAX = 2
 """Largest number of shared pops in flight; further requests wait for the next one."""
 SHARED_MESSAGES_MAX = 1_024
@@ -102,14 +104,20 @@ class PopConsumer:
         self._watch.stop()
         try:
             self._pops.close()
-            await self._calls.drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                    await self._calls.drain()
         finally:
             try:
                 await self._background.__aexit__(*ended)  # may raise CancelledError
             finally:
-                await self._release(list(self._leases))
-                self._cancelled_attempts += self._unanswered_attempts
-                await self._release_cancelled()
+                try:
+                    async with asyncio.timeout(CLOSE_TIMEOUT_S):
+                        await self._release(list(self._leases))
+                        self._cancelled_attempts += self._unanswered_attempts
+                        await self._release_cancelled()
+                except TimeoutError:
+                    _log.emit(log_events.LEASE_RELEASE_FAILED, reason=f"no answer within {CLOSE_TIMEOUT_S:g} s")
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
         """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
@@ -283,8 +291,6 @@ class PopConsumer:
             _log.emit(log_events.HANDLER_LEASE_EXPIRED, reason=str(late), **where)
         except OrtooError as error:
             _log.emit(log_events.ACK_FAILED, reason=str(error), **where)
-
-    # acknowledge and nack
 
     async def ack(self, lease: PopLease, offsets: Iterable[int]) -> None:
         """Acknowledge messages of a lease; concurrent acknowledgements share a request."""
