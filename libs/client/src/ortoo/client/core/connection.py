@@ -1,5 +1,6 @@
 """The connection to the cluster: one of several snodes, with failover to the next."""
 
+import asyncio
 import os
 import shlex
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -9,7 +10,7 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, check_loop
 from ortoo.client.core.credentials import Credentials
 from ortoo.common.cluster.addresses import is_address
 from ortoo.common.cluster.process_name import process_name
@@ -73,8 +74,10 @@ class Connection:
         """Number of calls that were retried because no answer came."""
         self._process_id = os.getpid()
         self._is_closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
         return self
 
     async def __aexit__(self, *ended: Any) -> None:
@@ -93,12 +96,13 @@ class Connection:
     def channel(self) -> grpc.aio.Channel:
         """The channel to `address`.
 
-        Errors: ClientClosed, or Conflict in a process forked from the one that connected.
+        Errors: ClientClosed, or Conflict in a process forked from the one that connected, or on another loop.
         """
-        self._check_usable()
+        self.check_usable()
         return self._channels.channel_to(self.address)
 
-    def _check_usable(self) -> None:
+    def check_usable(self) -> None:
+        """Refuse calls after the end, in a forked process, or on another loop. Errors: ClientClosed, Conflict."""
         if self._is_closed:
             raise ClientClosed
         if os.getpid() != self._process_id:
@@ -106,6 +110,7 @@ class Connection:
                 "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
                 "or start processes with the spawn method"
             )
+        check_loop(self._loop)
 
     def mark_failed(self, address: str) -> None:
         """Move to the next snode, because the one at `address` did not answer."""
@@ -122,7 +127,7 @@ class Connection:
         timeout_s: float = CALL_TIMEOUT_S,
     ) -> Any:
         """One unary call to the snode at `address`, without retry. Errors: those of the snode, or Unavailable."""
-        self._check_usable()
+        self.check_usable()
         if (explain := call_explainer.get()) is not None:
             explain(grpcurl_command(address, stub.__name__, method, request, self._tls))
         with rpc_errors(address):

@@ -1,9 +1,11 @@
 """Received batches; their messages are decoded lazily."""
 
+import asyncio
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
+from ortoo.client.core.closed import check_loop
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
@@ -58,6 +60,7 @@ class ReceivedBatch:
             self._columns = range(sealed.count)
         self._on_finished = on_finished
         self._check_current = check_current
+        self._loop = asyncio._get_running_loop()
         self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
@@ -116,12 +119,24 @@ class ReceivedBatch:
         return self.first_offset + self._rows[index]
 
     def ack(self) -> None:
-        """Acknowledge all messages of this batch; the group's offset moves past them soon."""
+        """Acknowledge all messages of this batch; the group's offset moves past them soon.
+
+        Errors: Conflict in another thread than the consumer's.
+        """
+        self._check_loop()
         self._finish(self.progress.finish_all())
 
     def ack_message(self, index: int) -> None:
-        """Acknowledge the message at `index`; the group's offset stays before the first unacknowledged one."""
+        """Acknowledge the message at `index`; the group's offset stays before the first unacknowledged one.
+
+        Errors: as `ack`.
+        """
+        self._check_loop()
         self._finish(self.progress.finish(index))
+
+    def _check_loop(self) -> None:
+        if self._on_finished is not None:
+            check_loop(self._loop)
 
     def _finish(self, count: int) -> None:
         if count and self._on_finished is not None:

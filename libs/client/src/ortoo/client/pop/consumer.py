@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Self
 
 from ortoo.client import log_events
-from ortoo.client.core.closed import ConsumerClosed
+from ortoo.client.core.closed import ConsumerClosed, check_loop
 from ortoo.client.core.connection import Connection
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.handlers import ERROR_LENGTH_MAX, RetryLater, log_fields
@@ -15,7 +15,7 @@ from ortoo.client.handling.calls import HandlerCalls
 from ortoo.client.handling.loop_watch import LoopWatch
 from ortoo.client.handling.runs import FINISH_TIMEOUT_S, HandlerRuns
 from ortoo.client.pop.blocked_renewal import BlockedRenewal
-from ortoo.client.pop.outcome import settle
+from ortoo.client.pop.outcome import check_not_stale, settle
 from ortoo.client.pop.pop_calls import PopCalls, receipts_of
 from ortoo.client.pop.popped import PopLease, PoppedMessage, by_enode, lease_of, request_chunks, take_messages
 from ortoo.client.pop.settings import PopSettings
@@ -87,12 +87,13 @@ class PopConsumer:
         )
         self._watch = LoopWatch(self._clock, self._renew_interval_s, renewal.renew)
         self._runs = HandlerRuns()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_open = self._is_busy = False
         """Busy: the last pop returned all requested messages, so that more are likely."""
 
     async def __aenter__(self) -> Self:
         await self._background.__aenter__()
-        self._is_open = True
+        self._is_open, self._loop = True, asyncio.get_running_loop()
         if self._settings.renew_max_ms > 0:
             self._background.every("renew", self._renew_interval_s / 4, self._renew, clock=self._clock)
             if type(self._clock) is SystemClock:  # on virtual time no loop is blocked
@@ -216,6 +217,7 @@ class PopConsumer:
                 raise
 
     def _check_open(self) -> None:
+        check_loop(self._loop)
         if not self._is_open:
             raise ConsumerClosed("this consumer is not open; enter it with `async with` first")
 
@@ -296,7 +298,7 @@ class PopConsumer:
         """Acknowledge messages of a lease; concurrent acknowledgements share a request."""
         self._check_open()
         chosen = self._mark_settled(lease, offsets)
-        self._check_not_stale(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
+        check_not_stale(lease, await self._calls.ack(lease.batch.queue.enode, lease.receipt_handle, chosen))
 
     async def nack(
         self,
@@ -312,7 +314,7 @@ class PopConsumer:
         chosen = self._mark_settled(lease, offsets)
         if not chosen:
             return
-        self._check_not_stale(
+        check_not_stale(
             lease,
             await self._send_nack(
                 [(lease, chosen)], delay_ms=delay_ms, count_attempt=count_attempt, error=error, park=park
@@ -353,14 +355,6 @@ class PopConsumer:
         if not lease.open_offsets:
             self._leases.pop(lease, None)
         return chosen
-
-    def _check_not_stale(self, lease: PopLease, stale: Sequence[int]) -> None:
-        if stale:
-            raise Fenced(
-                f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease ended "
-                "and they were delivered again",
-                field="receipts",
-            )
 
     async def _renew(self) -> None:
         """Renew due leases, for each enode separately, so that one without an answer does not delay others."""

@@ -72,9 +72,8 @@ class Producer:
     async def __aexit__(self, *ended: Any) -> None:
         try:
             if ended[0] is None:
-                with closing(self._topic, self._batchers.values()):
-                    async with asyncio.timeout(self._settings.close_timeout_ms / 1000):
-                        await self.flush()
+                async with closing(self._topic, self._batchers.values(), self._settings.close_timeout_ms / 1000):
+                    await self.flush()
         finally:
             self._is_closed = True
             await self._background.__aexit__(*ended)
@@ -142,6 +141,7 @@ class Producer:
 
     async def flush(self) -> None:
         """Wait until every message taken so far has its outcome. Errors: the first failure not reported yet."""
+        self._connection.check_usable()
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
         while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
@@ -157,6 +157,7 @@ class Producer:
         await self.wait_for_room()
 
     def _check_open(self) -> None:
+        self._connection.check_usable()
         if self._is_closed:
             raise ClientClosed("this producer is closed; make a new one")
 

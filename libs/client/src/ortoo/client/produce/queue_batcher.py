@@ -1,8 +1,8 @@
 """The state of a producer for one queue: the open batch, the sealed batches, and timers."""
 
 import asyncio
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from ortoo.client import log_events
@@ -84,11 +84,12 @@ class QueueBatcher:
                 batch.fail(error)
 
 
-@contextmanager
-def closing(topic: str, batchers: Collection[QueueBatcher]) -> Iterator[None]:
-    """Turn the timeout of the final flush into an error that names what has no answer. Errors: Unavailable."""
+@asynccontextmanager
+async def closing(topic: str, batchers: Collection[QueueBatcher], timeout_s: float) -> AsyncIterator[None]:
+    """Limit the final flush; the error of a timeout names what has no answer. Errors: Unavailable."""
     try:
-        yield
+        async with asyncio.timeout(timeout_s):
+            yield
     except TimeoutError:
         unanswered = {one.queue: one.message_count for one in batchers if not one.is_idle}
         reason = next((f"; last error: {one.refusal_reason}" for one in batchers if one.refusal_reason), "")

@@ -93,6 +93,7 @@ class PullConsumer:
         Errors: those for which the server refused this member, or ConsumerClosed before it is entered and after it has
         left.
         """
+        self._connection.check_usable()
         with self._exclusive():
             return await self._member.next_from(
                 ProcessQueue.take_batch, None if timeout_ms is None else timeout_ms / 1000

@@ -150,6 +150,7 @@ class Consumer:
         Errors: those for which the server refused the session, or ConsumerClosed before it is entered and after it has
         left.
         """
+        self._connection.check_usable()
         self._member.check_open()
         with suppress(ConsumerClosed):
             while True:
