@@ -12,7 +12,7 @@ from google.protobuf import json_format
 
 from ortoo.client.core.closed import ClientClosed, check_loop
 from ortoo.client.core.credentials import Credentials
-from ortoo.common.cluster.addresses import is_address
+from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Conflict, Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of_rpc, rpc_errors
@@ -209,9 +209,11 @@ class Connection:
             self.mark_failed(address)
             if attempt >= self._attempts_max:
                 all_addresses = " or ".join(self._addresses)
-                raise Unavailable(
-                    f"no answer from {all_addresses} ({error}); check that a snode is running there"
-                ) from error
+                remedy = "check that a snode is running there"
+                if variable := proxy_variable(address, os.environ):
+                    remedy += f". The connection uses the proxy of the environment variable {variable}: unset it, or "
+                    remedy += "add the host to no_proxy, if the proxy does not reach the snode"
+                raise Unavailable(f"no answer from {all_addresses} ({error}); {remedy}") from error
             self.retries += 1
             await self.clock.sleep(max(error.retry_after_ms / 1000, self.backoff.delay_s(attempt, self.randomness)))
 

@@ -7,6 +7,7 @@ from typing import Any, Self, cast
 
 import grpc
 
+from ortoo.common.cluster.addresses import is_loopback
 from ortoo.common.grpc.tls import ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
 
@@ -51,12 +52,12 @@ class Channels:
         """Start empty; `headers_of` makes the headers of every call, `tls` turns TLS on.
 
         `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
-        connections obey the environment's proxy variables, such as http_proxy.
+        connections obey the environment's proxy variables, such as http_proxy, except those to the loopback.
         """
         self._tls = tls
         self._tls_name = tls_name
         self._headers_of = headers_of
-        self._options = OPTIONS if uses_proxy else (*OPTIONS, ("grpc.enable_http_proxy", 0))
+        self._uses_proxy = uses_proxy
         self._channels: dict[str, grpc.aio.Channel | _RenewableChannel] = {}
 
     async def __aenter__(self) -> Self:
@@ -85,7 +86,7 @@ class Channels:
         """
         data = request.SerializeToString()
         headers = self._headers_of(path, data) if self._headers_of is not None else ()
-        options = list(self._all_options)
+        options = self._options(address, tls=self._tls is not None)
         tls = self._credentials
         with (
             grpc.insecure_channel(address, options=options)
@@ -99,17 +100,18 @@ class Channels:
         """A new channel, with the newest certificates if it uses TLS; only sockets do."""
         credentials = self._credentials
         if credentials is None:
-            return current_transport().channel(address, self._options)
-        return grpc.aio.secure_channel(address, credentials, options=self._all_options)
+            return current_transport().channel(address, self._options(address))
+        return grpc.aio.secure_channel(address, credentials, options=self._options(address, tls=True))
 
     @property
     def _credentials(self) -> grpc.ChannelCredentials | None:
         return self._tls.value if isinstance(self._tls, ReloadingFiles) else self._tls
 
-    @property
-    def _all_options(self) -> list[tuple[str, int | str]]:
-        options: list[tuple[str, int | str]] = [*self._options]
-        if self._tls_name and self._tls is not None:
+    def _options(self, address: str, *, tls: bool = False) -> list[tuple[str, Any]]:
+        options: list[tuple[str, Any]] = [*OPTIONS]
+        if not self._uses_proxy or is_loopback(address):
+            options.append(("grpc.enable_http_proxy", 0))
+        if tls and self._tls_name:
             options.append(("grpc.ssl_target_name_override", self._tls_name))
         return options
 
