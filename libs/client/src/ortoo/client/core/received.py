@@ -1,11 +1,9 @@
 """Received batches; their messages are decoded lazily."""
 
-import asyncio
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 
-from ortoo.client.core.closed import check_loop
 from ortoo.client.core.progress import BatchProgress
 from ortoo.client.core.queues import Queue
 from ortoo.common.groups.group_topics import RETRY_PREFIX, group_of_topic
@@ -36,12 +34,13 @@ class ReceivedBatch:
         generation: int = 0,
         on_finished: OnFinished | None = None,
         check_current: Callable[[], bool] | None = None,
+        check_use: Callable[[], None] | None = None,
     ) -> None:
         """`rows` are the rows of the stored batch as int32 each, empty = all; row 0 has the offset `first_offset`.
 
         `row_stored_at_ms` are int64 each, empty = all were stored at `stored_at_ms`.
         `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
-        queue.
+        queue. `check_use` refuses acknowledgements in another thread than the consumer's.
         """
         self.queue = queue
         self.topic_id = topic_id
@@ -60,7 +59,7 @@ class ReceivedBatch:
             self._columns = range(sealed.count)
         self._on_finished = on_finished
         self._check_current = check_current
-        self._loop = asyncio._get_running_loop()
+        self._check_use = check_use
         self.progress = BatchProgress(self.offsets, next_offset, self.size_bytes)
 
     def __len__(self) -> int:
@@ -123,7 +122,7 @@ class ReceivedBatch:
 
         Errors: Conflict in another thread than the consumer's.
         """
-        self._check_loop()
+        self._check_usable()
         self._finish(self.progress.finish_all())
 
     def ack_message(self, index: int) -> None:
@@ -131,12 +130,12 @@ class ReceivedBatch:
 
         Errors: as `ack`.
         """
-        self._check_loop()
+        self._check_usable()
         self._finish(self.progress.finish(index))
 
-    def _check_loop(self) -> None:
-        if self._on_finished is not None:
-            check_loop(self._loop)
+    def _check_usable(self) -> None:
+        if self._check_use is not None:
+            self._check_use()
 
     def _finish(self, count: int) -> None:
         if count and self._on_finished is not None:

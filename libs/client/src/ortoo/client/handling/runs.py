@@ -34,7 +34,7 @@ class HandlerRuns:
             run.ended.set()
 
     async def stop(self, finish_timeout_s: float) -> None:
-        """Let the runs take no more messages and finish the handlers that run, at most for this time. Waits for it."""
+        """Begin no other handler, and wait for those that run, at most for this time."""
         for run in (runs := list(self._runs)):
             run.finish_timeout_s = finish_timeout_s
             run.stopped.set()

@@ -15,8 +15,8 @@ Job = tuple["Future[Any]", Callable[[], Any]]
 class HandlerThreads(Executor):
     """Threads that are started when they are needed, and end when this object is no longer used.
 
-    Unlike those of `ThreadPoolExecutor`, they do not hold up the end of the process: a handler that never returns
-    would keep the program alive for ever.
+    They do not hold up the end of the process, as those of `ThreadPoolExecutor` do. There, a handler that never
+    returns would keep the program alive.
     """
 
     def __init__(self, count_max: int) -> None:
@@ -66,5 +66,5 @@ def _serve(jobs: "SimpleQueue[Job | None]", busy: _Counter) -> None:
                 del result
         else:
             busy.add(-1)
-        del job, future, work  # what they refer to must not live until the next job
+        del job, future, work  # they may refer to large objects
     jobs.put(None)  # for the next thread

@@ -189,7 +189,7 @@ class Consumer:
         await handlers.run(aiter(self))
 
     async def stop(self, finish_timeout_s: float = FINISH_TIMEOUT_S) -> None:
-        """Let `run` take no more messages, finish the handlers that run, and return; waits for that.
+        """Begin no other handler, wait for those that run, and let `run` return.
 
         Messages of handlers that have not finished in time stay unacknowledged.
         """
