@@ -264,6 +264,9 @@ def _receipt_output(receipt: "Receipt") -> CommandOutput:
             receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}"
         )
     place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
+    if receipt.duplicate:
+        text = f"not stored: a message with this dedup id is {receipt.message_id} in {place}"
+        return CommandOutput(receipt, text)
     return CommandOutput(receipt, f"stored {receipt.message_id} in {place}")
 
 

@@ -38,7 +38,7 @@ async def create(
     """Create a topic."""
     lite_ttl_ms = milliseconds_of(lite_ttl) if lite_ttl else 0
     topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type, lite_ttl_ms=lite_ttl_ms)
-    return CommandOutput(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"topic {topic.name} is ready with {_queue_count(topic)} queues")
 
 
 async def show_all(mq: "Client") -> CommandOutput:

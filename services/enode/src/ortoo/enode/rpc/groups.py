@@ -24,6 +24,13 @@ class GroupHandlers(EnodeHandlers):
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
+        for queue_id, offset in offsets.items():
+            if offset > (end_offset := store.queue_range(topic_id, queue_id).end_offset):
+                raise Invalid(
+                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
+                    "what it received",
+                    field="offsets",
+                )
         fenced: list[int] = []
         with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
