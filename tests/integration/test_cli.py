@@ -55,7 +55,7 @@ async def test_each_line_of_standard_input_is_a_message(dev: DevProcess, body: l
 
 
 async def test_what_exists_already_is_not_reported_as_new(dev: DevProcess) -> None:
-    """Creating a topic again succeeds and changes nothing. A second message with a dedup id is reported as not stored."""
+    """Creating a topic again succeeds and changes nothing. A duplicate is reported as not stored."""
     for _ in range(2):
         outcome = await command.run(["ortoo", "topic", "create", "t"], dev.address)
         assert outcome.stdout == "topic t is ready with 4 queues\n"
