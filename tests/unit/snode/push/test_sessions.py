@@ -10,7 +10,6 @@ import pytest
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Group, Permission, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
-from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Delivery, SessionClosed
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import CLOSE_TIMEOUT_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
@@ -135,10 +134,10 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
 
 
 @in_virtual_time
-async def test_a_snode_has_so_many_sessions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is referred to another snode, and is not recorded here. When one has ended there is space again."""
     async with bench() as it:
-        monkeypatch.setattr(module, "SESSIONS_MAX", 2)
+        monkeypatch.setattr(it.sessions._sessions, "capacity", 2)
         first = await it.open("a")
         await it.open("b")
         with pytest.raises(Overloaded, match="2 sessions are open on this snode; use another") as refusal:

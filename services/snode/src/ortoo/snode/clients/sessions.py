@@ -7,6 +7,7 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
@@ -19,14 +20,15 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
 from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.topics import TopicComponents
 
-SESSIONS_MAX = 20_000
+SESSIONS_MAX = 25_000
 GROUPS_MAX = 1_000
 """Maximum of groups in one session."""
 TEXT_LENGTH_MAX = 255
@@ -52,7 +54,7 @@ class ClientSessions:
         self._topics = topics
         self._push_sessions = push_sessions
         self._locks = locks
-        self._sessions: dict[str, ClientSession] = {}
+        self._sessions: FairTable[ClientSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._by_group: dict[str, dict[str, ClientSession]] = {}
         self._closing_until_s: dict[ClientSession, float] = {}
         groups.on_members_changed = self._on_members_changed
@@ -77,12 +79,10 @@ class ClientSessions:
     def open(self, hello: Hello, peer: str) -> ClientSession:
         """Open a session. Errors: Invalid, Overloaded."""
         _check_hello(hello)
-        if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
         now_s = self._runtime.clock.monotonic_s()
         named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
         session = ClientSession(*named, user=PRINCIPAL.get().user)
-        self._sessions[session.session_id] = session
+        self._sessions.put(session.session_id, session, owner_at(address_of(peer)))
         self._send_opened(session)
         return session
 
@@ -197,7 +197,7 @@ class ClientSessions:
         if session.is_closing:
             return
         session.is_closing = True
-        self._sessions.pop(session.session_id, None)
+        self._sessions.remove(session.session_id)
         for group in list(session.consumers):
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)

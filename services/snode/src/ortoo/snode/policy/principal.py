@@ -44,3 +44,8 @@ class Principal:
 ANONYMOUS = Principal()
 PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
 """The caller of the current call; tasks that a call starts inherit it."""
+
+
+def owner_at(host: str) -> str:
+    """The owner of what the current call makes: its user, or else the host that it comes from."""
+    return PRINCIPAL.get().user or f"@{host}"

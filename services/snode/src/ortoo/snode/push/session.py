@@ -45,6 +45,8 @@ class PushPlan:
     heartbeat_interval_ms: int = 30_000
     expiry_ms: int = 120_000
     """Timeout of a silent session."""
+    owner: str = ""
+    """The user or the host whose share of the sessions it takes."""
 
 
 class PushSession:

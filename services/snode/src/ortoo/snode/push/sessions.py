@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.telemetry.metrics import Metrics
@@ -18,6 +18,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import (
     CloseReason,
     GroupMember,
@@ -36,7 +37,7 @@ CLOSE_TIMEOUT_S = 60.0
 """Time for a client that does not read to receive the reason why its session ended."""
 SESSION_FIXED_BYTES = 24 << 10
 """Fixed memory of a session: its tasks, its stream, its group membership."""
-SESSIONS_MAX = 10_000
+SESSIONS_MAX = 12_500
 SUBSCRIPTIONS_MAX = 1_000
 _log = get_logger("sessions")
 
@@ -88,7 +89,7 @@ class PushSessions:
         """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
         self.evicted_count = 0
         """Number of slow sessions that were ended."""
-        self._sessions: dict[str, PushSession] = {}
+        self._sessions: FairTable[PushSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._closing_until_s: dict[str, tuple[PushSession, float]] = {}
         self._register(runtime.metrics)
 
@@ -166,8 +167,7 @@ class PushSessions:
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.
         """
-        if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+        self._sessions.check(plan.owner)
         await self.group_settings.check(plan.group, broadcast=plan.broadcast)
         if not plan.broadcast:
             await self.delivery_modes.ensure_mode(plan.group, plan.filters, DeliveryMode.OFFSETS)
@@ -176,7 +176,7 @@ class PushSessions:
         session.on_end = partial(self.start_close, session)
         session.memory.on_evict = partial(self._evict_not_reading, session)
         joining = make_member(session)
-        self._sessions[session.session_id] = session
+        self._sessions.put(session.session_id, session, plan.owner)
         replaced = self.find(plan.group, session.client_id)
         if replaced is not None:
             replaced.on_replaced()
@@ -205,7 +205,7 @@ class PushSessions:
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
         """End a session, once."""
-        if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
+        if self._sessions.remove(session.session_id) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
             session.leave_group(member)

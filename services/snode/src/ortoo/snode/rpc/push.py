@@ -11,11 +11,12 @@ from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import translate_error
+from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription, merge_subscriptions
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, PushEvent, SessionClosed, SessionOpened
 from ortoo.snode.push.session import PushPlan, PushSession
@@ -64,6 +65,7 @@ class PushCall:
             member_session_id=request.session_id,
             heartbeat_interval_ms=self.sessions.heartbeat_interval_ms,
             expiry_ms=int(self.sessions.expiry_s * 1000),
+            owner=owner_at(address_of(self.member.peer)),
         )
 
         def as_member(session: PushSession) -> GroupMember:

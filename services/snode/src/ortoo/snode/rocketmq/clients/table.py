@@ -14,14 +14,15 @@ from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
+from ortoo.snode.membership.fair_table import FairTable
+from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal, owner_at
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
 """Silence after which a client is removed."""
 LOST_EXPIRY_S = 30.0
 """The same for a client whose telemetry stream ended. Official clients send heartbeats every 10 s."""
-CLIENTS_MAX = 50_000
+CLIENTS_MAX = 62_500
 COMMANDS_MAX = 1024
 COMMANDS_BYTES_MAX = 16 << 20
 """Limit of the bytes that wait for one client, beside the first waiting command: several checks of large messages."""
@@ -131,7 +132,7 @@ class ClientTable:
     def __init__(self, memory: MemoryShare) -> None:
         self._memory = memory
         """Memory of the clients' settings."""
-        self._clients: dict[str, ConnectedClient] = {}
+        self._clients: FairTable[ConnectedClient] = FairTable(CLIENTS_MAX, "clients are connected")
 
     def all(self) -> list[ConnectedClient]:
         """The connected clients."""
@@ -142,10 +143,9 @@ class ClientTable:
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = ConnectedClient(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
-            self._clients[caller.client_id] = client
+            peer = caller.peer()
+            client = ConnectedClient(caller.client_id, peer=peer, principal=PRINCIPAL.get())
+            self._clients.put(caller.client_id, client, owner_at(peer.rpartition(":")[0]))
         client.last_active_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
@@ -192,7 +192,7 @@ class ClientTable:
 
     def remove(self, client_id: str) -> ConnectedClient | None:
         """Remove a client; None if it is not connected."""
-        client = self._clients.pop(client_id, None)
+        client = self._clients.remove(client_id)
         if client is None:
             return None
         self._memory.release(_settings_bytes(client.settings) + TOPIC_BYTES * len(client.published_topics))
