@@ -99,9 +99,9 @@ FILES = (
         r"\d{20}\.seg",
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
         "of a replica",
-        "A replica fetches the missing frames from the other replicas, and leads only when it has them. Without replicas, "
-        "reads of the segment's offsets are answered DATA_LOSS, and the offsets are not assigned again. If the file is "
-        "cut short, the store continues with the rest of the file, under another store id.",
+        "A replica fetches the missing frames from the other replicas, and leads only when it has them. Without "
+        "replicas, reads of the segment's offsets are answered DATA_LOSS, and the offsets are not assigned again. If "
+        "the file is cut short, the store continues with the rest of the file, under another store id.",
         outcomes(Start.NAMED, foreign=Start.REFUSED),
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
@@ -110,8 +110,8 @@ FILES = (
         r"\d{20}\.seg",
         "A full segment of the log.",
         "of a replica",
-        "A replica fetches a missing frame from the other replicas when the frame is read, or at a start, when the state "
-        "is computed from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
+        "A replica fetches a missing frame from the other replicas when the frame is read, or at a start, when the "
+        "state is computed from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
@@ -180,7 +180,9 @@ FILES = (
         ALWAYS_RIGHT,
     ),
     StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another spare."),
-    StoreFile("`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Starts in the same way as with it."),
+    StoreFile(
+        "`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Starts in the same way as with it."
+    ),
 )
 
 HEAD = """# Every file of a store
@@ -201,8 +203,9 @@ replaced or emptied. From then on the process acknowledges nothing, and `ortoo d
 TAIL = """
 *Starts right* means that the store starts with all acknowledged data. *Names the loss* means that the start reports the
 file and the positions. Reads of the file's offsets are then answered DATA_LOSS, and all other data is served. Only
-segments of an enode without replicas can be lost in this way, because no other process has a copy of them. If a replica refuses to
-start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data is lost.
+segments of an enode without replicas can be lost in this way, because no other process has a copy of
+them. If a replica refuses to start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data
+is lost.
 
 No file shows that a whole disk was restored from an older image. But the number of each start has random bits, so a
 start from such a disk gets a number that no earlier start had. Votes and messages for an earlier start do not count for
