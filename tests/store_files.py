@@ -110,8 +110,8 @@ FILES = (
         r"\d{20}\.seg",
         "A full segment of the log.",
         "of a replica",
-        "A replica fetches a missing frame from the other replicas when the frame is read, or when a start computes the "
-        "state from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
+        "A replica fetches a missing frame from the other replicas when the frame is read, or when a start computes "
+        "the state from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
