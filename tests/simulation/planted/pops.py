@@ -38,7 +38,7 @@ def pop_cancelled_by_repeating_it() -> None:
         await once(lease_release.LeaseReleaser(self._runtime, Links(self._links)), enode, request)  # type: ignore[arg-type]
 
     async def asked(self: Any, request: Any) -> Any:
-        request.call_off = False
+        request.cancel = False
         return await ask(self, request)
 
     lease_release.LeaseReleaser.cancel_once = again  # type: ignore[method-assign]
