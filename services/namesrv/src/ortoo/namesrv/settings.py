@@ -23,7 +23,7 @@ class NamesrvSettings(InnerSettings):
     name: str = "namesrv-0"
     """The name server's name in logs."""
     listen_address: str = "127.0.0.1:8071"
-    """host:port to listen on; port 0 selects a free one."""
+    """host:port to listen on; port 0 selects a free port."""
     namesrv_address: str = ""
     """All name servers of one database, including this one: host:port, separated by `;`. Empty = it is the only one."""
     data_dir: Path = Path("ortoo-data/namesrv")

@@ -61,7 +61,7 @@ COLUMNS: Final = (
     TableColumn("queue_id", "int", "the queue's number on that enode"),
     TableColumn("offset", "bigint", "the message's number in its queue"),
     TableColumn("body", "binary", "the content"),
-    TableColumn("stored_at", "timestamp", "when it was stored, to the millisecond"),
+    TableColumn("stored_at", "timestamp", "when the message was stored, to the millisecond"),
     *MESSAGE_TABLE,
 )
 """Every column of a topic, in display order."""
