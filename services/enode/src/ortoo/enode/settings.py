@@ -116,7 +116,8 @@ class EnodeSettings(InnerSettings):
     """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
     group_retention_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 30 * DAY_MS
     """Time without use after which the enode drops the offsets, locks, leases and delivery mode of an undeclared group,
-    topic by topic. 0 = never. PutGroup and UpdateGroup (`ortoo group update`) declare a group; its use does not."""
+    topic by topic. 0 = never. PutGroup and UpdateGroup (`ortoo group update`) declare a group; its use
+    does not declare it."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)

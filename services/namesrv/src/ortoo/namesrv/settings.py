@@ -41,7 +41,8 @@ class NamesrvSettings(InnerSettings):
     topic_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted topic can be restored; then enodes delete its messages. 0 = at once."""
     group_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted group can be restored; then enodes delete its offsets, unless it is used. 0 = at once."""
+    """How long a deleted group can be restored; then enodes delete its offsets, unless the group was used since.
+    0 = at once."""
     admin_token_file: str = ""
     """A file with a token that is required in calls about users. Snodes need the same file. Empty = no token."""
     insecure: bool = False
