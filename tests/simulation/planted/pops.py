@@ -97,7 +97,7 @@ def leases_never_end() -> None:
 
 
 def pop_skips_messages() -> None:
-    """G2: of every few messages a pop takes one more than it returns."""
+    """G2: at some pops, the next message is dropped without being delivered."""
     take = pop_line.PopLine.take
 
     def skipping(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:

@@ -41,9 +41,9 @@ class RoleNames:
     names. The common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
     URI's path. Empty = enode, and enode.NAME where NAME is tls_cluster_name."""
     snode: str = ""
-    """The names of snodes, in the same form. Empty = snode, and snode.NAME."""
+    """The names of snodes, in the form of role_names.enode. Empty = snode, and snode.NAME."""
     operator: str = ""
-    """The names of operators and their tools, in the same form. Empty = operator, and operator.NAME."""
+    """The names of operators and their tools, in the form of role_names.enode. Empty = operator, and operator.NAME."""
 
     def check(self) -> None:
         """Refuse texts that no certificate has as a name. Errors: Invalid, naming the setting."""

@@ -36,7 +36,7 @@ class ServiceSettings:
     name: str = ""
     """The name of the process in the cluster."""
     listen_address: str = ""
-    """host:port to serve on; port 0 takes any free one."""
+    """host:port to serve on; port 0 takes any free port."""
     cluster_token_file: str = ""
     """A file with a token that all processes of the cluster share. Enodes and name servers then refuse other callers.
     Empty = they answer every caller that reaches their ports."""
@@ -47,7 +47,7 @@ class ServiceSettings:
     """The certificate of this process as caller and as server, PEM. This file, the key and the roots are read again
     when they change."""
     tls_cluster_key_file: str = ""
-    """The private key of that certificate, PEM."""
+    """The private key of the certificate of this process, PEM."""
     tls_cluster_ca_file: str = ""
     """The roots of the certificates of all processes of the cluster, PEM."""
     tls_cluster_name: str = ""
@@ -63,12 +63,12 @@ class ServiceSettings:
     are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
     less the memory reserved for caches."""
     connections_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
-    """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
+    """Maximum number of connections of each port. Further connections are closed at once. 0 = one for each 64 KiB of
     memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
     connections_per_address_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
-    """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
-    longest. 0 = half of the connections that the port takes. Raise it where all clients come through one proxy or
-    address translation."""
+    """Maximum number of connections to a port from one address. Above it the process closes the connections from that
+    address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
+    come through one proxy or address translation."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""

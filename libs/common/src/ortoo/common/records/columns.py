@@ -131,10 +131,10 @@ BORN_AT: Final = MessageColumn[int | None](
     8, "born_at_ms", Layout.TIMES, Presence.ALWAYS, "when its producer made it, to the millisecond"
 )
 TAG: Final = MessageColumn[str | None](
-    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "for filters", text_rules.TAG, is_common=True
+    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "a label for filters", text_rules.TAG, is_common=True
 )
 KEYS: Final = MessageColumn[tuple[str, ...]](
-    10, "keys", Layout.LISTS, Presence.IF_USED, "for search", text_rules.KEY, is_common=True
+    10, "keys", Layout.LISTS, Presence.IF_USED, "words for search", text_rules.KEY, is_common=True
 )
 MESSAGE_GROUP: Final = MessageColumn[str | None](
     11,
@@ -170,7 +170,7 @@ TRACE_CONTEXT: Final = MessageColumn[str | None](
     18, "trace_context", Layout.TEXTS, Presence.IF_USED, "W3C trace context", text_rules.TRACE_CONTEXT
 )
 EXPIRE_AT: Final = MessageColumn[int | None](
-    19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets it"
+    19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets the message"
 )
 
 COLUMNS: Final[tuple[Column, ...]] = (

@@ -38,14 +38,14 @@ TYPES: Final[dict[Layout, tuple[str, ...]]] = {
     Layout.LISTS: ("array<string>", "string"),
     Layout.MAPS: ("map<string,string>",),
 }
-"""The type of a column that is read; the following ones are accepted by sinks as well."""
+"""Layout to types: the first is the type of a column that is read, and sinks accept all of them."""
 
 
 def _table_column(field: MessageColumn[Any]) -> TableColumn:
     # Spark has a type for times, so that their names need no unit.
     name = field.name.removesuffix("_ms") if field.layout is Layout.TIMES else field.name
     absent = "null" if field.default is None else "0" if field.layout.is_number else "empty"
-    otherwise = f"; {absent} if it has none"
+    otherwise = f"; {absent} if the message has none"
     if field is MESSAGE_ID:
         otherwise = ", or the one made of topic id, queue and offset"
     elif field.presence is Presence.ALWAYS:
@@ -61,7 +61,7 @@ COLUMNS: Final = (
     TableColumn("queue_id", "int", "the queue's number on that enode"),
     TableColumn("offset", "bigint", "the message's number in its queue"),
     TableColumn("body", "binary", "the content"),
-    TableColumn("stored_at", "timestamp", "when it was stored, to the millisecond"),
+    TableColumn("stored_at", "timestamp", "when the message was stored, to the millisecond"),
     *MESSAGE_TABLE,
 )
 """Every column of a topic, in display order."""

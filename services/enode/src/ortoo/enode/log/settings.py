@@ -73,7 +73,7 @@ class StoreSettings:
     retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
     """Interval between runs of retention."""
     checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000
-    """Number of state changes after which a checkpoint is written into the log. One is also written after
+    """Number of state changes after which a checkpoint is written into the log. A checkpoint is also written after
     `segment_bytes` of other frames. A checkpoint as long as N segments is written N times less often."""
     checkpoint_slice_bytes: Annotated[int, NumberRange(1, 64 * MIB)] = 64 << 10
     """Approximate size of one slice of a checkpoint. Slices keep a checkpoint from blocking appends."""
