@@ -56,7 +56,7 @@ SessionEvent = SessionOpened | GroupMembers | RegistrationResult | ClientCommand
 
 
 class SessionOutbox:
-    """Events to send, in order; of the members of one group only the newest."""
+    """Events to send, in order. Of several events with the members of one group, only the newest is sent."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -1,4 +1,4 @@
-"""The sessions of clients: registration, membership, notification, and a common end."""
+"""The sessions of clients: registration, membership, notification, and end."""
 
 import asyncio
 import dataclasses
@@ -78,7 +78,7 @@ class ClientSessions:
         """Open a session. Errors: Invalid, Overloaded."""
         _check_hello(hello)
         if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another snode", retry_after_ms=5_000)
         now_s = self._runtime.clock.monotonic_s()
         named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
         session = ClientSession(*named, user=PRINCIPAL.get().user)
@@ -122,7 +122,7 @@ class ClientSessions:
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
-        """Join a group of consumers as `requested`, or change that membership; returns the group members now.
+        """Join a group of consumers as `requested`, or change that membership; returns the current group members.
 
         Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
         """
@@ -170,7 +170,7 @@ class ClientSessions:
     async def command(self, session: ClientSession, command_id: str, command: Any, timeout_s: float) -> Any:
         """Send a command to a client; returns its answer.
 
-        Errors: Overloaded if too many events wait for it, Unavailable if it does not answer in time or disconnects.
+        Errors: Overloaded if too many events wait for the client, Unavailable if the client does not answer in time.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         session.outbox.put(ClientCommand(command))
@@ -193,7 +193,7 @@ class ClientSessions:
             answer.set_result(result)
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session, once. Every session ends here."""
+        """End a session; a no-op if it is already closing. Every session ends by this method."""
         if session.is_closing:
             return
         session.is_closing = True
@@ -209,7 +209,7 @@ class ClientSessions:
         self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
     def on_call_ended(self, session: ClientSession) -> None:
-        """End a session, because its call has ended."""
+        """Note that the call of a closed session has ended, so that `sweep` need not cancel it."""
         self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
@@ -255,7 +255,7 @@ class ClientSessions:
 
     def _check_group_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
-            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
+            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another session", field="group")
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
         session.producers[group] = None

@@ -46,7 +46,7 @@ class DeliveryMode(enum.IntEnum):
 
 
 class Queue(NamedTuple):
-    """The unit of order. Sorts by topic, enode and id, as every assignment must."""
+    """A queue of a topic, the unit of order. Queues sort by topic, enode and id, as every assignment requires."""
 
     topic: str
     enode: str
@@ -58,7 +58,7 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The queues of one topic on one enode: 0 to the counts, exclusive."""
+    """The queues of one topic on one enode. Queue ids begin at 0."""
 
     enode: str
     read_queue_count: int
@@ -66,7 +66,7 @@ class Placement:
 
 
 class PublishPlace(NamedTuple):
-    """The first queues of a topic on one enode, which producers use."""
+    """The number of queues of a topic on one enode that producers use, from queue 0."""
 
     enode: str
     queue_count: int
@@ -103,12 +103,12 @@ class Topic:
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
     def write_queues(self) -> Sequence[Queue]:
-        """All queues for producers: sorted, unless an operator has set their order."""
+        """All queues for producers: in the operator's publish order if it is set, otherwise sorted."""
         return _write_queues(self.name, self.version, self.publish_order, self.placements)
 
     @property
     def enodes(self) -> list[str]:
-        """The enodes on which it has queues."""
+        """The enodes on which the topic has queues."""
         return [placement.enode for placement in self.placements]
 
     def placement(self, enode: str) -> Placement | None:

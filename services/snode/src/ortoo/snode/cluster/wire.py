@@ -30,7 +30,7 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
 def decode_topic(topic: topic_pb2.Topic) -> Topic:
-    """A topic; values that only newer processes know count as unset."""
+    """Read a topic; unknown values, which newer processes may send, count as unset."""
     return read(
         Topic,
         topic,
@@ -60,7 +60,7 @@ def decode_group(group: topic_pb2.Group) -> Group:
 
 
 def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
-    """A back-off policy; an unknown kind, of a newer process, becomes the classic one."""
+    """Read a back-off policy; an unknown kind, from a newer process, becomes the classic kind."""
     return read(RetryPolicy, retry, kind=known_or(RetryKind, retry.kind, RetryKind.CLASSIC))
 
 
@@ -115,7 +115,7 @@ def decode_message(message: record_pb2.Message) -> Message:
 
 
 def _getter(column: MessageColumn[Any]) -> Callable[[record_pb2.Message], Any]:
-    """The function that reads a column; `ortoo.common.grpc.messages.read` does it for a whole message, but slower."""
+    """The function that reads one column of a message. It is faster than `ortoo.common.grpc.messages.read`."""
     name, default, field = column.name, column.default, record_pb2.Message.DESCRIPTOR.fields_by_name.get(column.name)
     if field is None:
         return lambda message: default

@@ -1,6 +1,6 @@
 """The locks of queues at their enodes: batched requests, waiting, and reliable release.
 
-Locks live while this snode is attached to their enode; the attachment also reports free locks.
+Locks end when this snode detaches from their enode. The attachment also reports locks that have become free.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ _attachments_log = get_logger("attachments")
 
 @dataclass(slots=True, eq=False)
 class _LockBatcher(SerialBatcher):
-    """Pending requests to one enode: releases first, because a taker may wait for them.
+    """Pending lock requests to one enode. Releases are sent first, because another session may wait for the lock.
 
-    A lock is not requested before its session's release is answered; a late release would free it again.
+    A session's request waits for the answer to its earlier release; otherwise a late release would free the lock.
     """
 
     enode: str
@@ -51,7 +51,7 @@ class _LockBatcher(SerialBatcher):
                 await self.locks.runtime.clock.sleep(backoff.delay_s(attempt, self.locks.runtime.randomness))
 
     def on_defect(self, error: Exception) -> None:
-        """Draining failed unexpectedly: fail the requests, which their callers repeat."""
+        """Fail the pending requests, because `drain` raised an unexpected error. The callers retry."""
         takes, self.takes = self.takes, {}
         for future in takes.values():
             if not future.done():
@@ -113,7 +113,7 @@ class SessionQueueLocks:
     async def acquire(self, enode: str, request: LockRequest) -> int:
         """Take a lock, however long it takes; returns its generation.
 
-        Errors: Fenced if a newer session of the same client has it, Unavailable if the enode is unreachable.
+        Errors: Fenced if a newer session of the same client has the lock, Unavailable if the enode is unreachable.
         """
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
@@ -129,7 +129,7 @@ class SessionQueueLocks:
             await freed.wait()
 
     def release(self, enode: str, request: LockRequest) -> None:
-        """Release a lock, held or only requested; retried until the enode has answered."""
+        """Release a lock that is held or requested. The release is retried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
         batcher.wake(self.runtime.background, f"locks {enode}")

@@ -48,17 +48,19 @@ class PendingRequest(Generic[Request, Result]):
 class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened for the first request and reopened after it broke.
 
-    Requests are sent in the order of `send`. One that waits longer than its timeout fails alone with Unavailable,
-    outcome unknown. All requests in flight fail so when the call ends. They also fail when the peer is silent for the
-    timeout while an answer is due, except with `fails_late_singly`.
+    Requests are sent in the order of `send`. A request that waits longer than its timeout fails alone, with
+    Unavailable and an unknown outcome. When the call ends, all requests in flight fail in the same way. They also fail
+    when the peer is silent for the timeout while an answer is due, except with `fails_late_singly`.
 
-    The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_accepted` ends the
-    call gracefully. These had no effect and fail with NOT_ACCEPTED_FIELD. If the call was refused as NotLeader or
-    Unsupported, they fail with that error. A peer that `has_greeting` answers with id 0 when it has accepted the call.
-    Nothing is sent before, so a refused call has sent nothing.
+    Unsent requests certainly had no effect. The same holds for unanswered requests if a peer that
+    `answers_all_accepted` ends the call gracefully. Requests without effect fail with NOT_ACCEPTED_FIELD, or with
+    NotLeader or Unsupported if the peer refused the call with that error.
 
-    `decode` makes a result of an answer or raises the OrtooError that it carries. `on_moved`, if given, receives
-    requests of which nothing was stored because another process leads.
+    A peer that `has_greeting` answers with id 0 when it has accepted the call. Requests are sent only after this
+    greeting, so a refused call has sent no request.
+
+    `decode` converts an answer to a result, or raises the OrtooError in the answer. `on_moved`, if given, receives
+    the requests without effect when another process leads.
     """
 
     peer: str
@@ -92,10 +94,10 @@ class RequestStream(Generic[Request, Answer, Result]):
     """Set when an answer is due at some time."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
-        """Send `request`, whose id is set here; `wait_s` extends the timeout by the peer's own wait."""
+        """Send `request`; sets its id. `wait_s`, the time that the peer may wait, is added to the timeout."""
         if self._pending and self._bytes + size_bytes > self.in_flight_bytes_max:
             raise Overloaded(
-                f"{self._bytes} bytes are on their way to {self.peer}; at most {self.in_flight_bytes_max} may be",
+                f"{self._bytes} bytes are in flight to {self.peer}; the limit is {self.in_flight_bytes_max}",
                 retry_after_ms=50,
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -104,7 +106,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         return future
 
     def send_if_available(self, request: Request) -> asyncio.Future[Result]:
-        """As `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
+        """Like `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
         if self.clock.monotonic_s() < self._call_ended_s + PEER_RETRY_S:
             raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_ACCEPTED_FIELD)
         return self.send(request)
@@ -130,7 +132,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         return not self._pending
 
     async def run(self) -> None:
-        """Keep the call running for ever."""
+        """Open the call when there are requests, and reopen it when it broke, for ever."""
         while True:
             await self._wake.wait()
             try:
@@ -155,7 +157,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         self.fail_all(error)
 
     def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
-        """Fail all unanswered requests; with `moved`, those that were certainly not taken have moved."""
+        """Fail all unanswered requests. With `moved`, requests without effect are passed to `on_moved` instead."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]

@@ -17,7 +17,7 @@ class SerialBatcher:
         """Fail the pending items, because `drain` raised an unexpected error."""
 
     def wake(self, background: Background, name: str) -> None:
-        """Start a task that drains it, unless one runs."""
+        """Start a task that runs `drain`, unless such a task runs."""
         if not self.is_draining:
             self.is_draining = True
             background.scope(type(self).__name__.lstrip("_"), failed=self.on_defect).start(name, self._run_drain())

@@ -107,13 +107,13 @@ def assignable_client_ids(members: Mapping[str, GroupMember]) -> list[str]:
 
 
 def strategy_of(members: Mapping[str, GroupMember]) -> AllocationStrategy:
-    """The strategy of the group: that of the first such member by client id."""
+    """The strategy of the group: that of its first member with assigned queues, by client id."""
     first = min((client_id for client_id, member in members.items() if member.is_assigned_queues), default=None)
     return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
 
 
 def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """The subscriptions after an update by a client; an older version than the stored one of a topic is ignored."""
+    """The subscriptions after a client's update. For a topic whose stored version is newer, the update is ignored."""
     before = {one.topic: one for one in current}
     after: dict[str, Subscription] = {}
     for one in updated:
@@ -124,7 +124,7 @@ def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subsc
 
 @dataclass(frozen=True, slots=True)
 class SlowConsumerRule:
-    """The thresholds of a group."""
+    """The thresholds above which members of a group are slow."""
 
     threshold_messages: int = 1024
     grace_s: float = 10.0
@@ -134,9 +134,9 @@ class SlowConsumerRule:
     ) -> bool:
         """Whether a group member is slow in one queue.
 
-        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has none
-        yet, which is never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is
-        due.
+        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has
+        no offset yet; the member is then not slow. `waiting_since_s` is the time since which an acknowledgement is due;
+        None = no acknowledgement is due.
         """
         return (
             acknowledged_offset is not None

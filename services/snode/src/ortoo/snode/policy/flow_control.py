@@ -1,4 +1,4 @@
-"""Limits on requests of clients: a number of requests or bytes a second, for a method, a topic, or in total."""
+"""Limits on requests of clients: requests or bytes a second, for a method, a topic, or in total."""
 
 import enum
 import tomllib
@@ -55,7 +55,7 @@ class TokenBucket:
         self._at_s = now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Seconds until `amount` may be taken; 0 = now. More than the burst may be taken when the bucket is full."""
+        """Seconds until `amount` may be taken; 0 = now. A full bucket allows any `amount`."""
         self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s
         missing = min(amount, self._per_second) - self._left
@@ -67,7 +67,7 @@ class TokenBucket:
 
 
 class FlowControl:
-    """Refuses calls beyond the limits, and delays streams. A call that fails afterwards is still counted."""
+    """Refuses calls beyond the limits, and delays streams. A call that is admitted and then fails is still counted."""
 
     def __init__(self, clock: Clock) -> None:
         """Start without limits."""
@@ -126,7 +126,7 @@ class FlowControl:
         return longest if longest[0] > 0 else None
 
     def _amounts(self, call: InterceptedCall) -> list[tuple[int, float]]:
-        """(number of the rule, amount) of each rule that counts this call."""
+        """The number of each rule that counts this call, and the amount that it counts."""
         found: list[tuple[int, float]] = []
         if call.request is None and call.method in DELAYED_METHODS:
             return found  # its requests are counted one by one

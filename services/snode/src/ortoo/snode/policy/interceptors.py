@@ -39,10 +39,10 @@ class InterceptedCall(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Sees calls. For each, exactly one of `after` and `on_error` follows a `before` that raised nothing."""
+    """Observes calls. After a `before` that raised nothing, exactly one of `after` and `on_error` is called."""
 
     async def before(self, call: InterceptedCall) -> None:
-        """The call begins. An OrtooError refuses it without calling the handler."""
+        """The call begins. If this raises an OrtooError, the call is refused and its handler is not called."""
 
     async def after(self, call: InterceptedCall) -> None:
         """The call succeeded."""
@@ -55,7 +55,7 @@ class InterceptorChain:
     """Interceptors, called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
-        """Keep the interceptors, in the order of their calls."""
+        """Keep the interceptors, in the order in which they are called."""
         self._interceptors = tuple(interceptors)
 
     async def before(self, call: InterceptedCall) -> None:

@@ -1,4 +1,4 @@
-"""The user of a call, known from its signature on to everything that the call starts."""
+"""The user of a call, available to all code that runs for the call."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -10,7 +10,7 @@ from ortoo.snode.policy.access_rules import Grant
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller."""
+    """The user of a call, with its permissions."""
 
     user: str = ""
     """The access key; empty if no signature is required."""

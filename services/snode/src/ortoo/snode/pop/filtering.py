@@ -24,7 +24,7 @@ class FilteredPop:
 
 
 def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int) -> FilteredPop:
-    """Divide messages by a filter; at most `messages_max` are kept."""
+    """Divide messages by a filter; at most `messages_max` matching ones are kept."""
     found = FilteredPop()
     room = messages_max
     for one in batches:

@@ -16,7 +16,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 @dataclass(frozen=True, slots=True)
 class GroupQueueLag:
-    """One queue: the group's offset (-1 = none yet), the end, and the number of messages between them."""
+    """The lag in one queue: the group's offset (-1 = none yet), the end of the queue, and the messages between them."""
 
     queue: Queue
     committed_offset: int
@@ -31,7 +31,7 @@ METADATA_KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activati
 
 @dataclass(frozen=True, slots=True)
 class ScalerTrigger:
-    """The metadata of a ScaledObject for its group."""
+    """The metadata of a KEDA ScaledObject: the group, the topic and the targets."""
 
     group: str
     topic: str

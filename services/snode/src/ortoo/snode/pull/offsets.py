@@ -36,7 +36,7 @@ class SessionStart:
     """For a broadcast session: the offsets that the client stores."""
 
     def start_from_in(self, queue: Queue) -> StartFrom:
-        """The rule for one queue. A retry topic starts at its first message: all of them are for the group."""
+        """The rule for one queue. A retry topic starts at its first message: all its messages are for the group."""
         return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
 
@@ -53,7 +53,7 @@ class GroupOffset:
 async def query_stored_offsets(
     links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
 ) -> dict[Queue, int | None]:
-    """A group's offset in each of these queues of a topic; None = it has none. Errors: those of the enodes."""
+    """A group's offset in each of these queues of a topic; None = no offset. Errors: those of the enodes."""
     found: dict[Queue, int | None] = {}
     for enode in sorted({queue.enode for queue in queues}):
         offsets = await links.to(enode).query_offsets(topic.topic_id, group)
@@ -88,7 +88,7 @@ def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) ->
 
 
 def _check_within(offset: int, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> None:
-    """Refuse an offset beyond the end of every queue, which is often a time. Errors: Invalid."""
+    """Refuse an offset beyond the end of every queue, often a time given by mistake. Errors: Invalid."""
     largest = max((range_.end_offset for range_ in ranges.values()), default=0)
     if offset > largest:
         raise Invalid(
@@ -121,14 +121,15 @@ class OffsetOperations:
         further without a commit.
 
         Errors: NotFound (topic, or a queue without an offset), Invalid (also an offset beyond the end of every queue),
-        Unavailable. After an error no offset was moved, unless the error names the enodes whose queues were.
+        Unavailable. After an error no offset was moved, unless the error names the enodes on which
+        offsets were moved.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
         if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
             raise Invalid(
-                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)}",
+                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)} of them",
                 field="offsets.starts.queue",
             )
         if target.offset is not None:
@@ -155,11 +156,11 @@ class OffsetOperations:
         return OffsetResetResult(_group_offsets(stored), _group_offsets(after), _group_offsets(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
-        """Give a group the offsets of another. Errors: NotFound if there are none, Conflict if both are the same."""
+        """Copy the offsets of one group to another. Errors: NotFound if there are none, Conflict for the same group."""
         check_group_name(from_group, "from_group")
         check_group_name(to_group, "to_group")
         if from_group == to_group:
-            raise Conflict("both are the same group; name two", field="to_group")
+            raise Conflict("from_group and to_group are the same; give two different groups", field="to_group")
         topic = await self._watch.topic(topic_name)
         stored = await query_stored_offsets(self._links, from_group, topic, await self._ranges(topic))
         found = {queue: offset for queue, offset in stored.items() if offset is not None}

@@ -1,4 +1,4 @@
-"""Sizes of requests to enodes, so that all reads together stay within bounds. Pure."""
+"""Sizes of requests to enodes, so that all reads together stay within bounds."""
 
 from collections.abc import Iterable
 
@@ -20,12 +20,12 @@ RANGES_BYTES = 64 << 20
 
 
 def range_bytes(ranges: int) -> int:
-    """Bytes of the next request of one of `ranges` reads; each holds an answer while the next one is loading."""
+    """Bytes that each of `ranges` reads requests next. A read may hold two answers: one in use and one being loaded."""
     return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
 
 
 def count_fitting(messages: Iterable[Message]) -> int:
-    """The number of messages, from the first, that fit into one answer; at least one."""
+    """The number of messages, from the first, that fit into one answer; at least 1."""
     left_bytes, count = ANSWER_BYTES_MAX, 0
     for message in messages:
         texts = (*message.keys, *message.properties, *message.properties.values())

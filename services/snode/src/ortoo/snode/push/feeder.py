@@ -1,4 +1,4 @@
-"""Feeds one queue of a push session: reads whole batches, filters them, delivers in order while there is credit."""
+"""Feeds one queue of a push session: reads whole batches, filters them, and delivers them while there is credit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -84,7 +84,7 @@ class Feeder:
     """Whether the last read reached the end. The next one waits for new messages and holds no memory meanwhile."""
 
     async def run(self) -> None:
-        """Feed for ever, once the queue's lock is acquired.
+        """Acquire the queue's lock, then deliver the queue's messages for ever.
 
         Errors: Fenced if another session has the lock, or an operator moved the group's offset.
         """
@@ -224,7 +224,7 @@ class Feeder:
         return True
 
     def _move_into_range(self, error: OutOfRange) -> None:
-        """Continue at the stored range: earlier messages expired, or the log was lost.
+        """Continue within the stored range, because earlier messages expired or the log was lost.
 
         Errors: Fenced if the client has messages beyond the end, whose offsets will be reused for other messages.
         """
@@ -235,6 +235,8 @@ class Feeder:
         if is_behind:
             cursor.advance(to)  # the client gets the expired messages reported as non-matching ones
         elif cursor.has_sent and to < cursor.sent_offset:
-            raise Fenced(f"queue {cursor.queue} ends at {to}, and deliveries went up to {cursor.sent_offset}")
+            raise Fenced(
+                f"queue {cursor.queue} ends at offset {to}, but messages up to {cursor.sent_offset} were delivered"
+            )
         else:
             cursor.jump(to)

@@ -97,7 +97,7 @@ class PushSession:
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     def leave_group(self, member: GroupMember) -> None:
-        """End the client's consumption in its group. A client with its own session stays a group member."""
+        """End the client's consumption in its group. A client with a client session stays an inactive group member."""
         membership = self._context.groups.membership
         if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
@@ -150,7 +150,7 @@ class PushSession:
         batcher.wake(self._context.background, "commit")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
-        """Take exactly these queues: stop feeding the others, and release them when their offsets are stored."""
+        """Take exactly these queues: stop feeding other queues, and release them when their offsets are stored."""
         if self.is_closing:
             return
         assigned = set(queues)
@@ -173,14 +173,14 @@ class PushSession:
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
-        """Change the filters; new and removed topics follow with the next assignment."""
+        """Change the filters; queues of new and removed topics change with the next assignment."""
         self._filters = filters
         self._remember_queues()
         for queue, feeder in self.feeders.items():
             feeder.message_filter = filters.get(queue.topic, feeder.message_filter)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
-        """Suspend these queues, None = none. Others resume, and their acknowledgement timeout restarts."""
+        """Suspend exactly these queues; None = all. Other queues resume, and their acknowledgement timeout restarts."""
         now_s = self._context.clock.monotonic_s()
         previous, self._suspended = self._suspended, queues
         for queue, feeder in self.feeders.items():
@@ -226,12 +226,12 @@ class PushSession:
         self.outbox.close(SessionClosed(reason, message))
 
     def _is_stale(self, queue: Queue) -> bool:
-        """Whether the topic was deleted and recreated since the session took the queue."""
+        """Whether the topic was deleted, or recreated, since the session took the queue."""
         topic = self._context.directory.find_topic(queue.topic)
         return topic is None or self.feeders[queue].topic_id != topic.topic_id
 
     def _start_queue(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
-        """Start a queue; `former` is the session's previous feeder of it, if any."""
+        """Start feeding a queue. `former` is the session's previous feeder of the queue, if any."""
         topic = self._context.directory.find_topic(queue.topic)
         if topic is None:
             return  # the topic was just deleted; the next assignment is without it
@@ -290,7 +290,7 @@ class PushSession:
                 self._restart_queue(queue, str(error))
 
     def _on_commit_fenced(self, queue: Queue, fence: int) -> None:
-        """An acknowledgement given under this generation of the lock was refused."""
+        """Restart a queue, because the enode refused an acknowledgement with lock generation `fence`."""
         feeder = self.feeders.get(queue)
         if feeder is not None and feeder.fence == fence:
             self._restart_queue(queue, "an acknowledgement was refused")
@@ -325,7 +325,7 @@ class PushSession:
         return self._context.background.run_contained("release", self._release_queue(queue, feeder, task, flush=flush))
 
     async def _release_queue(self, queue: Queue, feeder: Feeder, task: asyncio.Task[Any], *, flush: bool) -> None:
-        """Release a queue to its next owner, when its acknowledgements are stored or cannot be."""
+        """Release a queue to its next owner, when its acknowledgements are stored, or can no longer be stored."""
         try:
             if task is not asyncio.current_task():
                 await asyncio.wait([task])

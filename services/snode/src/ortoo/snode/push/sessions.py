@@ -93,7 +93,7 @@ class PushSessions:
         self._register(runtime.metrics)
 
     def _register(self, metrics: Metrics) -> None:
-        """Register the metrics of sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics of sessions; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
@@ -161,13 +161,13 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `make_member` makes its group member, once it has its id.
+        """Open a session for a checked plan; `make_member` makes its group member when the session has its id.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.
         """
         if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another snode", retry_after_ms=5_000)
         await self.group_settings.check(plan.group, broadcast=plan.broadcast)
         if not plan.broadcast:
             await self.delivery_modes.ensure_mode(plan.group, plan.filters, DeliveryMode.OFFSETS)
@@ -197,14 +197,14 @@ class PushSessions:
         self.context.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
     def _current_member(self, session: PushSession) -> GroupMember | None:
-        """The group member of a session; None if the session has ended or another replaced it."""
+        """The group member of a session; None if the session has ended or was replaced."""
         if self.find(session.group, session.client_id) is not session:
             return None
         member = self.context.groups.membership.members(session.group).get(session.client_id)
         return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session, once."""
+        """End a session; further calls do nothing."""
         if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
@@ -212,7 +212,7 @@ class PushSessions:
         await session.close(reason, message)
 
     def on_call_ended(self, session: PushSession) -> None:
-        """The call of a session has ended, so no reason can be sent."""
+        """Note that the call of a session has ended, so that no reason can be sent to the client."""
         session.call = None
         self._closing_until_s.pop(session.session_id, None)
 
@@ -221,7 +221,7 @@ class PushSessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
+        """End sessions that are silent or slow, or whose group may not consume. To be called about once a second."""
         now_s = self.context.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
@@ -265,7 +265,7 @@ class PushSessions:
         self.context.background.run_contained("close", self.close(session, reason, message))
 
     async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:
-        """Why a session is slow; empty if it is not. Only enodes of queues with a due acknowledgement are asked."""
+        """Why a session is slow; empty if it is not. Only enodes of queues with overdue acknowledgements are asked."""
         rule: SlowConsumerRule | None = None
         for feeder in list(session.awaiting_commit()):
             cursor = feeder.cursor

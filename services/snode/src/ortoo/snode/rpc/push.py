@@ -152,7 +152,7 @@ class PushCall:
             self._request_memory.set_size(kind, request.suspend.ByteSize())
             session.suspend(None if request.suspend.all else frozenset(map(decode_queue, request.suspend.queues)))
         elif kind == "open":
-            raise Invalid("the session is already open; open another one on its own stream", field="open")
+            raise Invalid("the session is already open; open another session in its own call", field="open")
         return True
 
 

@@ -119,7 +119,7 @@ class Services:
         """Full names and registration functions."""
 
     async def drain(self) -> None:
-        """End open calls; their clients are told to use another snode."""
+        """End open calls; their clients are notified to use another snode."""
         self._producer_service.drain()
         self._activities.clients.end_streams()
         self._long_calls.end_all()

@@ -161,7 +161,7 @@ def _encode_event(event: SessionEvent) -> pb.ConnectResponse:
 
 
 def _encode_members(event: GroupMembers) -> pb.MembersChanged:
-    """The group members, for clients that assign queues. They see the topics that their user may see."""
+    """The group members, for clients that assign queues. The list has only topics that their user may see."""
     principal = PRINCIPAL.get()
     client_ids = assignable_client_ids(event.members)
     return write(

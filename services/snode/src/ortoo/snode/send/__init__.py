@@ -1,6 +1,6 @@
 """Sends: checks, batches and stores messages at their enode, and returns receipts. It also has delays and transactions.
 
-The packages rpc and rocketmq import it.
+The packages `rpc` and `rocketmq` import this package.
 """
 
 from ortoo.snode.cluster import ClusterView

@@ -1,8 +1,8 @@
 """Checks a whole batch before it is forwarded: every column and every message, without a loop over messages.
 
-    opened = check(sealed)      # Invalid names the column, Unsupported the missing feature of this process
+    opened = check(sealed)      # raises Invalid with the column, or Unsupported with the missing feature
 
-A checked batch is safe for every reader. Shapes agree, and each text is complete UTF-8. Messages keep the
+A checked batch is safe for every reader. The sizes of its columns agree, and each text is complete UTF-8. Messages keep the
 limits of the producer's library (ortoo.common.records.columns).
 """
 
@@ -33,10 +33,10 @@ from ortoo.common.records.text_rules import (
 
 
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
-    """Return the batch opened, or raise Invalid or Unsupported.
+    """Check a batch, and return the opened batch. Errors: Invalid, Unsupported.
 
-    Compressed bodies are inflated, to ensure that every reader can. Without `verify_crc` the envelope's limits and CRC
-    count as checked.
+    Compressed bodies are inflated, to ensure that every reader can. Without `verify_crc`, the limits and the CRC of
+    the envelope are not checked.
     """
     if verify_crc:
         sealed.check()
@@ -98,7 +98,7 @@ def _check_column(column: MessageColumn[Any], arrays: Any) -> None:
         if lowest < 0:
             raise Invalid(f"{lowest} is negative", field=path)
         if column.number_max is not None and (highest := int(arrays.max())) > column.number_max:
-            raise Invalid(f"{highest} is more than {column.number_max}", field=path)
+            raise Invalid(f"{highest} is more than the maximum, {column.number_max}", field=path)
     elif isinstance(arrays, TextArrays):
         check_texts(arrays, rule, path)
     elif isinstance(arrays, DictionaryArrays):
@@ -196,7 +196,7 @@ def _columns_with_shared_limit(batch: OpenedBatch) -> list[Any]:
 
 
 def _ends(column: DictionaryArrays) -> NDArray[np.int64]:
-    """Where the text of each row would begin if all were written one after another, and the end of the last."""
+    """The offsets of the rows' texts if they were stored one after another: n + 1 values, as in a plain text column."""
     ends = np.zeros(len(column.codes) + 1, np.int64)
     if column.texts.rows:
         sizes = np.diff(column.texts.offsets)[column.codes]

@@ -1,4 +1,4 @@
-"""The queue of a message, and the messages with which it may share a batch: decided without I/O."""
+"""Chooses the queue of a message, and the messages with which it may share a batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ PLAIN: BatchKind = (0, False)
 
 
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
-    """The queue of a priority, on the enode of `unkeyed`."""
+    """The queue for messages of a priority, on the enode of the queue `unkeyed`."""
     placement = topic.placement(unkeyed.enode)
     assert placement is not None
     return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))

@@ -82,9 +82,9 @@ class TransactionProcessor:
         queue: Queue | None = None,
         key: int = 0,
     ) -> StartedTransaction:
-        """Store messages that stay invisible until `end` commits them. All are stored in one queue.
+        """Store messages that stay invisible until `end` commits them. All messages are stored in one queue.
 
-        The same `key` (not 0) with the same queue gives the same transaction. Errors: NotFound, Invalid (nothing is
+        A repeated `key` (not 0) with the same queue returns the same transaction. Errors: NotFound, Invalid (nothing is
         stored), Overloaded, Unavailable.
         """
         topic = await self.producer_topics.topic(topic_name)
@@ -122,7 +122,7 @@ class TransactionProcessor:
     async def list_open(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
     ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first; those of an unreachable enode are missing."""
+        """Open transactions, the oldest first. Transactions on unreachable enodes are missing."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
@@ -155,7 +155,7 @@ class TransactionProcessor:
             self._on_groups_changed()
 
     async def follow_new_enodes(self) -> None:
-        """Listen to new enodes."""
+        """Receive the checks of new enodes."""
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
@@ -185,7 +185,7 @@ class TransactionProcessor:
                 call.cancel()
 
     async def _listen(self, enode: str) -> None:
-        """Register the groups with a producer here at an enode, and receive its checks."""
+        """Register at an enode the groups that have a producer here, and receive their checks."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
             await self._has_producers.wait()

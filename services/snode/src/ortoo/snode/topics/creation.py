@@ -1,6 +1,6 @@
 """New topics: waiting until they are visible, automatic creation by a first message, creation for a group.
 
-After a change by an operator or a snode, it waits until this snode and the enodes have it.
+After a change by an operator or a snode, the caller waits until this snode and the enodes have the change.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ POLL_S = 0.01
 
 
 class TopicPropagation:
-    """Read-your-writes for topics, within a bounded time."""
+    """Waits, for a bounded time, until changes of topics are visible here and at the enodes."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, *, clock: Clock) -> None:
         self._watch = watch
@@ -33,7 +33,7 @@ class TopicPropagation:
         self._clock = clock
 
     async def wait_for(self, topic: Topic) -> None:
-        """Wait until this snode and the enodes of the topic have it."""
+        """Wait until this snode and the enodes of the topic have this version of it."""
         await self._watch.wait_for_version(topic.version)
         deadline_s = self._clock.monotonic_s() + TIMEOUT_S
         for placement in topic.placements:
@@ -41,13 +41,13 @@ class TopicPropagation:
                 await self._clock.sleep(POLL_S)
 
     async def wait_for_all(self, topics: Iterable[Topic]) -> None:
-        """Wait until this snode has several topics, and their enodes the newest. Enodes receive changes in order."""
+        """Wait until this snode has these topics, and the enodes have the newest of them. Enodes get changes in order."""
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.wait_for(last)
 
     async def _is_known_at(self, topic: Topic, placement: Placement) -> bool:
-        """Whether the enode has all queues; true for an unreachable enode."""
+        """Whether the enode has all queues of the topic; true if the enode is unreachable."""
         with contextlib.suppress(OrtooError):
             try:
                 ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)

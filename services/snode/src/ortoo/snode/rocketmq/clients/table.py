@@ -1,7 +1,7 @@
-"""Connected clients by id. A client is alive while it sends anything, whether or not its telemetry stream is open.
+"""Connected clients by id. A client is alive while it sends requests, even without a telemetry stream.
 
-A client that sends no settings after a server's restart is still served. Its settings are for transaction checks,
-commands and operators.
+A client that sends no settings after a server's restart is still served. Settings are only needed for transaction
+checks, commands and operators.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class CommandStream:
     """Commands that wait for one client on its telemetry stream."""
 
     def __init__(self, memory: MemoryShare | None = None) -> None:
-        """Waiting commands are drawn from `memory`, because a check has messages of any size."""
+        """The memory of waiting commands is drawn from `memory`, because transaction checks contain messages."""
         self._memory = memory
         self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._bytes = 0
@@ -138,7 +138,7 @@ class ClientTable:
         return list(self._clients.values())
 
     def touch(self, caller: Caller, now_s: float) -> ConnectedClient:
-        """Record a sign of life of a client. Errors: Overloaded, Forbidden if the id is another user's."""
+        """Record that a client is alive. Errors: Overloaded, Forbidden if the client id belongs to another user."""
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
@@ -158,11 +158,11 @@ class ClientTable:
             PRINCIPAL.get().check_owner(client.principal.user, "client id", "x-mq-client-id")
 
     def get(self, client_id: str) -> ConnectedClient | None:
-        """A connected client, if there is one with this id."""
+        """The connected client with this id, or None."""
         return self._clients.get(client_id)
 
     def notify_unsubscribed(self, client_id: str, lite_topic: str) -> None:
-        """Notify a client, if it listens, that a lite topic was unsubscribed."""
+        """Notify a client that a lite topic was unsubscribed, if the client has a telemetry stream."""
         client = self._clients.get(client_id)
         if client is not None and client.stream is not None:
             command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
@@ -170,7 +170,7 @@ class ClientTable:
                 client.stream.send(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
     def set_settings(self, client: ConnectedClient, settings: Settings) -> None:
-        """Store the settings of a client. Errors: Overloaded, then the previous ones stay."""
+        """Store the settings of a client. Errors: Overloaded; the previous settings then stay."""
         more_bytes = _settings_bytes(settings) - _settings_bytes(client.settings)
         if more_bytes > 0:
             self._memory.draw(more_bytes)
@@ -191,7 +191,7 @@ class ClientTable:
         return sum(bool(client.published_topics) for client in self._clients.values())
 
     def remove(self, client_id: str) -> ConnectedClient | None:
-        """Remove a client; None if it is not connected."""
+        """Remove a client and return it; None if it is not connected."""
         client = self._clients.pop(client_id, None)
         if client is None:
             return None

@@ -32,21 +32,21 @@ class Caller(NamedTuple):
     context: Context | None = None
 
     def peer(self) -> str:
-        """The address of the caller, as host:port. Asking gRPC costs a tenth of a send."""
+        """The address of the caller, as host:port. To get it from gRPC takes a tenth of the time of a send."""
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call successfully, and wait until gRPC has taken all answers; with grpc.aio each `yield` does.
+        """End the call successfully, and wait until gRPC has taken all answers. With grpc.aio, `yield` waits.
 
-        Errors: CancelledError if the client disconnected before it had them.
+        Errors: CancelledError if the client disconnected before gRPC had taken all answers.
         """
         if type(self.context) is QueueCallContext:
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
-        """The wait of a poll; without a wish (0) it is as long as the deadline allows.
+        """The time for which a poll may wait: `wanted_ms`, or with 0 as long as the deadline allows.
 
-        Half of such a client's timeout for other requests is kept in reserve, as in RocketMQ.
+        With 0, half of the client's timeout for other requests is kept in reserve, as in RocketMQ.
         """
         if self.remaining_s is None:
             return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
@@ -58,13 +58,13 @@ class Caller(NamedTuple):
 
 
 def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
-    """The caller, from the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
+    """Read the caller from the headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED."""
     client_id = headers.get("x-mq-client-id", "").strip()
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
     if len(client_id) > CLIENT_ID_BYTES_MAX:
         raise GrpcProxyError(
-            Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit"
+            Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; give at most {CLIENT_ID_BYTES_MAX}"
         )
     return Caller(
         client_id,

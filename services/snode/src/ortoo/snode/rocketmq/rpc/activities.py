@@ -44,7 +44,7 @@ class MessagingActivities:
         pull: PullComponents,
         pop_processor: PopProcessor,
     ) -> None:
-        """Make a translator for each package; nothing runs yet."""
+        """Make the parts of the gateway; no task is started."""
         settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
         self.clients = clients = ClientTable(runtime.memory.share("client settings"))
         self.leases = leases = AutoRenewedLeases(pop_processor, clock)
@@ -71,7 +71,7 @@ class MessagingActivities:
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     def authenticate(self, context: Context) -> Caller:
-        """The caller, from the headers; the signature is already checked. Errors: Refused, Forbidden."""
+        """Read the caller from the headers. The signature is already checked. Errors: GrpcProxyError, Forbidden."""
         caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)
         return caller

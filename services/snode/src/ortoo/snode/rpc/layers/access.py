@@ -25,12 +25,12 @@ _RESPONSES = {
 
 
 class RocketmqErrorLayer(Guard):
-    """Converts errors to answers in RocketMQ's protocol. Ours reports them by the gRPC status."""
+    """Converts errors to answers in RocketMQ's protocol. Ortoo's own protocol reports errors by the gRPC status."""
 
     services = OWN_SERVICES
 
     def leave(self, call: ServedCall) -> None:
-        """Refuse a unary call by its answer, and a stream by the end of the call."""
+        """Put the error into the answer, unless the call has a stream of requests."""
         if isinstance(call.error, OrtooError) and not call.method.is_request_stream:
             call.answer = _error_response(call, call.error)
             if call.answer is not None:

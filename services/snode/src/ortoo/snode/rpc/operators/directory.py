@@ -18,7 +18,7 @@ def forward(
     *,
     is_admin: bool = False,
 ) -> Any:
-    """A handler that forwards to the name server, and waits with `then` until the change is visible here."""
+    """A handler that forwards a request to the name server. `then` waits until the change is visible here."""
 
     async def handler(service: "DirectoryAdminHandlers", request: Any, context: Context) -> Any:
         name_server = service.cluster.name_server
