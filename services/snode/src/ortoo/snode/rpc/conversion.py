@@ -51,7 +51,7 @@ def decode_subscriptions(items: Iterable[consumer_pb2.Subscription]) -> tuple[Su
 
 
 def encode_member(member: GroupMember) -> consumer_pb2.GroupMember:
-    """The message of one group member, with the topics that the caller may see. Only the member's user gets its session id."""
+    """The message of one group member, with the topics that the caller may see. Only its user gets the session id."""
     principal = PRINCIPAL.get()
     if not principal.is_unrestricted:
         shown = tuple(one for one in member.subscriptions if principal.may_see(one.topic))

@@ -72,7 +72,7 @@ class RequestMemory:
         return self._bytes.get(name, 0)
 
     def set_size(self, name: str, wire_bytes: int) -> None:
-        """Replace the counted size of a request; a smaller size is never refused. If this raises Overloaded, the size is unchanged."""
+        """Replace the counted size of a request. Errors: Overloaded for a larger size, which then stays unchanged."""
         if (more_bytes := MEMORY_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.draw_fixed(more_bytes)
         else:

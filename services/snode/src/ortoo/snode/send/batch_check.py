@@ -1,6 +1,6 @@
 """Checks a whole batch before it is forwarded: every column and every message, without a loop over messages.
 
-    opened = check(sealed)      # raises Invalid with the column, or Unsupported with the missing feature
+    opened = check(sealed)      # Invalid has the column, Unsupported the missing feature
 
 A checked batch is safe for every reader. The sizes of its columns agree, and each text is complete UTF-8. Messages keep the
 limits of the producer's library (ortoo.common.records.columns).

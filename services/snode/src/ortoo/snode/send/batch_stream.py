@@ -76,7 +76,7 @@ class ProduceStream:
         flush_mode: FlushMode,
         refusal: OrtooError | None = None,
     ) -> None:
-        """Send one batch when there is space for it. Any error, or the given refusal, becomes the answer for this batch."""
+        """Send one batch when there is space for it. Any error, or the given refusal, becomes its answer."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):

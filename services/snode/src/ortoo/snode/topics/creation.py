@@ -41,7 +41,7 @@ class TopicPropagation:
                 await self._clock.sleep(POLL_S)
 
     async def wait_for_all(self, topics: Iterable[Topic]) -> None:
-        """Wait until this snode has these topics, and the enodes have the newest of them. Enodes get changes in order."""
+        """Wait until this snode has these topics, and the enodes the newest of them. Enodes get changes in order."""
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.wait_for(last)

@@ -23,7 +23,7 @@ class NamespaceLayer(Layer):
         call.kept[self] = default if call.method.is_request_stream else add_namespace(call.request, default)
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """Add the namespace to the names of one request of a stream. The first request with a namespace may come late."""
+        """Add the namespace to the names of one request of a stream. Not every request has a namespace."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = add_namespace(request, default) or call.kept[self]
 

@@ -211,7 +211,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def _other_snode(
         self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
     ) -> admin_pb2_grpc.AdminServiceStub | None:
-        """A stub of the snode of the client, or None if it is this one. Forwarded requests are not forwarded again."""
+        """A stub of another snode that has the client, or None. A forwarded request is not forwarded again."""
         if self.clients.is_local(entry) or request.local_only:
             return None
         request.local_only = True

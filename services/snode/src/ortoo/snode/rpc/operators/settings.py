@@ -69,7 +69,7 @@ class ClusterSettings(SettingsServiceServicer):
     async def _query_all(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
-        """The answers of the chosen processes, each possibly with an error. With `all_or_error`, raises the first error."""
+        """The answers of the chosen processes, possibly errors. With `all_or_error`, raises the first error."""
         if request.local_only:
             answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             return list(answer.processes)
@@ -125,7 +125,7 @@ class ClusterSettings(SettingsServiceServicer):
         return found
 
     async def _processes(self, role: str) -> list[TargetProcess]:
-        """All processes of a role. Each replica of an enode is one process; name servers have no names here. Errors: Invalid."""
+        """All processes of a role: enodes by replica, name servers without names. Errors: Invalid."""
         match role:
             case "namesrv":
                 return [TargetProcess(role, "", address) for address in self.cluster.name_server.servers.addresses]
