@@ -158,7 +158,7 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
         second = await it.open("same")
         assert await closed(first) == (
             CloseReason.REPLACED,
-            "another session of client same has replaced it; give each client a unique id",
+            "another session of client same has replaced this one; give each client a unique id",
         )
         assert it.sessions.all() == [second]
         assert members(it) == {"same": second.session_id}

@@ -62,7 +62,7 @@ FILE_POLL_INTERVAL_S = 1.0
 TRACE_FLUSH_INTERVAL_S = 0.2
 """Time for which records of the trace topic are collected into one batch."""
 FINAL_FLUSH_TIMEOUT_S = 2.0
-"""Time for which a stop waits for the last records of the trace topic."""
+"""Time for which a stopping snode waits until the last records of the trace topic are stored."""
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ class ClientEntry:
     """One client and its groups."""
 
     member: GroupMember
-    """Its membership in any of the groups; it has the identity of the client."""
+    """The membership in one of its groups, which has the identity of the client."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
 

@@ -100,16 +100,16 @@ class ClientSession:
     since_ms: int
     last_active_s: float
     user: str = ""
-    """The user who opened it."""
+    """The user who opened the session."""
     expiry_s: float = 0.0
-    """Timeout of silence, as sent to the client."""
+    """Time without a request after which the session ends, as sent to the client."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: dict[str, None] = field(default_factory=dict)
-    """Groups in which it is a producer."""
+    """Groups in which the session is a producer."""
     consumers: dict[str, GroupMember] = field(default_factory=dict)
-    """Groups in which it is a consumer, with its membership."""
+    """Groups in which the session is a consumer, with the membership."""
     locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
-    """Locks that it has taken explicitly, with their enodes."""
+    """Locks that the client has taken explicitly, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Unanswered commands."""
     call: asyncio.Task[Any] | None = None

@@ -290,7 +290,8 @@ class ClientSessions:
                 self.close(
                     session,
                     CloseReason.REPLACED,
-                    f"another session of client {session.client_id} has replaced it; give each client a unique id",
+                    f"another session of client {session.client_id} has replaced this one; "
+                    "give each client a unique id",
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))

@@ -27,7 +27,7 @@ class DirectoryCache:
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
-        """The writable queues among requested ones, cached: every send needs them, and a topic may have thousands."""
+        """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
         """Apply a change; returns the names of the topics that are new, changed or deleted.

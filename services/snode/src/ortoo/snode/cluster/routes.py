@@ -84,7 +84,7 @@ class Topic:
     created_at_ms: int = 0
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: tuple[PublishPlace, ...] = ()
-    """The queues for producers, in an operator's order; empty = all that accept messages, by enode."""
+    """The queues for producers, in an operator's order; empty = all queues that accept messages, by enode."""
     lite_ttl_ms: int = 0
     """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
 
@@ -144,7 +144,7 @@ class Group:
     in_flight_max: int = 0
     park_expired: bool = False
     lite_exclusive: bool = False
-    """Whether each lite topic is for one group member alone, the last that subscribed to it."""
+    """Whether each lite topic is for one group member alone, the last one that subscribed."""
 
 
 class EnodeReplicaState(enum.IntEnum):
@@ -179,7 +179,7 @@ class EnodeEntry:
     """SYNC_MASTER or ASYNC_MASTER."""
     index_nearly_full: bool = False
     write_refusal: str = ""
-    """Why it takes no messages now; empty = it takes them."""
+    """Why the enode accepts no messages now; empty = it accepts messages."""
     epoch: int = 0
     """The epoch of the leader at the address."""
     replicas: tuple[EnodeReplica, ...] = ()
@@ -198,7 +198,7 @@ class SnodeEntry:
     address: str
     alive: bool
     cluster_address: str = ""
-    """Its address for other snodes, if that is different."""
+    """The address for other snodes, if it differs from the address for clients."""
 
 
 @dataclass(frozen=True, slots=True)

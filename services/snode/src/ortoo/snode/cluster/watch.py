@@ -30,7 +30,7 @@ class DirectoryWatch:
         self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness
     ) -> None:
         self.ready = asyncio.Event()
-        """Set when the directory has been received once."""
+        """Set when the directory was received for the first time."""
         self._directory = directory
         self._name_server = name_server
         self._clock = clock
@@ -38,7 +38,7 @@ class DirectoryWatch:
         self.changed = asyncio.Event()
         """Set, and replaced, at the next change of the directory."""
         self.on_topics_changed: Callable[[set[str]], None] = lambda topics: None
-        """Called with the names of topics whenever some have changed."""
+        """Called with the names of the topics that have changed."""
         self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
 
     async def run(self) -> None:

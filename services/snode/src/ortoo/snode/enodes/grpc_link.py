@@ -60,9 +60,9 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_HEARTBEAT_S = 5.0
-"""Interval in which the snode signals to an enode that it is attached."""
+"""Interval between the heartbeats of a snode that is attached to an enode."""
 FIND_TIMEOUT_S = 30.0
-"""A search may have to wait for its process to start and for the index to catch up."""
+"""Timeout of a search, which may have to wait until its process has started and the index has caught up."""
 
 
 class GrpcEnodeLink(ReplicaLink):

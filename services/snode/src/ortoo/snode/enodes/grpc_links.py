@@ -11,11 +11,11 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.replica_link import HeldEnodeAppends
 
 CHANNEL_RETENTION_S = 60.0
-"""Time for which the connection to a replica stays open after it stopped leading."""
+"""Time for which the connection to a replica stays open after the replica stopped leading."""
 RETIRE_POLL_S = 0.05
 IN_FLIGHT_GRACE_S = 0.2
-"""Longer than answers of pops travel. After a change of leader, answers of the previous leader may arrive for this
-time. Pops that wait at a lost leader are retried at the next one after this time."""
+"""After a change of leader, answers of the previous leader to pops may arrive for this time. Pops that wait at a lost
+leader are retried at the next leader after this time."""
 
 
 class GrpcLinks:

@@ -23,7 +23,7 @@ class HeldAppends(Generic[Request, Result]):
     """
 
     current_stream: Callable[[], RequestStream[Request, Any, Result]]
-    """Gives the stream to the current leader, by the latest information."""
+    """Returns the stream to the current leader, as far as this snode knows."""
     clock: Clock
     timeout_s: float
     bytes_max: int

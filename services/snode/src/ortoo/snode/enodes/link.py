@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LinkFactory = Callable[[str, str, int], "GrpcEnodeLink"]
-"""Gives the link to an enode by its name, address and epoch."""
+"""Returns the link to an enode with this name, address and epoch."""
 FETCH_WAIT_MS = 30_000
-"""Wait at the end of the queue for a read that follows it."""
+"""Time for which a read that follows a queue waits at the end of the queue."""
 FETCH_BYTES_MAX = 1 << 20
-"""Maximum size of the answer to such a read."""
+"""Maximum size of the answer to a read that follows a queue."""
 
 
 class FlushMode(enum.IntEnum):
@@ -51,12 +51,12 @@ class FetchBatchesRequest:
     from_offset: int
     bytes_max: int = 0
     wait_ms: int = 0
-    """Wait at the end of the queue."""
+    """Time for which the read waits at the end of the queue."""
     group: str = ""
     generation: int = 0
     """The generation of the group's lock; 0 = a read without lock."""
     pushdown: Pushdown | None = None
-    """The filter and projection to apply to the batches; None = all of them, whole."""
+    """The filter and projection to apply to the batches; None = all batches, whole."""
     any_replica: bool = False
     """Whether a replica that does not lead may answer, or refuse."""
 
@@ -128,7 +128,7 @@ class LockRequest:
     """A client id."""
     session_id: str
     resume: bool = False
-    """Whether the session had it before: then it must not take it from a newer session of the same owner."""
+    """Whether the session had the lock before. It then cannot take the lock from a newer session of the same owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,5 +258,5 @@ def _away_error(message: str) -> Unavailable:
 def explain_error(error: OrtooError) -> OrtooError:
     """Translate an enode's error for a client: a missing topic may reach the enode soon, so it is Unavailable."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
-        return Unavailable(f"{error.message}; the enode may learn of it in a moment, retry", retry_after_ms=100)
+        return Unavailable(f"{error.message}; the enode may receive the topic in a moment; retry", retry_after_ms=100)
     return error

@@ -20,7 +20,7 @@ from ortoo.snode.enodes.link import EnodeLinks, LockKey, LockRequest, LockResult
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
 
 LOCK_RETRY_S = 1.0
-"""Interval for requesting refused locks again, in case the report that they are free got lost."""
+"""Interval for requesting refused locks again, in case the report of a free lock got lost."""
 LOCKS_MAX = 5_000
 """Maximum of locks in one request."""
 _log = get_logger("locks")
@@ -37,7 +37,7 @@ class _LockBatcher(SerialBatcher):
     enode: str
     locks: "SessionQueueLocks"
     takes: dict[LockRequest, asyncio.Future[LockResult]] = field(default_factory=dict, init=False)
-    """A session requests a lock once at a time, because its group gives the queue to one of its feeders."""
+    """A session has at most one request for a lock at a time, because one of its feeders has the queue."""
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
@@ -107,7 +107,7 @@ class SessionQueueLocks:
     """Set while a session waits for a lock, or may do so."""
     _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
     _freed_events: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
-    """By requested lock: an event that is set and removed when the lock may be free."""
+    """By requested lock: an event, which is set and removed when the lock may be free."""
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def acquire(self, enode: str, request: LockRequest) -> int:

@@ -80,7 +80,7 @@ class ReplicaLink:
             has_greeting=True,
         )
         self._unary_leases_until_s = 0.0
-        """Until then pops and settlements are single calls: the process is of a version without the stream."""
+        """Until this time, pops and settlements are unary calls, because the enode's version has no stream."""
         self._lease_task = leaders.background.run_contained("leases", self._leases.run())
         self._stream_tasks = [
             leaders.background.run_contained("appends", self.appends.run()),

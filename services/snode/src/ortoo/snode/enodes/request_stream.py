@@ -19,7 +19,7 @@ from ortoo.snode import log_events
 
 CHECK_INTERVAL_MIN_S = 0.001
 PEER_RETRY_S = 10.0
-"""Time after a broken call in which optional requests skip this peer: each would wait for a connection first."""
+"""Time after a broken call in which `send_if_available` fails, instead of waiting for a connection."""
 _log = get_logger("enode link")
 
 
@@ -81,17 +81,17 @@ class RequestStream(Generic[Request, Answer, Result]):
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _last_answer_s: float = field(default=0.0, init=False)
-    """When the peer last answered, or no answer was due."""
+    """The last time at which the peer answered, or at which no answer was due."""
     _call_ended_s: float = field(default=-PEER_RETRY_S, init=False)
+    """When the last call ended."""
     _failed_count: int = field(default=0, init=False)
     _log_rate: LogRateLimit = field(default_factory=LogRateLimit, init=False)
-    """When the last call ended."""
     _pending: dict[int, PendingRequest[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _has_pending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set when an answer is due at some time."""
+    """Set while a request waits for its answer."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
         """Send `request`; sets its id. `wait_s`, the time that the peer may wait, is added to the timeout."""
@@ -180,7 +180,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 item.future.set_exception(error)
 
     def _not_sent_error(self) -> Unavailable:
-        return Unavailable(f"{self.peer} disconnected before this was sent; retry", field=NOT_ACCEPTED_FIELD)
+        return Unavailable(f"{self.peer} disconnected before the request was sent; retry", field=NOT_ACCEPTED_FIELD)
 
     async def _run_call(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
@@ -251,7 +251,9 @@ class RequestStream(Generic[Request, Answer, Result]):
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
         if self.answers_all_accepted:
-            return Unavailable(f"{self.peer} is stopping and has not taken this; retry", field=NOT_ACCEPTED_FIELD)
+            return Unavailable(
+                f"{self.peer} is stopping and has not taken the request; retry", field=NOT_ACCEPTED_FIELD
+            )
         return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:

@@ -7,7 +7,7 @@ class SerialBatcher:
     """Collects items for one destination; each subclass defines the items and how they are sent."""
 
     is_draining = False
-    """Whether a task is draining it."""
+    """Whether a task is running `drain`."""
 
     async def drain(self) -> None:
         """Send until nothing is pending."""

@@ -13,7 +13,7 @@ from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.membership.group_membership import Membership
 
 PAUSE_FACTOR = 4.0
-"""After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""
+"""After a long assignment, this multiple of its time passes before the next one, for all changes until then."""
 PAUSE_THRESHOLD_S = 0.005
 
 
@@ -44,7 +44,7 @@ class ConsumerGroups:
         self.on_members_changed: Callable[[str, int, Mapping[str, GroupMember]], None] = (
             lambda group, generation, members: None
         )
-        """Called soon after the members of a group have changed; several changes may come as one."""
+        """Called soon after the members of a group have changed; several changes may cause one call."""
         self._directory = directory
         self._clock = clock
         self._sessions: dict[str, dict[str, Assignable]] = {}

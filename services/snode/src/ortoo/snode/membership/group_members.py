@@ -42,21 +42,21 @@ class GroupMember:
     """One client in one group."""
 
     client_id: str
-    """Its name in the group; queues are assigned in the order of client ids."""
+    """The member's name in the group. Queues are assigned in the order of client ids."""
     session_id: str
     snode: str = ""
     incarnation: str = ""
     """The incarnation of the snode."""
     subscriptions: tuple[Subscription, ...] = ()
     pushed: bool = True
-    """Whether it uses a push session; otherwise it pulls."""
+    """Whether the member uses a push session; otherwise it pulls."""
     active: bool = True
-    """Whether queues are assigned to it."""
+    """Whether queues are assigned to the member."""
     broadcast: bool = False
-    """Whether it receives all messages of its topics."""
+    """Whether the member receives all messages of its topics."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
     configured: tuple[Queue, ...] = ()
-    """With AllocationStrategy.CONFIG: the queues it takes."""
+    """With AllocationStrategy.CONFIG: the queues that the member takes."""
     rooms: tuple[str, ...] = ()
     """With AllocationStrategy.MACHINE_ROOM: the availability zones whose queues are assigned."""
     room: str = ""
@@ -65,7 +65,7 @@ class GroupMember:
     peer: str = ""
     since_ms: int = 0
     user: str = ""
-    """The user who opened it; no other user may replace it."""
+    """The user of the client. No other user may replace the member."""
 
     @property
     def topics(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.membership.group_members import GroupMember
 
 PRODUCER_GROUP_PREFIX = "producers/"
-"""Prefix of the names of producer groups here; no consumer group can have it."""
+"""Prefix of the names of producer groups in the membership. No consumer group can have this prefix."""
 
 
 class Membership:
@@ -79,7 +79,7 @@ class Membership:
 Key = tuple[str, str]
 """(group, client id)."""
 MembershipChange = GroupMember | str
-"""A record about an own member: the member, or the id of its session that has left."""
+"""A record about an own member: the member, or the session id of a member that has left."""
 
 
 @dataclass(frozen=True, slots=True)

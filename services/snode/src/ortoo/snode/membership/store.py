@@ -32,9 +32,9 @@ from ortoo.snode.membership.group_membership import Key, MembershipChange, Share
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_INTERVAL_S = 20.0
-"""Interval for reading everything again, in case a change got lost. An emptied store is noticed sooner."""
+"""Interval for reading all members again, in case a change got lost. An emptied store is noticed sooner."""
 CONNECT_TIMEOUT_S = 5.0
-"""Time for which a start waits for the store."""
+"""Time for which a starting snode waits for the store."""
 BATCH_MAX = 500
 """Maximum of changes written at once."""
 _log = get_logger("membership")
@@ -130,7 +130,7 @@ class MembershipStore:
                 "membership store unavailable",
                 "Redis, the store of groups' members (redis_url), does not answer this snode",
                 "snodes keep the last known members, and learn no changes of members at other snodes",
-                "start it, or check its log and the network; snodes reconnect automatically, and it needs no backup",
+                "start Redis, or check its log and the network; snodes reconnect automatically, and it needs no backup",
             )
 
     @contextlib.asynccontextmanager

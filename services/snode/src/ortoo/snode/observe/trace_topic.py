@@ -30,7 +30,7 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import AppendedBatch, FetchBatchesRequest, FetchedBatches, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
-"""Maximum of records that wait for their flush; more are dropped and counted."""
+"""Maximum of records that wait to be published. Further records are dropped and counted."""
 FLUSH_MESSAGES_MAX = 1_000
 PROGRESS_MAX = 100_000
 _log = get_logger("trace topic")

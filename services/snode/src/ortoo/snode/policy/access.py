@@ -35,7 +35,7 @@ T = TypeVar("T")
 SECRET_TTL_S = 10.0
 """Time for which a secret is cached."""
 USER_CHECK_INTERVAL_S = 10.0
-"""Interval for checks of the users of open streams. With SECRET_TTL_S it bounds the access of a deleted user."""
+"""Interval for checks of the users of open streams. With SECRET_TTL_S it limits the access of a deleted user."""
 UNKNOWN_USER_TTL_S = 5.0
 """Time for which an unknown access key is cached."""
 PERMISSION_BYTES = 256
@@ -132,7 +132,7 @@ class AccessControl:
     def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
         """Follow the file at `path`. `file.load` raises Invalid if the file is missing or wrong."""
         self.rules = AccessRules({})
-        """A new object whenever they change."""
+        """The current rules; a new object after each change."""
         self.refused_count = 0
         """Number of refused calls and requests."""
         self.authentication = authentication
@@ -195,7 +195,7 @@ class CallAccess:
         self.is_stream = False
         self._secret_key = ""
         self._user: str | None = None
-        """None = calls from the address are trusted."""
+        """The signed-in user; None = the address of the caller is trusted."""
         self._granted: dict[RequiredPermission, None] = {}
         self._rules = access.rules
 

@@ -12,11 +12,11 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.interceptors import InterceptedCall
 
 EXEMPT_METHODS = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
-"""Methods without limits: a throttled client must not look dead, and an operator must be able to remove limits."""
+"""Methods without limits, so that a throttled client stays alive, and an operator can remove limits."""
 DELAYED_METHODS = ("ProducerService/Produce",)
 """Streams whose requests are delayed instead of refused."""
 RECHECK_INTERVAL_S = 1.0
-"""Maximum of one sleep of a delayed request: its limit may be removed meanwhile."""
+"""Interval in which a delayed request checks its limit again, because the limit may be removed."""
 RULES_MAX = 1_000
 
 

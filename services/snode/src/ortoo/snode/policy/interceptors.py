@@ -16,7 +16,7 @@ class InterceptedCall(NamedTuple):
     """The message as received; None for a call whose requests are a stream."""
     peer: str
     bulk_bytes: int = 0
-    """Bytes received beside the message: those of its batch."""
+    """Bytes of the batch, which are received beside the message."""
 
     @property
     def topic(self) -> str:

@@ -43,4 +43,4 @@ class Principal:
 
 ANONYMOUS = Principal()
 PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
-"""The caller of the current call; tasks that a call starts inherit it."""
+"""The user of the current call. Tasks that a call starts inherit this value."""

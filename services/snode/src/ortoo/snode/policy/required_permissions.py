@@ -15,7 +15,7 @@ from ortoo.snode.pop.receipt_handle import read_receipt
 
 PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
 TopicNameOf = Callable[[int], str]
-"""A topic's name by its id; empty if there is none."""
+"""Returns the name of the topic with this id; empty if there is no such topic."""
 PermissionsOf = Callable[[Any, TopicNameOf], Iterable[RequiredPermission]]
 
 

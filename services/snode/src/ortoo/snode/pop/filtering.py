@@ -16,7 +16,7 @@ class FilteredPop:
     """Popped messages, divided by a filter."""
 
     matching: list[PoppedBatch] = field(default_factory=list)
-    """Returned to the consumer."""
+    """Messages for the consumer."""
     filtered_out: list[LeasePart] = field(default_factory=list)
     """Messages that do not match; the group has finished them."""
     excess: list[PoppedBatch] = field(default_factory=list)

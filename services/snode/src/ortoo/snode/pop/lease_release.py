@@ -13,7 +13,7 @@ from ortoo.snode.enodes.link import EnodeLinks
 RETRY_MAX_S = 60.0
 """Time for which a release to an unreachable enode is retried. Most leases expire earlier."""
 RETRIES_MAX = 1_000
-"""Maximum of pending releases for one unreachable enode. The oldest are dropped."""
+"""Maximum of pending releases for one unreachable enode. Above it, the oldest are dropped."""
 ReleaseOperation = Callable[[], Awaitable[object]]
 
 

@@ -34,7 +34,7 @@ from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
 FILTER_FACTOR = 8
-"""Messages that one pop examines at most for each requested message."""
+"""Maximum of messages that one pop examines for each requested message."""
 MESSAGES_MAX = 1_024
 FINISH = Finish()
 _log = get_logger("pops")
@@ -51,7 +51,7 @@ class PopProcessor:
         self._releaser = LeaseReleaser(runtime, links)
         self._finish_batchers = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
-        """Number of the last request to an enode. Its id is also the attempt id if the consumer gave none."""
+        """Numbers of requests to enodes. The id of a request is also its attempt id if the consumer gave none."""
         self._rotation = 0
 
     async def pop(self, call: PopCall) -> PopResult:

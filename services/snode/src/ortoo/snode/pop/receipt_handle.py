@@ -30,7 +30,7 @@ class ReceiptHandle:
     """The number of the lease."""
     first_offset: int
     count: int
-    """From the first to the last message; the lease may lack some in between."""
+    """The number of offsets from the first to the last message. The lease may lack some of these messages."""
 
     def for_message(self, offset: int) -> "ReceiptHandle":
         """The handle of the message at this offset."""
@@ -48,7 +48,7 @@ def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_han
 
     Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
     """
-    wrong = Invalid("this is not a receipt handle of this cluster; give it as Pop returned it", field=field)
+    wrong = Invalid("this is not a receipt handle of this cluster; give the handle that Pop returned", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise wrong
     content = open_handle(seals, _PURPOSE, text, wrong)

@@ -36,11 +36,11 @@ class ScalerTrigger:
     group: str
     topic: str
     lag_threshold: int = LAG_THRESHOLD
-    """Waiting messages per replica."""
+    """Target of waiting messages per replica."""
     oldest_age_s: int = 0
-    """Maximum age of the oldest message per replica; 0 = the age does not count."""
+    """Maximum age of the oldest message per replica; 0 = the age is not used."""
     activation_lag: int = 0
-    """Waiting messages up to which no replica needs to run."""
+    """Number of waiting messages up to which no replica needs to run."""
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> "ScalerTrigger":

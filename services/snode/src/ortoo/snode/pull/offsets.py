@@ -31,7 +31,7 @@ class SessionStart:
 
     start_from: StartFrom = StartFrom.LAST
     time_ms: int = 0
-    """With StartFrom.TIME."""
+    """The time for StartFrom.TIME."""
     offsets: Mapping[Queue, int] = field(default_factory=dict)
     """For a broadcast session: the offsets that the client stores."""
 
@@ -66,11 +66,11 @@ class ResetTarget:
     """The target of a reset; exactly one field is set."""
 
     time_ms: int | None = None
-    """To the first message stored at or after it; -1 = to the end."""
+    """Move to the first message stored at or after this time; -1 = to the end."""
     offset: int | None = None
-    """To this offset in every queue, within the stored range."""
+    """Move to this offset in every queue, limited to the stored range."""
     offsets: Mapping[Queue, int] | None = None
-    """To these offsets; other queues stay."""
+    """Move to these offsets; other queues stay."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class OffsetResetResult:
     previous: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
     forward_refused: Sequence[GroupOffset]
-    """Queues that stayed because the reset was not forced forward, and the offsets they would have."""
+    """Queues that stayed because the reset was not forced to move forward, and the offsets of the target."""
 
 
 def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:

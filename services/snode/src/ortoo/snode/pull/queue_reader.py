@@ -61,7 +61,7 @@ class QueueReader:
         self._links = links
         self._background = background
         self._active_ranges = 0
-        """Number of running reads of ranges, each counted before its first request. They share the memory for them."""
+        """Number of running reads of ranges, each counted before its first request. They share their memory."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
         """The stored ranges of the readable queues, in order, without queues of unreachable enodes."""

@@ -8,9 +8,9 @@ from ortoo.snode.enodes.link import FETCH_BYTES_MAX
 TAIL_BYTES = 256 << 10
 """Bytes that a tail with few queues requests of each queue at once."""
 TAIL_QUEUES_BYTES, TAIL_BYTES_MIN = 8 << 20, 16 << 10
-"""Bytes that a tail requests of all its queues together, and its minimum for each. A batch is never split."""
+"""Bytes that a tail requests of all its queues together, and the minimum for each queue. A batch is never split."""
 RANGE_BYTES_MAX = 4 << 20
-"""Bytes that a read of a range requests at once. A request for one or two batches costs as much as they do."""
+"""Bytes that a read of a range requests at once. Smaller requests would cost as much as the batches in the answer."""
 ANSWER_BYTES_MAX = 4 << 20
 """Approximate bytes of an answer with single messages; a larger message is returned alone."""
 MESSAGE_FIXED_BYTES = 512

@@ -31,7 +31,7 @@ SESSION_BYTES = 8 << 20
 SKIPPED_MAX = 65_536
 """Number of non-matching messages after which the client is notified of the new offset."""
 LOGGED_FAILURE_NUMBER = 3
-"""Number of the failure, of about 30 in a row, that is logged: an enode with thousands of queues restarts sooner."""
+"""Of 30 consecutive failures, the failure with this number is logged, so that a short outage logs none."""
 DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
 _log = get_logger("push")
@@ -76,12 +76,12 @@ class Feeder:
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
-    """The task that runs it, until the session releases the queue."""
+    """The task that runs the feeder, until the session releases the queue."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
-    """Number of consecutive reads with damaged messages, whatever else failed in between."""
+    """Number of reads with damaged messages since the last success. Other failures do not reset it."""
     _is_at_end: bool = field(default=False, init=False)
-    """Whether the last read reached the end. The next one waits for new messages and holds no memory meanwhile."""
+    """Whether the last read reached the end. The next read then waits for new messages without holding memory."""
 
     async def run(self) -> None:
         """Acquire the queue's lock, then deliver the queue's messages for ever.

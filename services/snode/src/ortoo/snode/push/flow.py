@@ -9,8 +9,7 @@ from ortoo.snode.cluster.routes import Queue
 CREDIT_MESSAGES_MAX = 1 << 31
 CREDIT_BYTES_MAX = 1 << 40
 MERGED_BYTES_MAX = 64 << 10
-"""Consecutive deliveries are remembered as one up to this size: there may be hundreds of thousands of one small
-message."""
+"""Consecutive deliveries are remembered as one up to this size, because there may be very many small deliveries."""
 
 
 @dataclass(slots=True)
@@ -46,16 +45,16 @@ class QueueCursor:
         self.next_offset = -1
         """The next offset to read; -1 = unknown."""
         self.sent_offset = -1
-        """All messages before it were sent, or did not match and were reported."""
+        """All messages before this offset were sent, or were reported as not matching."""
         self.committed_offset: int | None = None
-        """All messages before it are processed; None = the group has no offset yet."""
+        """All messages before this offset are processed; None = the group has no offset yet."""
         self.end_offset = 0
         """The last reported end of the queue."""
         self.waiting_since_s: float | None = None
-        """Since when an acknowledgement is due."""
+        """The time since which an acknowledgement is due; None = none is due."""
         self.unacknowledged_bytes = 0
-        """Bytes sent and not acknowledged. Deliveries remembered together count fully until the last is
-        acknowledged."""
+        """Bytes sent and not acknowledged. Deliveries that are remembered as one count until the last
+        of them is acknowledged."""
         self._start_offset = -1
         self._sent: deque[tuple[int, int]] = deque()
 

@@ -28,7 +28,7 @@ class OffsetCommitBatcher(SerialBatcher):
     on_durable: Callable[[Queue, int, int], None]
     """Called with each (queue, offset, generation) that the enode has stored."""
     on_fenced: Callable[[Queue, int], None]
-    """Called with each (queue, generation) whose lock has a newer generation."""
+    """Called with (queue, generation) when the lock of a queue has a newer generation."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness

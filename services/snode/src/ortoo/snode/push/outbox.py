@@ -48,7 +48,7 @@ class Delivery:
     rows: bytes = b""
     messages: int = 0
     loss: DataLoss | None = None
-    """The reason why the messages between the offsets are unavailable; None = none is lost."""
+    """The reason why the messages between the offsets are unavailable; None = no message is lost."""
 
     @property
     def size_bytes(self) -> int:
@@ -97,9 +97,9 @@ class PushOutbox:
         self._opened: SessionOpened | None = None
         self._assignments: deque[Assignment] = deque()
         self._sent_queues: frozenset[Queue] = frozenset()
-        """The client's queues by the last sent assignment."""
+        """The queues of the last assignment that was sent."""
         self._kept_queues: frozenset[Queue] = frozenset()
-        """The queues among them that were in every assignment since."""
+        """The queues of the last sent assignment that were in every later assignment."""
         self._committed: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
         self._closed: SessionClosed | None = None

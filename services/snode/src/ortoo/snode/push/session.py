@@ -24,7 +24,7 @@ from ortoo.snode.push.outbox import Assignment, Delivery, PushOutbox, SessionClo
 MEMORY_DIVISOR = 16
 """A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
 FLUSH_TIMEOUT_S = 4.0
-"""Time for which a revoked queue is withheld from its next owner while its acknowledgements are being stored."""
+"""Time for which the next owner of a revoked queue waits while its acknowledgements are being stored."""
 _log = get_logger("push")
 
 
@@ -39,7 +39,7 @@ class PushPlan:
     """The filter of each topic; None = all messages."""
     start: SessionStart = SessionStart()
     broadcast: bool = False
-    """Whether it receives all messages of the topics."""
+    """Whether the session receives all messages of the topics."""
     member_session_id: str = ""
     """The client session that this push session belongs to; empty = none."""
     heartbeat_interval_ms: int = 30_000
@@ -69,21 +69,21 @@ class PushSession:
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = open_call_share(context.memory, "Push")
-        """The memory that it uses for the client."""
+        """The memory that the session uses for the client."""
         self.outbox = PushOutbox(self.memory)
         """Events that wait to be sent to the client."""
         self.outbox.put_opened(
             SessionOpened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id)
         )
         self.feeders: dict[Queue, Feeder] = {}
-        """One per queue, each with its positions."""
+        """The feeder of each queue, with its positions."""
         self._initial_queues: dict[str, frozenset[tuple[int, Queue]]] = {}
         """By topic: the queues, with the topic's id, that existed when the session subscribed to the topic."""
         self._remember_queues()
         self._batchers: dict[tuple[str, int], OffsetCommitBatcher] = {}
         self._may_be_sendable = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
-        """The suspended queues; None = none."""
+        """The suspended queues; None = all."""
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -108,7 +108,7 @@ class PushSession:
         """End, because another session of the client replaces it in the group."""
         self.on_end(
             CloseReason.REPLACED,
-            f"another session of client {self.client_id} has replaced it; give each client a unique id",
+            f"another session of client {self.client_id} has replaced this one; give each client a unique id",
         )
 
     def on_failure(self) -> None:

@@ -85,7 +85,7 @@ class PushSessions:
         self.group_settings = topics.group_settings
         self.delivery_modes = topics.delivery_modes
         self.expiry_s = runtime.settings.session_expiry_s
-        """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
+        """Timeout of a silent session; a session with its own longer timeout keeps its own."""
         self.evicted_count = 0
         """Number of slow sessions that were ended."""
         self._sessions: dict[str, PushSession] = {}

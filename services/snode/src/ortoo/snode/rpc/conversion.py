@@ -16,7 +16,7 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
 BODY_TEXT_BYTES_MAX = 256 << 10
-"""Limit of the additional text form of a body, which is for people to read."""
+"""Limit of the readable text of a body, which is returned beside the body."""
 
 
 def body_text(message: Message) -> str:

@@ -38,7 +38,7 @@ class PushCall:
     _late_subscriptions: tuple[Subscription, ...] = field(default=(), init=False)
     """Subscriptions that arrived while the session was being opened."""
     _request_memory: RequestMemory = field(init=False)
-    """Requests, by kind."""
+    """The memory of requests, by kind."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""

@@ -124,5 +124,5 @@ class Services:
         self._activities.clients.end_streams()
         self._long_calls.end_all()
         self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode is stopping; connect to another one")
-        message = "this snode is stopping; open the session at another one"
+        message = "this snode is stopping; open the session at another snode"
         await self._push_sessions.close_all(CloseReason.SHUTDOWN, message)

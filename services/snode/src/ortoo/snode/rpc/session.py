@@ -64,7 +64,7 @@ class ConnectCall:
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
     request_memory: RequestMemory
-    """Registrations, by group."""
+    """The memory of registrations, by group."""
     _error: OrtooError | None = None
 
     async def open(self, peer: str) -> ClientSession:

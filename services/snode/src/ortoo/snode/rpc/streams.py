@@ -36,7 +36,7 @@ class LongCalls:
                 raise
             # A cancelled handler sends no status at all, but the client needs one.
             task.uncancel()
-            raise Unavailable("this snode is stopping; continue at another one") from None
+            raise Unavailable("this snode is stopping; continue at another snode") from None
         finally:
             self._tasks.discard(task)
 

@@ -17,7 +17,9 @@ class AmbiguousOutcome:
     def error_for_sender(self, error: OrtooError) -> OrtooError:
         """The error for the sender when the last try failed. Its refusal says nothing about earlier tries."""
         if self.is_ambiguous and not _is_ambiguous(error):
-            return Unavailable(f"{error}; whether another try or part was stored is unknown", retry_after_ms=500)
+            return Unavailable(
+                f"{error}; it is unknown whether an earlier try or another part was stored", retry_after_ms=500
+            )
         return error
 
 

@@ -1,9 +1,9 @@
 """Checks a whole batch before it is forwarded: every column and every message, without a loop over messages.
 
-    opened = check(sealed)      # Invalid has the column, Unsupported the missing feature
+    opened = check(sealed)      # or raises Invalid or Unsupported
 
-A checked batch is safe for every reader. The sizes of its columns agree, and each text is complete UTF-8. Messages keep the
-limits of the producer's library (ortoo.common.records.columns).
+A checked batch is safe for every reader. The sizes of its columns agree, and each text is complete UTF-8. Messages
+keep the limits of the producer's library (ortoo.common.records.columns).
 """
 
 from typing import Any
@@ -210,7 +210,7 @@ def _longest(offsets: NDArray[np.int32]) -> int:
 
 _SHARING = [column.name for column in MESSAGE_COLUMNS if column.shares_text_limit]
 _RESERVED = (*((name.encode(), False) for name in sorted(SYSTEM_PROPERTIES)), (DEAD_LETTER_PROPERTIES.encode(), True))
-"""Names of system properties, and whether each is a prefix."""
+"""Names of system properties, and whether the name is a prefix."""
 _BAR = 0x7C
 _SPACE = 0x20
 _NO_BYTES = np.zeros(0, np.uint8)

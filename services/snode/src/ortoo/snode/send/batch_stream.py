@@ -29,14 +29,14 @@ class ProduceResult:
     appended: AppendedBatch | None
     error: OrtooError | None
     recall_seal: bytes = b""
-    """If a delayed batch is stored: the seal for its recall handles."""
+    """The seal for the recall handles of a stored delayed batch."""
 
 
 @dataclass(slots=True)
 class _PendingBatch:
     request_id: int
     size_bytes: int
-    """0 = it was refused and its memory is released."""
+    """0 = the batch was refused and its memory is released."""
     future: asyncio.Future[AppendedBatch]
     topic_id: int = 0
     delayed_count: int = 0

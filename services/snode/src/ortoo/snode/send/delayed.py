@@ -21,7 +21,7 @@ class DelayedMessage:
     """One delayed message."""
 
     message_id: str
-    """Used unless its producer chose one."""
+    """The generated id, which is used unless the producer chose one."""
     recall_handle: str
     queue: Queue
     deliver_at_ms: int
@@ -49,7 +49,7 @@ class DelayedMessages:
     async def list_messages(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
         """The delayed messages of a topic, by time; messages on unreachable enodes are missing. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
-            raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
+            raise Invalid(f"{limit}; give at most {LIST_MAX}", field="limit")
         topic, limit = await self._cluster.watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
         answers = await self._links.ask_all(

@@ -29,9 +29,9 @@ class _PendingMessages:
     size_bytes: int
     offset: asyncio.Future[int]
     may_reroute: bool
-    """Whether they may move to another queue if the enode accepts no messages."""
+    """Whether the messages may move to another queue if the enode accepts no messages."""
     deadline_s: float = 0.0
-    """The time at which the messages are given up, once they are in flight."""
+    """The time at which the messages fail; set when they are first sent."""
 
 
 @dataclass(slots=True, eq=False)
@@ -52,13 +52,13 @@ class PublishBatcher(SerialBatcher):
     """Timeout of a message until it is durable."""
     waiting_bytes_max: int = 8 << 20
     batches_taken: int = field(default=0, init=False)
-    """Grows with each batch; then the choice of a queue moves to the next one."""
+    """The number of batches so far. After each batch, the choice of a queue moves to the next queue."""
     _producer_id: int = field(init=False)
     _sequence: int = field(init=False)
     _waiting: deque[_PendingMessages] = field(default_factory=deque, init=False)
     _waiting_bytes: int = field(default=0, init=False)
     _single_count: int = field(default=0, init=False)
-    """Number of requests to send separately, because together they were refused."""
+    """Number of requests to send separately, because the enode refused them in one batch."""
 
     def __post_init__(self) -> None:
         self._reset_producer_id()

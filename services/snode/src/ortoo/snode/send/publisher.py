@@ -44,9 +44,9 @@ class PublishReceipt:
     message_id: str
     queue: Queue
     offset: int
-    """For a delayed message its timer number."""
+    """The offset; for a delayed message, its timer number."""
     recall_handle: str = ""
-    """Only for a delayed message."""
+    """Set for a delayed message."""
     duplicate: bool = False
     """Whether the message was stored before."""
 
@@ -80,7 +80,7 @@ class Publisher:
         default_factory=OrderedDict, init=False
     )
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
-    """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
+    """By topic: the number of the chosen queue, its batcher, and the number of batches at which it changes."""
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
         """Store messages; returns a receipt for each message when all are durable.

@@ -11,8 +11,8 @@ DEDUP_ID = "DEDUP_ID"
 """The property by which an application identifies duplicates."""
 ID_BYTES_MAX = 255
 BatchKind = tuple[int, bool]
-"""The exclusive columns of messages, and whether they have an id of the application. Messages of another kind are in
-another batch."""
+"""The exclusive columns of messages, and whether the messages have a dedup id. Messages of different kinds share no
+batch."""
 Destination = tuple[Queue, BatchKind]
 PLAIN: BatchKind = (0, False)
 

@@ -68,7 +68,7 @@ class TransactionProcessor:
     producer_topics: ProducerTopics
     links: EnodeLinks
     _producers: dict[str, dict[CheckSender, None]] = field(default_factory=dict, init=False)
-    """By group: the connected producers, the next one to be asked first."""
+    """By group: the connected producers. The first one gets the next check."""
     _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
     _has_producers: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 

@@ -33,16 +33,16 @@ class WorkerProcess:
     """The listening socket for the parent's queries; it outlives the worker."""
     command: Sequence[str]
     folder: Path
-    """Its working directory."""
+    """The working directory of the worker."""
     changed: Callable[[], None]
-    """Called when it became ready, or ended."""
+    """Called when the worker became ready, or ended."""
     clock: Clock
     randomness: Randomness
     is_ready: bool = False
     has_been_ready: bool = False
-    """Whether it was ever ready."""
+    """Whether the worker was ever ready."""
     refusal_exit_code: int | None = None
-    """Its last exit code, if it ended before it was ready for a reason that a restart does not change."""
+    """The last exit code, if the worker ended before it was ready, for a reason that a restart does not change."""
     starts: int = 0
     _process: asyncio.subprocess.Process | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)

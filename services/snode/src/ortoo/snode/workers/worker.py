@@ -24,10 +24,10 @@ class Worker:
     """One of several processes of a snode."""
 
     number: int
-    """From 1."""
+    """The number of the worker, from 1."""
     listen_address: str
     tls_listen_address: str
-    """The bound ports of all workers; the second is empty without TLS."""
+    """The addresses that all workers share. Without TLS, `tls_listen_address` is empty."""
     own_address: str
     """The address of this worker alone."""
     listener_number: int

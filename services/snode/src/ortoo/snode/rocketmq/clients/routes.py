@@ -28,13 +28,13 @@ from ortoo.snode.topics.creation import ProducerTopics
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
-"""The types that a topic without a type accepts. Unspecified is not among them: the Java client cannot read it."""
+"""The types that a topic without a type accepts. UNSPECIFIED is left out, because the Java client cannot read it."""
 ACCEPTED_TYPES = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
     routes.MessageType.UNSPECIFIED: MIXED_TYPES
 }
 """The types that a topic of each type accepts."""
 JAVA_PRIORITY_VERSION = (5, 2, 0)
-"""The first Java client with priorities; earlier ones do not start when a route has that type."""
+"""The first Java client with priorities; earlier clients do not start when a route has that type."""
 
 
 class RouteActivity:
@@ -46,7 +46,7 @@ class RouteActivity:
         self._producer_topics = producer_topics
         self._advertised = endpoints_of(advertised_address) if advertised_address else None
         self.own_endpoints = Endpoints()
-        """The address of this snode, for clients that do not send the address by which they came."""
+        """The address of this snode, for clients that do not send the address to which they connected."""
 
     async def query_route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
         """All queues of a topic, for producers and consumers. Errors: GrpcProxyError, NotFound."""

@@ -31,7 +31,7 @@ CONSUMER_TYPES = frozenset(
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """The types of clients that receive the messages of each lite topic one after another."""
 UNKNOWN = Group("")
-"""A group that does not exist yet has the defaults."""
+"""The settings of a group that does not exist yet: the defaults."""
 
 
 def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:

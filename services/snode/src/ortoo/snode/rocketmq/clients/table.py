@@ -20,13 +20,13 @@ from ortoo.snode.rocketmq.protocol.caller import Caller
 EXPIRY_S = 120.0
 """Silence after which a client is removed."""
 LOST_EXPIRY_S = 30.0
-"""The same for a client whose telemetry stream ended. Official clients send heartbeats every 10 s."""
+"""Silence after which a client without its telemetry stream is removed. Official clients send heartbeats every 10 s."""
 CLIENTS_MAX = 50_000
 COMMANDS_MAX = 1024
 COMMANDS_BYTES_MAX = 16 << 20
-"""Limit of the bytes that wait for one client, beside the first waiting command: several checks of large messages."""
+"""Limit of the bytes that wait for one client, beside the first waiting command."""
 TOPICS_MAX = 2_000
-"""Maximum of topics in the settings of a client, and of topics it is recorded to send to."""
+"""Maximum of topics in the settings of a client, and of recorded topics to which a client sends."""
 TOPIC_BYTES = 384
 """Approximate memory of a topic that a client sends to: its name, and its producer group with the client."""
 SETTINGS_BYTES_MAX = 256 << 10
@@ -88,7 +88,9 @@ def check_size(settings: Settings) -> None:
     """Limit the size of one client's settings. Errors: Invalid."""
     count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
     if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
-        message = f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX} fit"
+        message = (
+            f"{count} topics and {size_bytes} bytes; give at most {TOPICS_MAX} topics and {SETTINGS_BYTES_MAX} bytes"
+        )
         raise Invalid(message, field="settings")
 
 
@@ -104,23 +106,23 @@ class ConnectedClient:
     language: str = ""
     client_version: str = ""
     peer: str = ""
-    """The address of its heartbeats."""
+    """The address from which the client sends heartbeats."""
     principal: Principal = ANONYMOUS
     """The user who first used this client id."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     settings: Settings | None = None
     published_topics: set[str] = field(default_factory=set)
-    """Topics it sends to; also the names of its producer groups."""
+    """Topics to which the client sends. They are also the names of its producer groups."""
     checked_topics: set[str] = field(default_factory=set)
-    """The topics among them for which it gets transaction checks."""
+    """The published topics for which the client gets transaction checks."""
     last_active_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream, for commands."""
     has_lost_stream: bool = False
-    """Whether its newest telemetry stream ended, because it was killed or lost its connection."""
+    """Whether the client's newest telemetry stream has ended."""
     session_id: str = ""
-    """The session id of its group memberships; empty before the first one."""
+    """The session id of the client's group memberships; empty before the first one."""
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
 
@@ -143,7 +145,7 @@ class ClientTable:
         client = self._clients.get(caller.client_id)
         if client is None:
             if len(self._clients) >= CLIENTS_MAX:
-                raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
+                raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another snode")
             client = ConnectedClient(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
             self._clients[caller.client_id] = client
         client.last_active_s = now_s

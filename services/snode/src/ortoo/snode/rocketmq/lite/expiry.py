@@ -21,7 +21,7 @@ from ortoo.snode.rocketmq.protocol.names import stored_topic
 CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
 CHECKS_PER_SWEEP_MAX = 200
-"""Maximum of lite topics that one sweep checks; the others follow."""
+"""Maximum of lite topics that one sweep checks; the next sweeps check the others."""
 _log = get_logger("lite topics")
 
 
@@ -31,10 +31,10 @@ class _LiteTopicState:
 
     checked_at_s: float = 0.0
     last_message_ms: int = 0
-    """When its last message was stored, or when it was created."""
+    """When the last message was stored, or when the lite topic was created."""
     closed_version: int = 0
     closed_since_s: float = 0.0
-    """Since when this snode has seen it closed, in this version."""
+    """The time since which this snode has seen the lite topic closed, in `closed_version`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class LiteExpiry:
     """The wall clock and the monotonic clock at the first sweep."""
     _states: dict[int, _LiteTopicState] = field(default_factory=dict, init=False)
     _notified_missing: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """(client id, lite topic) of ended ones that a client subscribes to; each is notified once."""
+    """(client id, lite topic) of subscriptions to ended lite topics. Each is notified once."""
 
     async def sweep(self) -> None:
         """Close expired lite topics, delete those that were closed for long enough, and notify the subscribers."""

@@ -16,9 +16,9 @@ from ortoo.snode.enodes.link import EnodeLinks, LockRequest
 from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 LOCK_GROUP_PREFIX = "%LMQ%"
-"""Prefix of a group's name in locks: messages of the group are popped, and popped groups cannot have locks."""
+"""Prefix of a group's name in locks: the group itself pops, and a group that pops cannot have locks."""
 LOCK_OWNER = "lite"
-"""The owner of every such lock; its session is the client, so that a newer one takes it over."""
+"""The owner in every such lock. The client id is its session, so that a newer client takes the lock over."""
 
 
 @dataclass(frozen=True, slots=True)

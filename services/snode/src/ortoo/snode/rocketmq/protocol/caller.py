@@ -12,11 +12,11 @@ from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 CLIENT_ID_BYTES_MAX = 512
 WAIT_MS_MAX = 20_000
 MARGIN_MS = 500
-"""An empty answer must arrive before the client's deadline, or each empty poll is an error there."""
+"""Time before the client's deadline at which an empty answer is sent. A later one is an error for the client."""
 REQUEST_TIMEOUT_MS = 3_000
 """The request timeout of clients that send none."""
 SHORT_MS = 1_000
-"""With less time left a poll does not wait."""
+"""With less time until its deadline, a poll does not wait."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -25,7 +25,7 @@ class Caller(NamedTuple):
 
     client_id: str
     language: str = ""
-    """As the client spells it: `HTTP` is Node.js."""
+    """The language, as the client writes it: `HTTP` is Node.js."""
     client_version: str = ""
     remaining_s: float | None = None
     """Time until the client's deadline; None = unlimited."""

@@ -29,7 +29,7 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 LITE_LENGTH_MAX = 64
 NAME_CACHE_SIZE = 4_096
-"""Maximum of cached valid names: each call has one or two."""
+"""Maximum of cached valid names."""
 _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 

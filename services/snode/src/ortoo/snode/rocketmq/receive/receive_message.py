@@ -47,7 +47,7 @@ def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
 
 
 COPIES = 2
-"""Copies of messages while their frames wait for the client: the popped ones, and the frames."""
+"""Copies of messages while their frames wait for the client: as popped, and as frames."""
 NEW_TOPIC_MESSAGES_MAX = 100_000
 """A queue that has lost no messages and has at most this number is young."""
 POSITIONS_MAX = 50_000
@@ -97,7 +97,7 @@ class ReceiveMessageActivity:
     clock: Clock
     unconfirmed: UnconfirmedResponses = field(default_factory=UnconfirmedResponses)
     releasing: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
-    """Answers being released. Before the release completes the same attempt id would find the same messages."""
+    """Releases in progress. Until its release is complete, an attempt id would find the same messages again."""
 
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest

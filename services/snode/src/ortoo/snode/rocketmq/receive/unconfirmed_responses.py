@@ -14,7 +14,7 @@ from ortoo.snode.pop.call import PopResult
 
 RECEIVERS_MAX = 10_000
 ATTEMPTS_MAX = 4
-"""Answers to one client that are remembered by their attempts, because it polls several enodes separately."""
+"""Answers to one client that are remembered by their attempts, because a client polls several enodes separately."""
 EMPTY_BATCH = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
@@ -26,9 +26,9 @@ class UnconfirmedResponse:
 
     attempt_id: str
     result: PopResult
-    """Without the messages."""
+    """The answer without its messages."""
     is_handled: bool = False
-    """Whether it was already found that the client has not received it."""
+    """Whether the answer was already found to be not received."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class UnconfirmedResponses:
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
-    """By attempt."""
+    """The unconfirmed answers of each receiver, by attempt id."""
 
     def limit_messages(self, receiver: Receiver, requested: int) -> int:
         """The number of messages to return at once, at most `requested`."""

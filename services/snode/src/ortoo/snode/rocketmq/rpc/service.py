@@ -75,7 +75,7 @@ class MessagingService(MessagingServiceServicer):
     Heartbeat = _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat)
     """Keep a client registered."""
     SendMessage = _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send)
-    """Send; durable when it answers OK."""
+    """Send messages. The answer OK means that they are durable."""
     QueryAssignment = _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment)
     """The queues for a push consumer."""
     ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)

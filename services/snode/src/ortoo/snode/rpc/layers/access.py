@@ -16,7 +16,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 SCALER_SERVICE = "/externalscaler."
 LONG_POLL_METHODS = ("ConsumerService/Pop", "ConsumerService/Pull")
-"""Unary methods that wait for messages. Like streams they end when the permission for them is lost."""
+"""Unary methods that wait for messages. Like streams, these calls end when their permission is lost."""
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _RESPONSES = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)

@@ -36,7 +36,7 @@ TIMEOUT_S = 3.0
 ROW_BYTES = 8
 """Overhead of a row in an answer."""
 DEAD_LETTERS_MAX = 1_000
-"""Maximum of dead letters that are searched for a message."""
+"""Maximum of dead letters among which a message is searched."""
 
 
 @dataclass(eq=False)
