@@ -51,7 +51,7 @@ async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_
         assert isinstance(none, Invalid)
         assert (none.field, none.message) == ("a.path", "0 subscriptions; give 1 to 1000")
         twice = await refused(it, *wanted("t", "t"))
-        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each one subscription")
+        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each topic one subscription")
         closed_topic = await refused(it, *wanted("t", "w"))
         assert isinstance(closed_topic, Conflict)
         assert (closed_topic.field, closed_topic.message) == ("topic", "topic w is WRITE_ONLY: it cannot be read")

@@ -76,7 +76,7 @@ async def open_snode(
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a snode; it is ready when it has received the cluster's directory. Leaving the block drains it.
+    """Run a snode. The block begins when the snode serves; leaving the block drains it.
 
     `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
     is the role's share of the process's file descriptors; None = all of them.

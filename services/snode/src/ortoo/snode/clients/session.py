@@ -78,7 +78,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event; no event follows the one that closes the session."""
+        """The next event. The event that closes the session is the last one."""
         while True:
             if self._events:
                 return self._events.popleft()

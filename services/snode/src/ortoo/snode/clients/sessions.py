@@ -91,7 +91,7 @@ class ClientSessions:
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
-        """Replace the identity of the client. A new client id replaces the old one in its groups. Errors: Invalid."""
+        """Replace the identity of the client. A new client id replaces the old one in all groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
@@ -124,7 +124,7 @@ class ClientSessions:
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
         """Join a group of consumers as `requested`, or change that membership; returns the current group members.
 
-        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
+        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
         check_group_name(group, "group")
         self._check_group_count(session)
@@ -154,13 +154,13 @@ class ClientSessions:
         return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of producers; a no-op if the session is not in it."""
+        """Leave a group of producers; a no-op if the session is not in the group."""
         if group in session.producers:
             session.producers.pop(group, None)
             self._membership.leave(PRODUCER_GROUP_PREFIX + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of consumers; a no-op if the session is not in it."""
+        """Leave a group of consumers; a no-op if the session is not in the group."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:

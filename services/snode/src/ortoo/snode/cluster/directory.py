@@ -74,7 +74,7 @@ class DirectoryCache:
         return self._topics.get(name)
 
     def topic(self, name: str) -> Topic:
-        """A topic. Errors: NotFound."""
+        """The topic of this name. Errors: NotFound."""
         topic = self._topics.get(name)
         if topic is None:
             raise unknown_topic(name)
@@ -141,7 +141,7 @@ def unknown_topic(name: str) -> NotFound:
 
 
 def check_client_writes(topic_name: str, field: str = "topic") -> None:
-    """Refuse a change by a client of the retry topic or dead-letter topic of a group. Errors: Forbidden."""
+    """Refuse writes of clients to the retry topic and dead-letter topic of a group. Errors: Forbidden."""
     if (group := group_of_topic(topic_name)) is not None:
         raise Forbidden(
             f"only the servers write to {topic_name}, a topic of group {group}; send to an ordinary topic, and replay "

@@ -97,7 +97,7 @@ class NameServerClient:
         return decode_topic(answer.topic)
 
     async def delete_topic(self, name: str, *, version: int) -> None:
-        """Delete a topic if this is its version. Errors: Conflict, NotFound, Unavailable."""
+        """Delete a topic if `version` is its current version. Errors: Conflict, NotFound, Unavailable."""
         await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
 
     async def ensure_group(self, name: str) -> Group:

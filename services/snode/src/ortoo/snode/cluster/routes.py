@@ -14,7 +14,7 @@ UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 
 
 class Permission(enum.IntEnum):
-    """The permission of a topic; the numbers are those on the wire."""
+    """The permission of a topic; the values are those of the protobuf enum."""
 
     READ_WRITE = 1
     READ_ONLY = 2
@@ -23,7 +23,7 @@ class Permission(enum.IntEnum):
 
 
 class MessageType(enum.IntEnum):
-    """The type of a message, and the type that a topic accepts; the numbers are those on the wire."""
+    """The type of a message, and the type that a topic accepts; the values are those of the protobuf enum."""
 
     UNSPECIFIED = 0
     """As the type of a topic: all types."""
@@ -37,7 +37,7 @@ class MessageType(enum.IntEnum):
 
 
 class DeliveryMode(enum.IntEnum):
-    """How a group consumes a topic; the numbers are those on the wire."""
+    """How a group consumes a topic; the values are those of the protobuf enum."""
 
     UNDECIDED = 0
     OFFSETS = 1
@@ -148,7 +148,7 @@ class Group:
 
 
 class EnodeReplicaState(enum.IntEnum):
-    """The state of a replica of an enode; the numbers are those on the wire."""
+    """The state of a replica of an enode; the values are those of the protobuf enum."""
 
     UNSPECIFIED = 0
     LEADING = 1
@@ -169,7 +169,7 @@ class EnodeReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EnodeEntry:
-    """A storage node."""
+    """An enode in the directory."""
 
     name: str
     address: str
@@ -186,7 +186,7 @@ class EnodeEntry:
 
     @property
     def leader_epoch(self) -> int:
-        """Distinguishes one leader from the next; 0 for an enode with a single replica."""
+        """The epoch of the leader, which differs from leader to leader; 0 for an enode with a single replica."""
         return self.epoch if len(self.replicas) > 1 else 0
 
 

@@ -41,14 +41,14 @@ def decode_topic(topic: topic_pb2.Topic) -> Topic:
 
 
 def encode_topic(topic: Topic) -> topic_pb2.Topic:
-    """The message of a topic."""
+    """The protobuf message of a topic."""
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def decode_group(group: topic_pb2.Group) -> Group:
-    """A group."""
+    """Read a group."""
     return read(
         Group,
         group,
@@ -65,7 +65,7 @@ def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
 
 
 def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
-    """A storage node."""
+    """Read an enode."""
     replicas = tuple(
         EnodeReplica(
             one.number,
@@ -79,7 +79,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
-    """One message of the watch."""
+    """Read one message of the watch."""
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
@@ -92,12 +92,12 @@ def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
 
 
 def decode_queue(queue: topic_pb2.Queue) -> Queue:
-    """A queue."""
+    """Read a queue."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
 def encode_queue(queue: Queue) -> topic_pb2.Queue:
-    """The message of a queue."""
+    """The protobuf message of a queue."""
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
@@ -109,7 +109,7 @@ def encode_batch(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 def decode_message(message: record_pb2.Message) -> Message:
-    """A single message; fields without a value are absent."""
+    """Read a single message; fields without a value are absent."""
     rare = RareFields._make([get(message) for get in _RARE])
     return Message.of(message.body, _TAG(message), _KEYS(message), NO_RARE_FIELDS if rare == NO_RARE_FIELDS else rare)
 

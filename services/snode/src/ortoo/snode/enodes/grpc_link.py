@@ -98,7 +98,7 @@ class GrpcEnodeLink(ReplicaLink):
     ) -> list[int]:
         """Store a group's offsets, each with its generation; returns the queues whose generation was too old.
 
-        `reset` is an operator's order and fences the holders of the locks. Errors: Fenced if all were too old.
+        `reset` is an operator's order and fences the lock holders. Errors: Fenced if all generations were too old.
         """
         request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
@@ -115,7 +115,7 @@ class GrpcEnodeLink(ReplicaLink):
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
-        """Take or renew locks; returns one result each. Locks of an incarnation end when it detaches."""
+        """Take or renew locks; returns one result each. Locks with an incarnation end when it detaches."""
         message = pb.TakeLocksRequest(
             incarnation=incarnation, requests=[write(pb.LockRequest, one) for one in requests]
         )
@@ -170,7 +170,7 @@ class GrpcEnodeLink(ReplicaLink):
         await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic that are due from `from_ms` on, by time."""
+        """The delayed messages of a topic that are due from `from_ms` on, sorted by time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         response = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in response.entries]
@@ -226,7 +226,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
     ) -> list[MessagePlace]:
-        """The locations of messages with a key or a producer's id, newest first.
+        """The locations of messages with a key, or with an id that the producer chose; newest first.
 
         `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound, Invalid, Unavailable if the enode has no index.
         """

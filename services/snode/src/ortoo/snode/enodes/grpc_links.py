@@ -1,4 +1,4 @@
-"""The gRPC links of a snode to enodes: one to the leader of each, by the latest known epoch."""
+"""The gRPC links of a snode to enodes: one link to the leader of each enode, by the latest known epoch."""
 
 from types import TracebackType
 from typing import Self
@@ -99,7 +99,7 @@ class GrpcLinks:
         await self._drop_channel(link)
 
     async def _drop_channel(self, link: GrpcEnodeLink) -> None:
-        """Close the connection to an address that no link uses. It is kept for a while if the replica has led."""
+        """Close the connection to an address that no link uses. A former leader keeps it for a while."""
         await self.clock.sleep(IN_FLIGHT_GRACE_S)
         link.close_leases()
         if link.epoch:

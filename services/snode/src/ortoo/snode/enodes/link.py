@@ -26,7 +26,7 @@ FETCH_BYTES_MAX = 1 << 20
 
 
 class FlushMode(enum.IntEnum):
-    """When an append is acknowledged; the numbers are those on the wire."""
+    """When an append is acknowledged; the values are those of the protobuf enum."""
 
     DEFAULT = 0
     SYNC = 1
@@ -171,14 +171,14 @@ class DueHalf:
 
 
 class HalfVerdict(enum.IntEnum):
-    """How a transaction ends; the numbers are those on the wire."""
+    """How a transaction ends; the values are those of the protobuf enum."""
 
     COMMIT = 1
     ROLL_BACK = 2
 
 
 class VerdictSource(enum.IntEnum):
-    """The source of a verdict; the numbers are those on the wire."""
+    """The source of a verdict; the values are those of the protobuf enum."""
 
     PRODUCER = 1
     CHECK = 2

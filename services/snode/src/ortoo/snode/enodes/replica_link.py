@@ -101,7 +101,7 @@ class ReplicaLink:
         return closed_error
 
     def close_leases(self) -> None:
-        """Fail the open pops and settlements. Until this call, leases that the previous leader grants are valid."""
+        """Fail the open pops and settlements. Leases that the previous leader grants before this call are valid."""
         self._lease_task.cancel()
         self._leases.close(self._make_closed_error())
 

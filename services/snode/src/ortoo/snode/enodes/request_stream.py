@@ -152,7 +152,7 @@ class RequestStream(Generic[Request, Answer, Result]):
             self._failed_count = 0
 
     def close(self, error: OrtooError) -> None:
-        """Fail all unanswered requests, and later ones."""
+        """Fail all unanswered requests, and all later requests."""
         self._is_closed = True
         self.fail_all(error)
 

@@ -1,4 +1,4 @@
-"""One request at a time: items that arrive while it is in flight are sent with the next one."""
+"""One request at a time: items that arrive while a request is in flight are sent with the next request."""
 
 from ortoo.common.process.background import Background
 

@@ -14,7 +14,7 @@ from ortoo.snode.cluster.routes import Queue
 
 
 class CloseReason(enum.IntEnum):
-    """Why a session ended; the numbers are those on the wire."""
+    """Why a session ended; the values are those of the protobuf enum."""
 
     CLIENT_LEFT = 1
     SLOW_CONSUMER = 2
@@ -87,7 +87,7 @@ class GroupMember:
 
 
 def decode_member(text: str | bytes) -> GroupMember:
-    """Read the text of `encode`. An unknown strategy becomes AVERAGELY, so that the group member is assigned queues.
+    """Read the text of a member from the shared store. An unknown strategy becomes AVERAGELY.
 
     Errors: Unsupported for another format.
     """

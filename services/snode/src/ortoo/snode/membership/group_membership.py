@@ -52,7 +52,7 @@ class Membership:
         return self._generations.get(group, 0)
 
     def advance_generation(self, group: str) -> int:
-        """Give the group a higher generation, also after other changes such as a topic's queues.
+        """Give the group a higher generation; also called when the queues of its topics have changed.
 
         One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
         """
@@ -84,7 +84,7 @@ MembershipChange = GroupMember | str
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member in the shared store. Of two records about a client id the one with the higher number is newer."""
+    """A member in the shared store. Of two records about a client id, the record with the higher number is newer."""
 
     number: int
     member: GroupMember
@@ -93,8 +93,8 @@ class StoredMember:
 class SharedMembership(Membership):
     """The members of this snode, and the stored members of other snodes. `incarnation` is that of this snode.
 
-    Own members count at once, whether or not the shared store answers. Of two sessions with one client id in a group,
-    the session that was stored later stays. The other session is notified that it was replaced.
+    Own members take part at once, whether or not the shared store answers. Of two sessions with one client id in a
+    group, the session that was stored later stays. The other session is notified that it was replaced.
     """
 
     def __init__(self, incarnation: str, clock: Clock) -> None:

@@ -1,4 +1,4 @@
-"""Records of sends and consumption through this snode, as messages of a topic. Off unless a topic is named.
+"""Records of sends and consumption through this snode, as messages of the topic that `trace_topic` names.
 
 Each record is a message with a JSON body. Its tag is `send` or `consume`; its key is the name of the topic.
 

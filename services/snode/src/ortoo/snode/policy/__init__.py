@@ -1,6 +1,6 @@
 """Checks of requests before they are executed: users, permissions, limits and interceptors.
 
-The gRPC services import it; it uses only the fields of requests.
+The gRPC services import the package. It uses only the fields of requests.
 """
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Access control: authentication by signature and authorization by rules. Off unless there is a file of rules."""
+"""Access control: authentication by signature and authorization by rules. It is off without an `access_file`."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -63,11 +63,11 @@ class Authentication:
     async def authenticate(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
     ) -> tuple[str, str]:
-        """The access key and the secret of the user who signed a call.
+        """Check the signature of a call; returns the access key and the secret of its user.
 
         With `own_client`, the caller is Ortoo's client, which always signs UTC times.
 
-        Errors: Forbidden, of field `authorization`; Unavailable.
+        Errors: Forbidden (field `authorization`), Unavailable.
         """
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
@@ -209,7 +209,7 @@ class CallAccess:
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
         """Authenticate the call. `request` is the bytes of the request, or None for a stream.
 
-        Errors: Forbidden, of field `authorization`; Unavailable.
+        Errors: Forbidden (field `authorization`), Unavailable.
         """
         if self._rules.is_trusted(self._peer):
             return

@@ -21,7 +21,7 @@ RULES_MAX = 1_000
 
 
 class FlowUnit(enum.IntEnum):
-    """The unit of a limit; the numbers are those on the wire."""
+    """The unit of a limit; the values are those of the protobuf enum."""
 
     REQUESTS = 1
     BYTES = 2
@@ -90,7 +90,7 @@ class FlowControl:
         )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
-        """Use these limits. Errors: Invalid, then the previous limits stay."""
+        """Use these limits. Errors: Invalid; the previous limits then stay."""
         if len(rules) > RULES_MAX:
             raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
         for rule in rules:

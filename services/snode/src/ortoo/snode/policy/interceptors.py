@@ -1,4 +1,4 @@
-"""Interceptors around every call, before it, after it, and when it fails, in a fixed order."""
+"""Interceptors, which run before and after every call and when a call fails, in a fixed order."""
 
 import importlib
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ class Principal:
         return self.is_unrestricted or self.user == user
 
     def check_owner(self, user: str, kind: str, field: str) -> None:
-        """Refuse an object of another user. Errors: Forbidden, which names neither the id nor its owner."""
+        """Refuse an object of another user. Errors: Forbidden, without the id and its owner."""
         if not self.owns(user):
             raise Forbidden(f"this {kind} belongs to another user; use one of your own", field=field)
 

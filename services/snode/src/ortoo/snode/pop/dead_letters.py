@@ -87,7 +87,7 @@ class DeadLetters:
         """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
 
         Errors: Forbidden (to_topic of a group), NotFound (to_topic), Conflict (to_topic has no queue on an enode with
-        letters), Unavailable.
+        dead letters), Unavailable.
         Dead letters that were sent before an error stay sent; another call continues.
         """
         if group_of_topic(replay.to_topic) is not None:
@@ -134,7 +134,7 @@ class DeadLetters:
     ) -> tuple[list[PeekedMessage], bool]:
         """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
 
-        It changes nothing. Errors: NotFound, Unavailable.
+        The call changes nothing. Errors: NotFound, Unavailable.
         """
         topic = await self.watch.topic(topic_name)
         found: list[PeekedMessage] = []
@@ -169,7 +169,7 @@ class DeadLetters:
                         yield queue, part
 
     async def _target_topic_id(self, replay: ReplayOptions, dead_letter_topic: Topic, enode: str) -> int:
-        """The id of the target topic, which must have a queue on this enode: one write stores copy and replay mark."""
+        """The id of the target topic, which must have a queue on this enode, because one write stores copy and mark."""
         if not replay.to_topic:
             if replay.dry_run:
                 return self.group_topics.topic_id(retry_topic(replay.group), enode) or dead_letter_topic.topic_id

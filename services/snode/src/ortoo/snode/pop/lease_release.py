@@ -38,7 +38,7 @@ class LeaseReleaser:
             )
 
     async def cancel(self, enode: str, request: PopRequest, pop: Awaitable[Popped] | None = None) -> None:
-        """Cancel a pop whose consumer has gone, and release the messages that it still returns.
+        """Cancel a pop whose consumer has gone, and release the messages that the pop still returns.
 
         `pop` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
         takes no new requests. After its restart, the enode has only the leases.

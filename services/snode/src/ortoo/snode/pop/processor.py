@@ -210,7 +210,7 @@ class PopProcessor:
                 task.cancel()
 
     def _release_later(self, results: Iterable[PopResult]) -> None:
-        """Release messages that were popped for a call that returned other messages, or that has ended."""
+        """Release messages of a call that has returned other messages, or that has ended."""
         for result in results:
             self._runtime.background.run_contained("give back", self.release(result))
 

@@ -1,6 +1,6 @@
 """The receipt handle: names a lease, so that any snode finds the enode that stores it.
 
-It is sealed (see `handle_seal`). Its content is little-endian:
+A handle is sealed (see `handle_seal`). Its content is little-endian:
 
 * length of the enode's name u8, of the group's name u8
 * queue u32, topic id u64, lease number u64, first offset i64, message count u32
@@ -46,7 +46,7 @@ class ReceiptHandle:
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
     """Read a handle; without `seals` its seal is not verified, see `open_handle`.
 
-    Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
+    Errors: Invalid for a malformed, changed or forged handle, Unsupported for a handle of a newer version.
     """
     wrong = Invalid("this is not a receipt handle of this cluster; give the handle that Pop returned", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:

@@ -1,4 +1,4 @@
-"""Offsets of groups: where a queue starts, and how operators reset and clone committed offsets.
+"""Offsets of groups: start positions in queues, and resets and copies of committed offsets by operators.
 
 The enodes store the committed offsets; this module keeps no state.
 """
@@ -18,7 +18,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 
 class StartFrom(enum.IntEnum):
-    """The start position; the numbers are those on the wire."""
+    """The start position; the values are those of the protobuf enum."""
 
     LAST = 1
     FIRST = 2
@@ -27,7 +27,7 @@ class StartFrom(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """Where a session starts reading."""
+    """The position at which a session starts reading."""
 
     start_from: StartFrom = StartFrom.LAST
     time_ms: int = 0
@@ -75,7 +75,7 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class OffsetResetResult:
-    """The result of a reset: the offsets of all queues before and after it, by enode and id."""
+    """The result of a reset: the offsets of all queues before and after the reset, by enode and id."""
 
     previous: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
@@ -115,7 +115,7 @@ class OffsetOperations:
         self._reader = reader
 
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
-        """Move a group's offsets; forward only if forced.
+        """Move a group's offsets. Only with `force` are they moved forward.
 
         Connected group members continue at the target even if it is the stored offset, because they may have read
         further without a commit.

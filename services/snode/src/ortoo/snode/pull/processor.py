@@ -63,7 +63,7 @@ class QueuePullResult:
 
 @dataclass(slots=True, eq=False)
 class PullProcessor:
-    """Serves pulls and offsets; the enodes have the state."""
+    """Serves pulls and offsets. It keeps no state, because the enodes store it."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -73,7 +73,7 @@ class PullProcessor:
     clock: Clock
 
     async def pull(self, request: PullRequest) -> QueuePullResult:
-        """Messages from an offset on; at the end of the queue it waits for new ones.
+        """Messages from an offset on. At the end of the queue, the call waits for new messages.
 
         Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
         a group that may not consume), Fenced, Unavailable.

@@ -117,7 +117,7 @@ class PushSession:
         self.on_end(CloseReason.EXPIRED, message)
 
     def awaiting_commit(self) -> Iterator[Feeder]:
-        """The feeders of queues with a due acknowledgement, without suspended queues."""
+        """The feeders of queues that wait for an acknowledgement and are not suspended."""
         for queue, feeder in self.feeders.items():
             if feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
                 yield feeder
@@ -132,7 +132,7 @@ class PushSession:
         self._may_be_sendable.set()
 
     def commit(self, queue: Queue, offset: int, generation: int) -> None:
-        """Record that the client has processed a queue up to `offset`. Errors: Invalid if that was never sent."""
+        """Record that the client has processed a queue up to `offset`. Errors: Invalid if `offset` was never sent."""
         feeder = self.feeders.get(queue)
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)

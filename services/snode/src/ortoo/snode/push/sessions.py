@@ -1,4 +1,4 @@
-"""All push sessions of this snode: opening them, ending silent and slow ones, closing all."""
+"""All push sessions of this snode: opening, closing, and ending of silent and slow sessions."""
 
 import asyncio
 import dataclasses
@@ -148,7 +148,7 @@ class PushSessions:
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
             raise Invalid(f"{len(topics)} subscriptions; give 1 to {SUBSCRIPTIONS_MAX}", field=path)
         if len(set(topics)) != len(topics):
-            raise Invalid("a topic is named twice; give each one subscription", field=path)
+            raise Invalid("a topic is named twice; give each topic one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
             if one.topic == retry_topic(group) and self.context.directory.find_topic(one.topic) is None:
@@ -161,7 +161,7 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `make_member` makes its group member when the session has its id.
+        """Open a session for a checked plan; `make_member` makes the group member of the new session.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.

@@ -96,7 +96,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         if not 1 <= len(lease_receipts) <= RECEIPTS_MAX:
             raise Invalid(f"{len(lease_receipts)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
         if sum(len(one.offsets) for one in lease_receipts) > OFFSETS_MAX:
-            raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
+            raise Invalid(f"give at most {OFFSETS_MAX} offsets in one request", field="receipts.offsets")
         seals = self.cluster.directory.seals
         texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
         for one in lease_receipts:

@@ -82,7 +82,7 @@ class PushCall:
         return await self.sessions.open(plan, as_member)
 
     def _registered_member(self, request: pb.OpenSession) -> GroupMember:
-        """The registration in the client's session."""
+        """The group member that the client has registered in its session."""
         client = self.clients.get(request.session_id)
         member = client.consumers.get(request.group)
         if member is None:
@@ -111,7 +111,7 @@ class PushCall:
         )
 
     async def read(self, session: PushSession) -> None:
-        """Execute the client's requests until it leaves or disconnects."""
+        """Execute the client's requests until the client leaves or disconnects."""
         try:
             if self._late_subscriptions:
                 await self.sessions.subscribe(session, self._late_subscriptions)

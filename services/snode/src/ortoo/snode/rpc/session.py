@@ -75,7 +75,7 @@ class ConnectCall:
         return session
 
     async def read(self, session: ClientSession) -> None:
-        """Execute the client's requests until it leaves or disconnects."""
+        """Execute the client's requests until the client leaves or disconnects."""
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:

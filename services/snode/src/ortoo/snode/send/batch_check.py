@@ -35,8 +35,8 @@ from ortoo.common.records.text_rules import (
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
     """Check a batch, and return the opened batch. Errors: Invalid, Unsupported.
 
-    Compressed bodies are inflated, to ensure that every reader can. Without `verify_crc`, the limits and the CRC of
-    the envelope are not checked.
+    Compressed bodies are inflated, to ensure that every reader can inflate them. Without `verify_crc`, the limits and
+    the CRC of the envelope are not checked.
     """
     if verify_crc:
         sealed.check()
@@ -122,7 +122,7 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
     starts = texts.offsets[:-1]
     first = data[starts[starts < len(data)]]
     if ((first & 0xC0) == 0x80).any():
-        raise Invalid("a text begins inside a character", field=path)
+        raise Invalid("a text begins in the middle of a UTF-8 character", field=path)
     if ((data[:-1] == 0xC2) & (data[1:] < 0xA0)).any():
         raise Invalid("a text has a control character from U+0080 to U+009F; take it out", field=path)
 
@@ -154,7 +154,7 @@ def _check_blanks(
 
 
 def _check_text_sizes(batch: OpenedBatch) -> None:
-    """Raise Invalid if tag, keys and properties of one message are too long together."""
+    """Raise Invalid if tag, keys and properties of one message together are too long."""
     if _text_size_bound(batch) <= TEXT_BYTES_MAX:
         return
     sizes = np.zeros(batch.count, np.int64)

@@ -47,7 +47,7 @@ class DelayedMessages:
         return delayed_message_id(handle.enode, handle.number)
 
     async def list_messages(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """The delayed messages of a topic, by time; messages on unreachable enodes are missing. Errors: Invalid."""
+        """The delayed messages of a topic, sorted by time, without those on unreachable enodes. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; give at most {LIST_MAX}", field="limit")
         topic, limit = await self._cluster.watch.topic(topic_name), limit or LIST_DEFAULT

@@ -141,7 +141,7 @@ class PublishBatcher(SerialBatcher):
         self._waiting_bytes += sum(item.size_bytes for item in part)
 
     def _take_batch(self) -> list[_PendingMessages]:
-        """Take the requests that fit into one batch; none is split."""
+        """Take the requests that fit into one batch. No request is split."""
         part: list[_PendingMessages] = []
         size, count = BATCH_OVERHEAD_BYTES, 0
         while self._waiting:

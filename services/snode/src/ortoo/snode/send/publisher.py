@@ -69,7 +69,7 @@ CHOICES_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class Publisher:
-    """All single messages of this snode. A message waits to become durable for at most the timeout of an enode."""
+    """Sends all single messages of this snode. A message waits for its storage for at most the timeout of an enode."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -85,7 +85,7 @@ class Publisher:
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
         """Store messages; returns a receipt for each message when all are durable.
 
-        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some may have been).
+        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some messages may have been stored).
         """
         topic = await self.topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:

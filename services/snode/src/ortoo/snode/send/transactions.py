@@ -115,7 +115,7 @@ class TransactionProcessor:
         await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
-        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if it is not parked."""
+        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if the transaction is not parked."""
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 

@@ -81,8 +81,8 @@ class ProducerTopics:
     async def topic(self, name: str) -> Topic:
         """A topic to which a client may send.
 
-        Errors: Forbidden for a topic of a group, Invalid, NotFound if it is not created automatically, Overloaded,
-        Unavailable.
+        Errors: Forbidden for a topic of a group, Invalid, NotFound if missing topics are not created automatically,
+        Overloaded, Unavailable.
         """
         check_client_writes(name)
         return await self.find_or_create(name)
@@ -138,7 +138,7 @@ class GroupTopics:
     )
 
     def topic_id(self, name: str, enode: str) -> int:
-        """The id of a topic with a queue on this enode; 0 if it does not exist or has none there."""
+        """The id of the topic of this name; 0 if it does not exist, or has no queue on this enode."""
         topic = self.cluster.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
@@ -150,7 +150,7 @@ class GroupTopics:
             return None
 
     async def ensure(self, name: str, enode: str) -> int:
-        """The id of a topic with a queue on this enode; created if necessary. Errors: Unavailable, Invalid."""
+        """The id of the topic of this name, created with a queue on this enode. Errors: Unavailable, Invalid."""
         while not self.topic_id(name, enode):
             async with self._creating.setdefault((name, enode), asyncio.Lock()):
                 if not self.topic_id(name, enode):

@@ -1,6 +1,6 @@
 """Makes RocketMQ's clients group members, so that operators see them at every snode.
 
-This is only for display: queues are never assigned to them, because they pop.
+The membership is only for display. These clients are never assigned queues, because they pop.
 """
 
 from dataclasses import dataclass

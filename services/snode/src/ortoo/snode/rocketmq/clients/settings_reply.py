@@ -40,7 +40,7 @@ def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bo
     With `order_batched`, for simple consumers, an answer may have several messages of a message group, in order. A push
     consumer gets them one by one, because its listeners run concurrently.
 
-    Messages of one message group always come in order, because the protocol's clients cannot request it.
+    Messages of one message group always come in order, because the protocol has no option for the order.
     """
     attempts_max = (group or UNKNOWN).attempts_max
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)

@@ -1,4 +1,4 @@
-"""Lite topics: subscriptions of clients, the topics that store them, and pops over them.
+"""Lite topics: subscriptions of clients, the stored topics of lite topics, and pops over lite topics.
 
 The package takes subscriptions and pops of clients of lite topics, and returns leased messages. `send`, `receive` and
 `presence` may import it.

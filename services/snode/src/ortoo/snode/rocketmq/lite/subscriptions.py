@@ -156,7 +156,7 @@ class LiteSubscriptionActivity:
         parent = await self.watch.topic(parent_name)
         if parent.message_type is not MessageType.LITE:
             raise GrpcProxyError(
-                Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`"
+                Code.ILLEGAL_TOPIC, f"topic {parent.name} cannot have lite topics; create a topic with `--type lite`"
             )
         self.subscriptions.check_parent(group, parent.name)
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)

@@ -32,11 +32,11 @@ class Caller(NamedTuple):
     context: Context | None = None
 
     def peer(self) -> str:
-        """The address of the caller, as host:port. To get it from gRPC takes a tenth of the time of a send."""
+        """The address of the caller, as host:port. gRPC needs a tenth of the time of a send to return it."""
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call successfully, and wait until gRPC has taken all answers. With grpc.aio, `yield` waits.
+        """End the call successfully, and wait until gRPC has taken all answers. With grpc.aio, `yield` waits for this.
 
         Errors: CancelledError if the client disconnected before gRPC had taken all answers.
         """

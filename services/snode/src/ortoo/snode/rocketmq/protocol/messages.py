@@ -97,7 +97,8 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
             raise GrpcProxyError(
-                Code.BAD_REQUEST, f"messages[{index}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}"
+                Code.BAD_REQUEST,
+                f"messages[{index}] has a recovery time of {recovery_s} s; give at most {RECOVERY_S_MAX} s",
             )
     return SentMessage(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 

@@ -21,7 +21,7 @@ _RESOURCE = Resource.DESCRIPTOR.full_name
 
 
 def add_namespace(request: Message, default: str) -> str:
-    """Add its namespace to every topic and group of a request, or `default` if it has none.
+    """Add to each topic and group of a request its namespace, or `default` if the namespace is empty.
 
     Returns the namespace that was added last; empty if none was added.
     """

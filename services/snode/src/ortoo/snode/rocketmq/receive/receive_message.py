@@ -102,7 +102,7 @@ class ReceiveMessageActivity:
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
     ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """Yield a status, the messages, and the time. If the stream breaks, releases them. Errors: as for pops."""
+        """Yield a status, the messages, and the time. Messages of a broken stream are released or nacked."""
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:

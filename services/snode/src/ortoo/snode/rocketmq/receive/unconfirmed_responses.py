@@ -22,7 +22,7 @@ Receiver = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class UnconfirmedResponse:
-    """An answer that was presumably received by a client."""
+    """An answer to a client that has not confirmed its receipt yet."""
 
     attempt_id: str
     result: PopResult
@@ -33,7 +33,7 @@ class UnconfirmedResponse:
 
 @dataclass(slots=True)
 class UnconfirmedResponses:
-    """The maximum number of messages in an answer, for clients that did not receive an earlier one."""
+    """Limits the number of messages in answers to clients that did not receive an earlier answer."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)

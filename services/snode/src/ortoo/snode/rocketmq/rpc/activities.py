@@ -1,4 +1,4 @@
-"""The parts of the gateway, made from the packages of the snode."""
+"""Assembles the gateway from the packages of the snode."""
 
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.snode import send
@@ -31,7 +31,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class MessagingActivities:
-    """One part for each area of the protocol."""
+    """The parts of the gateway, one for each area of the protocol."""
 
     def __init__(
         self,

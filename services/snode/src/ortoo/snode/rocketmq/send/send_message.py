@@ -119,5 +119,5 @@ def _check_types(topic: Topic, sent: Sequence[SentMessage]) -> None:
             kind = name_of(MessageType, one.message_type)
             raise GrpcProxyError(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                f"messages[{at}] is {kind}, which topic {topic.name} does not accept",
+                f"messages[{at}] has type {kind}, which topic {topic.name} does not accept",
             )

@@ -60,7 +60,7 @@ class TransactionActivity:
             client.checked_topics.add(topic)
 
     def unwatch_transactions(self, client: ConnectedClient) -> None:
-        """Send a client no checks until it listens again."""
+        """Stop sending checks to a client, until `watch_transactions` is called again."""
         ask = self._check_senders.pop(client.client_id, None)
         while ask is not None and client.checked_topics:
             self._transactions.remove_producer(client.checked_topics.pop(), ask)

@@ -1,4 +1,4 @@
-"""Signatures before a request is decoded, permissions after it; RocketMQ's clients get errors of their own protocol."""
+"""Checks signatures before a request is decoded, and permissions afterwards; converts errors for RocketMQ's clients."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ class SignIn(Guard):
         self.services = OWN_SERVICES if scaler_open else (*OWN_SERVICES, SCALER_SERVICE)
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
         access = call.kept[self] = CallAccess(self._access, call.method.name, peer_of(call.context))
         try:
             await access.sign_in(headers_of(call.context), call.data)
@@ -76,7 +76,7 @@ class RocketmqSignIn(Guard):
         self._authentication = authentication
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
         try:
             user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
         except OrtooError as error:

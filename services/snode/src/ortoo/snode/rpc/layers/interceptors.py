@@ -13,7 +13,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 
 class FlowControlLayer(Layer):
-    """Refuses calls beyond the limits; each request within Produce counts as a call, and is delayed instead."""
+    """Refuses calls beyond the limits; requests within Produce count as calls, and are delayed instead."""
 
     services = OWN_SERVICES
 

@@ -73,7 +73,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ListDelayedMessages(
         self, request: pb.ListDelayedMessagesRequest, context: Context
     ) -> pb.ListDelayedMessagesResponse:
-        """The delayed messages of a topic, by time."""
+        """The delayed messages of a topic, sorted by time."""
         listed = await self.sending.delayed.list_messages(request.topic, request.from_ms, request.limit)
         return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 

@@ -58,7 +58,7 @@ class ConsumptionState:
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
-    """Why the group does not consume; at least one."""
+    """The reasons why the group does not consume; at least one reason."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
     found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]

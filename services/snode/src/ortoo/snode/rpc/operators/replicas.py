@@ -61,7 +61,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         if added.state == AWAY:
             raise Conflict(
                 f"replica {added.replica.number} of {request.enode} exists already and is away; start it. If its disk "
-                f"{added.replica.disk} is lost, start it with an empty folder, and then add that disk",
+                f"{added.replica.disk} is lost, start it with an empty folder, and then add the new disk",
                 field="replica",
             )
         request.replica.CopyFrom(added.replica)
@@ -125,7 +125,7 @@ def _find_replica(
         numbers = ", ".join(sorted({str(one.replica.number) for one in replicas.replicas}, key=int)) or "none"
         raise NotFound(
             f"enode {replicas.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
-            f"neither reporting nor in its log; it has {numbers}",
+            f"neither among those that report nor in its log; its replicas are {numbers}",
             field=field,
         )
     if len(found) > 1:
