@@ -161,7 +161,7 @@ async def open_snode(
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
-            """End all streams when the server starts to drain."""
+            """End all streams when the server drains. An error may end the process, because it is already ending."""
             await server.draining.wait()
             await services.drain()
 

@@ -39,7 +39,7 @@ class DelayedMessages:
         """Recall a delayed message; returns its generated message id.
 
         Errors: Invalid for a wrong handle, NotFound if the message was delivered or recalled, Conflict during its
-        delivery, Forbidden for a delayed retry of a group.
+        delivery, Forbidden for a delayed retry.
         """
         handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
         check_client_writes(self._cluster.directory.topic_name(handle.topic_id), "recall_handle")

@@ -86,7 +86,7 @@ class LiteExpiry:
         return [(parents[parent], one) for parent, one in named if parent is not None and parent in parents]
 
     async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
-        """Close or delete a lite topic if it has expired. Errors: Unavailable; Conflict, NotFound (was changed)."""
+        """Close or delete a lite topic if it has expired. Errors: Unavailable, Conflict or NotFound if changed."""
         state.last_message_ms = await self._last_message_ms(lite)
         if state.last_message_ms + parent.lite_ttl_ms > self._now_ms():
             return

@@ -34,12 +34,12 @@ _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
-    """The name of a topic that a client may use. Errors: Invalid; GrpcProxyError with ILLEGAL_TOPIC."""
+    """The name of a topic that a client may use. Errors: Invalid, or GrpcProxyError with ILLEGAL_TOPIC."""
     return _topic_name(topic.name)
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Invalid; GrpcProxyError with ILLEGAL_CONSUMER_GROUP."""
+    """The name of a group that a client may use. Errors: Invalid, GrpcProxyError (ILLEGAL_CONSUMER_GROUP)."""
     return _group_name(group.name)
 
 
