@@ -221,7 +221,7 @@ class PushSessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End silent and slow sessions, and sessions of groups that may not consume. To be called about once a second."""
+        """End silent and slow sessions, and those of groups that may not consume. To be called about once a second."""
         now_s = self.context.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
