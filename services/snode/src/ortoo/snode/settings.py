@@ -15,7 +15,7 @@ IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 def worker_name(snode: str, number: int) -> str:
-    """The name of one of several workers of a snode in the cluster; the first is number 1."""
+    """The name in the cluster of one of several workers of a snode. The first worker has number 1."""
     return f"{snode}.{number}"
 
 
@@ -136,18 +136,23 @@ class SnodeSettings(ServiceSettings):
             )
             for name in ("tls_certificate_file", "tls_key_file"):
                 if is_tls_configured and not getattr(self, name):
-                    raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)
+                    raise Invalid(
+                        "is missing, and TLS requires it; give a PEM file, or leave tls_listen_address empty",
+                        field=name,
+                    )
         elif self.tls_required:
             raise Invalid("TLS is required but no port serves it; give tls_listen_address too", field="tls_required")
         if self.workers > 1:
             if not self.redis_url:
                 raise Invalid(
-                    "several workers share their groups through Redis; give one, or workers = 1", field="redis_url"
+                    "is missing, and several workers share their groups through Redis; give its URL, or workers = 1",
+                    field="redis_url",
                 )
             check_process_name(worker_name(self.name, self.workers), "name")
             if self.worker_port + self.workers > 65_536:
                 raise Invalid(
-                    f"{self.worker_port}; fewer than {self.workers} ports remain from there", field="worker_port"
+                    f"{self.worker_port}; fewer than {self.workers} ports remain from this port up to 65535",
+                    field="worker_port",
                 )
         if self.access_file and not (self.closes_inner_ports or self.insecure):
             raise Invalid(
