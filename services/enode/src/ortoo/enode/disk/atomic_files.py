@@ -35,7 +35,7 @@ class FileHead:
         return self._struct.pack(self._magic, self._version, tag, *numbers)
 
     def is_of(self, tag: int, data: bytes) -> bool:
-        """Whether a head with a good CRC may belong to the folder with this tag. A tag 0, on either side, matches any."""
+        """Whether a head with a good CRC may be of the folder with this tag. A tag 0, on either side, matches any."""
         found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
         return tag == 0 or found in (0, tag)
 

@@ -103,7 +103,7 @@ class LogCatalog:
         return RUN_BYTES * (self.run_count + len(self.active_parts.rows))
 
     def check_capacity(self, queue: QueueLog, bytes_max: int) -> None:
-        """Refuse a new queue of the active segment if the index would exceed `bytes_max` (0 = no limit). Errors: Overloaded."""
+        """Refuse a queue that makes the index exceed `bytes_max`; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
                 f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index. "
