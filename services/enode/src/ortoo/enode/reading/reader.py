@@ -83,8 +83,7 @@ class Reader:
     async def read(
         self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None
     ) -> FetchResult:
-        """Read whole batches, beginning with the batch that holds `from_offset`: all that fit `bytes_max`, at least
-        one.
+        """Read whole batches from the batch that holds `from_offset` on, within `bytes_max`; at least one.
 
         With `on_batch`, each batch is passed to `on_batch` outside the event loop, and the result has no batches.
         `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when the first batch is damaged.
@@ -295,8 +294,7 @@ def _loss_error(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
 def scan_batches(
     on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
 ) -> DamagedBatch | None:
-    """Pass the batches `found` to `on_batch`, then read and pass the batches at `places`. A damaged batch ends the
-    scan.
+    """Pass the batches `found` to `on_batch`, then read and pass those at `places`, until one is damaged.
 
     The scan runs outside the event loop, and accesses only the segments' files. Small frames that lie close together
     are read with one call. The places `ahead` are prefetched for the next read.
