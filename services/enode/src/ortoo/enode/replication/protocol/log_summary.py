@@ -66,7 +66,7 @@ class EpochFrame(NamedTuple):
 
 
 class ConfigurationFrame(NamedTuple):
-    """The configuration from `end` on: from the frame that ends at `end`, or from the base of a log that begins there."""
+    """The configuration from `end` on: from the frame that ends there, or the base of a log that begins there."""
 
     end: int
     configuration: Configuration

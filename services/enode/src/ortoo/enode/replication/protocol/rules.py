@@ -44,7 +44,7 @@ class Rules:
         return theirs > own
 
     def claimed_tail(self, log: LogSummary, hard_state: HardState) -> Tail:
-        """A disk that lost acknowledged frames claims its old tail, so that no log without them wins (VR's recovery)."""
+        """A disk that lost acknowledged frames claims its old tail. So no log without them wins (VR's recovery)."""
         return max(log.tail, hard_state.unsynced_tail)
 
     def is_electable(self, log: LogSummary, hard_state: HardState) -> bool:
