@@ -54,8 +54,8 @@ async def check_no_living_set(
         for address in sorted({*settings.replica_address_list, *others} - {""}):
             if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
-                    f"a replica of set {set_id} answers at {address}. If that replica leads others, the enode would have "
-                    f"two sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
+                    f"a replica of set {set_id} answers at {address}. If that replica leads others, the enode would "
+                    f"have two sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
                     field="replica_addresses",
                 )
     if not answers:
