@@ -318,7 +318,7 @@ class PopLeasing:
         return self._park(line, number, letters, rules)
 
     async def _expire(self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules) -> bool:
-        """Park or drop expired messages (offset, attempt), by the group's rules; returns true as `_park`."""
+        """Park or drop expired messages (offset, attempt), by the group's rules; returns true if `_park` does."""
         if rules.park_expired:
             letters = [
                 ParkedMessage(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))

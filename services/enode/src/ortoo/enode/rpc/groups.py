@@ -59,7 +59,7 @@ class GroupHandlers(EnodeHandlers):
     async def UseDeliveryMode(
         self, request: lives_pb.UseDeliveryModeRequest, context: Context
     ) -> lives_pb.UseDeliveryModeResponse:
-        """Set a group's delivery mode for a topic. Refused if the group has a different mode there."""
+        """Set a group's delivery mode for a topic. The request is refused if the group has a different mode."""
         await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         mode = _mode_of(request)

@@ -43,7 +43,7 @@ class RetentionClock:
 def is_too_old(since_ms: int | None, *, now_ms: int, settings: StoreSettings) -> bool:
     """Whether the active segment is so old that it must end; `since_ms`: time of its first message, None = no message.
 
-    Otherwise the messages of an enode with little traffic would be kept until they fill a segment.
+    Without this rule, the messages of an enode with little traffic would be kept until they fill a segment.
     """
     age_max_ms = settings.segment_age_max_ms or settings.retention_age_ms
     return since_ms is not None and age_max_ms > 0 and since_ms < now_ms - age_max_ms

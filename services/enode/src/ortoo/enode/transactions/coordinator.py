@@ -250,7 +250,7 @@ class TransactionCoordinator:
                 heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
 
     def _wait_for_listener(self, half: HalfOpen) -> None:
-        """Remember a due check until a producer connects; many checks of ended transactions are forgotten."""
+        """Remember a due check until a producer connects. If there are too many, drop those of ended transactions."""
         waiting = self._unheard.setdefault(half.producer_group, set())
         waiting.add(half.number)
         if len(waiting) > len(self._halves.open) + STALE_CHECKS_MAX:

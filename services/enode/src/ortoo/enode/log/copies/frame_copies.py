@@ -40,7 +40,7 @@ def frames_in(data: bytes | memoryview, position: int) -> Iterator[FrameCopy]:
             raise BadFrame(problem)
         end = at + header.frame_bytes
         if end > len(view):
-            raise BadFrame(f"the padding of the frame is missing:  {len(view) - at} of {header.frame_bytes} bytes")
+            raise BadFrame(f"the padding of the frame is missing: {len(view) - at} of {header.frame_bytes} bytes")
         yield FrameCopy(header, body, view[at:end])
         at = end
 

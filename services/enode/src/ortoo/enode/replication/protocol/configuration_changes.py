@@ -22,7 +22,7 @@ def on_add_learner(replica: Replica, event: AddLearner) -> None:
 
 
 def on_remove_replica(replica: Replica, event: RemoveReplica, now_s: float) -> None:
-    """Remove a replica. Refused if the voters that answer would not be a majority of the new configuration.
+    """Remove a replica. The request is refused if the answering voters would be no majority of the new configuration.
 
     After such a removal no replica could lead. The removed replica could not help: it no longer counts as a voter.
     """

@@ -140,7 +140,7 @@ class WriteFrames:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate the log at `position`; then `Truncated`. Recorded first, so that a restart repeats it."""
+    """Truncate the log at `position`; then `Truncated`. The driver first records this, so that a restart repeats it."""
 
     position: int
     truncations: int

@@ -35,7 +35,7 @@ def encode_message(message: Message) -> BulkMessage:
 
 
 def needs_response(message: Message) -> bool:
-    """Whether the stream confirms the message. Not for frames and acknowledgements, which are frequent."""
+    """Whether the stream confirms the message. False for frames and acknowledgements, which are frequent."""
     return not isinstance(message, Frames | messages.AppendAck)
 
 

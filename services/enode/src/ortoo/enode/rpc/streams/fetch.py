@@ -76,7 +76,7 @@ class ReadStream:
     async def _read_now(
         self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushdownRead | None
     ) -> tuple[BulkMessage, int]:
-        """Read under a reservation of bytes; returns the answer and the reserved bytes."""
+        """Read under a reservation; returns the answer and the reserved bytes, 0 if a waiting read found nothing."""
         bytes_max = request.bytes_max or BYTES_DEFAULT
         cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
         await self.outbox.reserve(cost_bytes)

@@ -52,9 +52,9 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         window.batches.append(batch)
 
     def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
-        """The time before which windows were last used that are to be dropped; 0 = drop no window.
+        """Return a time: windows that were last used before this time must be dropped; 0 = no window.
 
-        Dropped are windows not used since `before_ms`, and the longest unused windows if there are more than
+        These are the windows not used since `before_ms`, and the longest unused windows if there are more than
         `keep_max`.
         """
         used = [window.used_at_ms for _, _, window in self.entries()]
