@@ -75,7 +75,7 @@ def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: in
 
 
 def origin_of(message: Message, opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Origin:
-    """The origin of a message: for a copy, the origin in its properties; otherwise its place in a queue of `store`."""
+    """The origin of a message: its place in a queue of `store`, or, for a copy, the origin in its properties."""
     topic_id, _, queue_id = place
     return Origin.of_copy(message.properties) or Origin(
         store.topic_name(topic_id),

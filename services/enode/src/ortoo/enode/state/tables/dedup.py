@@ -52,7 +52,7 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         window.batches.append(batch)
 
     def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
-        """Return a time: windows that were last used before this time must be dropped; 0 = no window.
+        """Return a time. Windows that were last used before this time must be dropped; 0 = no window.
 
         These are the windows not used since `before_ms`, and the longest unused windows if there are more than
         `keep_max`.
