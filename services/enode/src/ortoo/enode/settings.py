@@ -36,7 +36,7 @@ LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
 
 
 class Durability(enum.StrEnum):
-    """When a send is acknowledged in an enode of several replicas. All other changes wait for a majority of disks."""
+    """When a send is acknowledged in an enode of several replicas. Other changes wait for a majority of disks."""
 
     REPLICAS = "replicas"
     """When it is on a majority of the replicas' disks."""
@@ -165,18 +165,21 @@ class EnodeSettings(InnerSettings):
                 raise Invalid("async; with several replicas set `durability` instead", field="store.flush_mode")
         elif self.replicas > 1 or self.replica > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
             who = "a replica" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a replica, and"
-            raise Invalid(f"{who} needs an address for the others; give host:port", field="replica_listen_address")
+            raise Invalid(
+                f"{who} needs an address for the other replicas; give host:port", field="replica_listen_address"
+            )
         for address in self.replica_address_list:
             check_address(address, "replica_addresses")
         if self.replicas > 1 and self.replica == 1 and len(self.replica_address_list) != self.replicas:
             raise Invalid(
-                f"{len(self.replica_address_list)} addresses; expected those of {self.replicas} replicas, by number",
+                f"{len(self.replica_address_list)} addresses; expected the addresses of {self.replicas} replicas, in "
+                "the order of their numbers",
                 field="replica_addresses",
             )
 
     @classmethod
     def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
-        """Derive durability from the role or the other way round; a SLAVE uses less memory for its own caches."""
+        """Derive durability from the role, or the role from durability. A SLAVE uses less memory for its own caches."""
         for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)

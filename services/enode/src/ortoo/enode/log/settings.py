@@ -112,9 +112,9 @@ class StoreSettings:
     replay a run exactly."""
 
     def with_memory_limits(self, share_percent: int, total_bytes: int) -> "StoreSettings":
-        """The same settings with both caches reduced in proportion if they would exceed their share of the memory.
+        """The same settings, with both caches reduced in proportion if they exceed `share_percent` of the memory.
 
-        The limit of the index is filled in.
+        `index_bytes_max` is derived from the memory if it is not set.
         """
         allowed, wanted = total_bytes * share_percent // 100, self.recent_bytes + self.index_bytes
         allowed = min(allowed, wanted)
