@@ -94,7 +94,7 @@ async def mode(
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Even while members still have messages or queues.")] = False,
 ) -> CommandOutput:
-    """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
+    """Show how a group consumes its topics (by offsets or by pop), or change the mode for one topic."""
     if to is None:
         modes = [one for one in await mq.admin.groups.list_delivery_modes(group) if topic in (None, one.topic)]
         return CommandOutput(modes, OutputTable({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
@@ -217,7 +217,7 @@ def _offset(offset: int) -> object:
 
 
 def _target(to: str) -> dict[str, Any]:
-    """The target of `--to`. Errors: Invalid."""
+    """Parse the value of `--to`. Errors: Invalid."""
     if to == "begin":
         return {"offset": 0}
     if to == "end":

@@ -28,7 +28,7 @@ PROBE_TAG = "ortoo-probe"
 
 
 class ProbeResult(NamedTuple):
-    """The times of one message."""
+    """One probe message: its queue and offset, and how long sending and reading it took."""
 
     enode: str
     queue_id: int
@@ -94,7 +94,7 @@ async def send(
 
 
 async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
-    """The lines of an input as they arrive, without line ends; `read` waits for bytes and returns none at the end."""
+    """The lines of an input as they arrive, without line ends. `read` waits for bytes; b"" means the end of input."""
     partial_line = b""
     while chunk := await asyncio.to_thread(read, INPUT_BYTES):
         *lines, partial_line = (partial_line + chunk).split(b"\n")
@@ -149,7 +149,7 @@ async def probe(
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
     tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
 ) -> CommandOutput:
-    """Send messages to a topic, read each one, and show the time of both. Groups of the topic receive them too."""
+    """Send messages to a topic, read each one, and show how long both took. Groups of the topic also receive them."""
     from ortoo.client import Message
 
     clock = SystemClock()
@@ -237,7 +237,7 @@ def _message_output(found: "StoredMessage") -> CommandOutput:
 
 
 def _filter_of(tags: str, sql: str | None) -> "Filter":
-    """The filter of the options. Errors: Invalid when both are given."""
+    """The filter that `--tags` or `--sql` describes. Errors: Invalid when both options are given."""
     from ortoo.client import Sql
 
     if sql is None:

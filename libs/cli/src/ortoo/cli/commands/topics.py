@@ -155,7 +155,7 @@ def _orphaned_table(topics: "Sequence[OrphanedTopic]") -> OutputTable:
 
 
 def _id(text: str) -> int:
-    """An id in hexadecimal or decimal digits; empty = 0. Errors: Invalid."""
+    """Parse a topic id in hexadecimal or decimal digits; an empty text gives 0. Errors: Invalid."""
     try:
         return int(text, 0) if text else 0
     except ValueError:

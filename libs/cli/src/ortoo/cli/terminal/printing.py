@@ -1,4 +1,4 @@
-"""The only place that prints text of commands; a test refuses other ways. Unsafe characters become escapes."""
+"""Prints the text of all commands; a test forbids printing elsewhere. Unsafe characters are escaped."""
 
 import sys
 
@@ -18,7 +18,7 @@ def print_json(line: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print text beside the output, on standard error."""
+    """Print a note for people on standard error, so that it does not mix with the output."""
     print(printable(text), file=sys.stderr)
 
 
