@@ -23,7 +23,7 @@ SEPARATOR = "||"
 
 
 class TagFilter:
-    """Selects the messages that have one of some tags."""
+    """Selects the messages whose tag is in a set of tags."""
 
     __slots__ = ("_tags", "tags")
 
@@ -64,7 +64,7 @@ MessageFilter = TagFilter | SqlFilter
 
 
 def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:
-    """The filter of a request; None = everything. Errors: Invalid, naming the field below `path`."""
+    """The filter of a request; None = everything. Errors: Invalid, which names the field below `path`."""
     prefix = f"{path}." if path else ""
     if sql_expression:
         if tag_expression.strip() not in ("", "*"):

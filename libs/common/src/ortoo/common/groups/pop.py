@@ -10,7 +10,7 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 @dataclass(frozen=True, slots=True)
 class PopRules:
-    """The pop settings of a group; all of its members send the same."""
+    """The pop settings of a group; all group members send equal settings."""
 
     attempts_max: int = ATTEMPTS_MAX
     """The number of deliveries after which a message is parked; 0 = never."""
@@ -97,13 +97,13 @@ class LeasePart:
 
     @property
     def is_valid(self) -> bool:
-        """Whether the ranges are valid."""
+        """Whether no range starts at a negative offset or is empty."""
         return all(first >= 0 and count >= 1 for first, count in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class StaleMessage:
-    """A message that no longer belongs to the lease."""
+    """A message that no longer belongs to the lease named in a request."""
 
     queue_id: int
     offset: int
@@ -184,7 +184,7 @@ LeaseVerdict = Finish | Redeliver | Renew
 
 
 def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """(first, count) ranges in order, adjacent ones merged."""
+    """Sort (first, count) ranges, and merge adjacent ranges."""
     found: list[tuple[int, int]] = []
     for first, count in sorted(ranges):
         if found and found[-1][0] + found[-1][1] == first:
@@ -195,7 +195,7 @@ def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
 
 
 def ranges_of(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """(first, count) of offsets that may be in any order; fast when they are consecutive, as they usually are."""
+    """Offsets, in any order, as sorted (first, count) ranges. Fast for consecutive offsets, the usual case."""
     if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
         return ((offsets[0], len(offsets)),)
     return tuple(merge_ranges((offset, 1) for offset in offsets))

@@ -35,16 +35,16 @@ class ReloadingFiles(Generic[T]):
     """A value made from files, and made again when they change."""
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
-        """Make it now. Errors: those of `make`."""
+        """Make the value now. Errors: those of `make`."""
         self._files = files
         self._make = make
         self._last_state = self._state()
         self.value = make()
 
     def reload_if_changed(self) -> bool:
-        """Make the value again if the files have changed; returns whether it did.
+        """Make the value again if the files have changed; returns whether there is a new value.
 
-        Unreadable files keep the old value.
+        If the changed files are invalid, the old value is kept.
         """
         state = self._state()
         if state == self._last_state:
@@ -98,10 +98,10 @@ class TlsListener:
         made = ReloadingFiles(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
-            """Called by gRPC before each handshake, in a thread of its own, one call at a time.
+            """The new configuration, or None. gRPC calls this before each handshake, in a thread, one call at a time.
 
-            Its result replaces the old configuration, and may be returned only once. Then gRPC frees the old one while
-            another handshake may read it, which would crash the process. The sleep lets such handshakes proceed first.
+            Each configuration may be returned only once. gRPC then frees the old configuration, although another
+            handshake may still read it, which would crash the process. The sleep lets such handshakes proceed first.
             """
             if not made.reload_if_changed():
                 return None
@@ -133,7 +133,7 @@ class TlsClient:
         if bool(self.certificate_file) != bool(self.key_file):
             raise Invalid("give both the certificate and its key, or neither", field="tls_certificate_file")
         if not self.ca_file:
-            raise Invalid(f"give the roots of servers' certificates as well, or {SYSTEM!r}", field="tls_ca_file")
+            raise Invalid(f"missing; give the file of trusted root certificates, or {SYSTEM!r}", field="tls_ca_file")
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Errors: Invalid, naming the setting."""
@@ -152,7 +152,7 @@ def is_tls(auth_context: Mapping[str, Iterable[bytes]]) -> bool:
 def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.ChannelCredentials] | None:
     """The credentials for calls to other processes of the cluster; None = calls in plaintext.
 
-    Both sides show certificates of the same roots. Errors: Invalid, naming the setting.
+    Both sides show certificates that the same roots have signed. Errors: Invalid, naming the setting.
     """
     if not settings.tls_cluster_listen_address:
         return None
@@ -167,7 +167,10 @@ def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.Chan
 
 
 def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
-    """The port for processes of the cluster, at this address or that of the settings; None without TLS."""
+    """The TLS port for processes of the cluster, at `address` or, if it is empty, at the address in the settings.
+
+    None if the settings have no TLS for the cluster.
+    """
     if not settings.tls_cluster_listen_address:
         return None
     return TlsListener(

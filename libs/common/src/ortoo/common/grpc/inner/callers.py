@@ -1,4 +1,4 @@
-"""The roles that may call each inner method: a row for each. A method without a row is refused to every caller."""
+"""The roles that may call each inner method, one row for each method. Calls of a method without a row are refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

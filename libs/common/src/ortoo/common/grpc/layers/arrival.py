@@ -1,4 +1,4 @@
-"""A call whose headers have come, but not its request: it already uses memory, and it can already be refused."""
+"""A call whose headers have arrived before its request. Such a call already uses memory, and can already be refused."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -38,9 +38,10 @@ class Arrival:
             self.memory.settle()
 
     def raise_refusal(self) -> None:
-        """Raise the error of a refused call; do nothing for another one.
+        """Raise the error of a refused call; do nothing for a call that was not refused.
 
-        The error is not kept, because its traceback refers to the call: each refused call would be a reference cycle.
+        The error is not kept, because its traceback refers to the call. Otherwise each refused call would be a
+        reference cycle.
         """
         error, self.refused = self.refused, None
         if error is not None:

@@ -45,14 +45,14 @@ class Observers(Layer):
                 return
 
     def enter(self, call: ServedCall) -> None:
-        """Check the limit of the address, which is known now. Errors: Overloaded."""
+        """Check the limit of the caller's address, which is unknown before. Errors: Overloaded."""
         if (arrival := ARRIVAL.get()) not in self._open:
             return
         address = address_of(call.context.peer())
         if sum(one == address for one in self._open.values()) >= OBSERVERS_OF_ADDRESS_MAX:
             raise Overloaded(
                 f"{OBSERVERS_OF_ADDRESS_MAX} streams of health and reflection are open from {address}; close some, or "
-                "ask for the health of this process by single calls (Check)",
+                "check the health of this process by single calls (Check)",
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._open[arrival] = address

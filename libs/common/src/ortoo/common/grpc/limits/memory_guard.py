@@ -1,9 +1,9 @@
-"""Keeps the resident memory of a process below the limit of its container or machine. Pure.
+"""Keeps the resident memory of a process below the limit of its container or machine; without I/O.
 
-The budget counts the memory that clients use, as far as the process knows it. It does not know the buffers of gRPC's
-core: partial requests, headers that were just received, data in connections. The guard checks the resident memory
-itself. Before the limit it returns freed memory to the system. Near the limit the process accepts no work, and the
-connections that recently sent most are closed.
+The budget counts the memory that clients use, as far as the process knows it. The process does not know the buffers of
+gRPC's core: partial requests, headers that were just received, data in connections. The guard therefore checks the
+resident memory. Below the limit, freed memory is returned to the system. Near the limit, the process accepts no work,
+and the connections that recently sent most are closed.
 """
 
 import enum
@@ -33,7 +33,7 @@ BUSY_PERCENT = 25
 
 
 class Step(enum.Enum):
-    """The next action."""
+    """The next action of the guard's caller."""
 
     NOTHING = enum.auto()
     SHRINK = enum.auto()
@@ -46,7 +46,7 @@ class MemoryGuard:
     """Decides on actions by the resident memory."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        """`budget` has the limit of the memory, and accepts no new work near it."""
+        """`budget` has the memory limit; near the limit, the guard closes the budget for new work."""
         self._budget = budget
         self._floor_bytes = 0
         """The smallest resident memory since the process is ready."""
@@ -56,7 +56,7 @@ class MemoryGuard:
         """Time until the next check."""
 
     def start(self, resident_bytes: int, now_s: float) -> None:
-        """Begin when the process is ready, with its resident memory."""
+        """Begin with the resident memory of the process, when the process is ready."""
         self._floor_bytes, self._shrunk_at_s = resident_bytes, now_s
 
     def on_memory_returned(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:
