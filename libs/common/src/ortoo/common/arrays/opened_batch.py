@@ -105,12 +105,12 @@ def _dense_texts(column: memoryview, path: str) -> TextArrays:
     """Read texts without nulls; the number of offsets gives the number of texts."""
     fields = read_fields(column, path)
     if reader.buffer(fields, 1, f"{path}.validity"):
-        raise Invalid("a text is null; these texts must not be null", field=f"{path}.validity")
+        raise Invalid("this column has a validity bitmap, but its texts must not be null", field=f"{path}.validity")
     size = len(reader.buffer(fields, 2, f"{path}.offsets"))
     if not size and 3 not in fields:
         return _NO_TEXTS
     if size < 4 or size % 4:
-        raise Invalid(f"{size} bytes; expected 4 bytes for each row and 4 more", field=f"{path}.offsets")
+        raise Invalid(f"{size} bytes; expected int32 offsets: a multiple of 4 bytes", field=f"{path}.offsets")
     return _texts(fields, size // 4 - 1, path)
 
 

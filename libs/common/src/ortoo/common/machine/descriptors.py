@@ -26,7 +26,7 @@ LINUX, ANYWHERE = Path("/proc/self/fd"), Path("/dev/fd")
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """The descriptors of a process, divided once between the purposes that can grow.
+    """The descriptors of a process, divided at the start between the purposes whose use can grow.
 
     The servers limit connections, and the cache limits segment files, so that neither can take the other's share. The
     rest is the reserve, from which the process opens everything else, such as new segments and small files.
@@ -65,7 +65,7 @@ class Descriptors:
 
 
 def raise_limit() -> Descriptors:
-    """Raise the soft limit of this process to the hard one, which needs no privilege; its children inherit it."""
+    """Raise the soft limit of this process to its hard limit, which needs no privilege. Child processes inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, MACOS_MAX):
         if soft in (wanted, resource.RLIM_INFINITY):

@@ -2,7 +2,7 @@
 
 * GET /metrics: all metrics. `?zeros=no` leaves out labelled gauges that are 0.
 * GET /healthz: 200 while the process is alive
-* GET /readyz: 200 while requests are accepted, 503 while it starts, drains or refuses
+* GET /readyz: 200 while requests are accepted, 503 while the process starts, drains or refuses requests
 """
 
 import asyncio

@@ -50,13 +50,13 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send until cancelled. Errors of the receiver end nothing; any other failure is a defect of the process."""
+        """Send until cancelled. Errors of the receiver are logged; any other failure is raised as a defect."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()
 
     async def send(self) -> None:
-        """Send once. The counters are read here, on the event loop; the rest is done in a thread."""
+        """Send once. The counters are read on the event loop; they are encoded and sent in a thread."""
         readings: list[Reading] = []
         for family, samples in self._metrics.read():
             readings.append((family, [(values, _fixed(value)) for values, value in samples]))
