@@ -32,7 +32,7 @@ class RemainingMessages(NamedTuple):
 async def drain(
     mq: "Client",
     enode: EnodeName,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until no message arrives and none is left.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no new messages arrive and all are read.")] = False,
 ) -> CommandOutput:
     """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
     topics = await _topics_on(mq, enode)

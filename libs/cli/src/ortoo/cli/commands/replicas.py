@@ -19,7 +19,7 @@ async def show(
     mq: "Client",
     enode: Annotated[
         str,
-        typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=complete_enodes),
+        typer.Argument(help="The enode; without it, all enodes with several replicas.", autocompletion=complete_enodes),
     ] = "",
 ) -> CommandOutput:
     """Show the leader, the state and the lag of each replica."""

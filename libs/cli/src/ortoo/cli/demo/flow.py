@@ -18,7 +18,7 @@ CHUNK_MESSAGES = 2_000
 CONSUMERS = 2
 """Number of consumers in each group."""
 ARRIVAL_TIMEOUT_S = 60.0
-"""Time without any delivery after which missing messages count as lost."""
+"""Missing messages count as lost after this time without a delivery."""
 
 
 class FlightProgress:

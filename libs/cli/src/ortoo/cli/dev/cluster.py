@@ -36,7 +36,7 @@ ENODE_TIMEOUT_S = 60.0
 """Longest time for an enode to open its store, to be elected and to register; a large store is slow."""
 ENODE_POLL_S = 0.02
 RESTART_AFTER_S = 5.0
-"""Delay before a replica that ended starts again, long enough to see another one lead."""
+"""Delay before a replica that ended starts again, long enough to see another replica lead."""
 _output = LineWriter(STANDARD_OUTPUT)
 
 

@@ -32,7 +32,7 @@ class DoctorFinding:
     impact: str = ""
     """The effect of the problem."""
     process: str = ""
-    """The process that reports it; empty for an observation of this command."""
+    """The process that reports the problem; empty for an observation of this command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Facts:
     skew_ms: int
     """The clock of the snode minus the clock of this machine, in ms."""
     name_server_error: str = ""
-    """The error of a call that needs the name server; empty without one."""
+    """The error of a call that needs the name server; empty without an error."""
     snodes: Sequence[AddressCheck] = ()
     """The addresses that the cluster reports to other clients."""
     topic: str = ""

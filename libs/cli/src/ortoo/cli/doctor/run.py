@@ -15,7 +15,7 @@ from ortoo.client.core.credentials import IDENTITY_VARIABLES, addresses_from, ef
 from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
-"""Time reserved for the description of the cluster; it may also use what the examination leaves."""
+"""Time reserved for the description of the cluster, which may also use time that the checks of addresses leave."""
 DETAILS_TIMEOUT_S = 0.4
 """Time for all further queries, which run concurrently."""
 TIMEOUT_S = CHECK_TIMEOUT_S + CLUSTER_TIMEOUT_S + DETAILS_TIMEOUT_S

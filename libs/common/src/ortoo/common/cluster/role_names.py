@@ -10,12 +10,13 @@ from typing import Self
 from ortoo.common.errors import Invalid
 
 NAMES_MAX = 64
-"""The most names that one role may have."""
+"""Maximum number of names of one role."""
 SHOWN_NAMES_MAX = 5
-"""The most names that an error repeats of a certificate, which is the caller's, or of the settings."""
+"""Maximum number of names from the caller's certificate, or from the settings, in an error."""
 SHOWN_CHARACTERS_MAX = 100
 CACHED_CONNECTIONS_MAX = 1_024
-"""The most certificates whose roles are kept, because the decision costs more than the rest of the check."""
+"""Maximum number of certificates whose roles are cached, because finding the roles costs more than the rest of the
+check."""
 _DNS = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\Z")
 _SPIFFE = re.compile(r"spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+\Z")
 SPIFFE = "spiffe://"

@@ -26,10 +26,10 @@ class ServiceSettings:
     RELOADED: ClassVar[tuple[str, ...]] = ()
     """The settings that change in a running process only in the file, with SIGHUP. An admin's RPC cannot change them.
 
-    All settings with the peers that get this process's tokens, and with files of keys, are fixed or of this kind.
+    Every setting that names a file of keys, or peers that get this process's tokens, is in this list or fixed.
     """
     HIDDEN: ClassVar[Mapping[str, str]] = {}
-    """Settings that cannot be given, and the settings from which they are taken."""
+    """Settings that cannot be given, and the settings from which their values are taken."""
     REMOVED: ClassVar[frozenset[str]] = frozenset({"one_core_if_enough"})
     """Settings without effect, which are still accepted."""
 

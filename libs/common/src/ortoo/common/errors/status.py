@@ -13,8 +13,8 @@ from ortoo.v1 import failure_pb2
 
 FAILURE_METADATA_KEY = "ortoo-failure-bin"
 TOLD_LENGTH_MAX, FIELD_LENGTH_MAX = 1_500, 255
-"""Maximum lengths of an error's message and field in an answer. They may repeat a long text of the request. A client
-whose library accepts 8 KiB of headers would otherwise get no error text."""
+"""Maximum lengths of an error's message and field in an answer, because the message and the field may repeat a long
+text of the request. A client whose library accepts 8 KiB of headers would otherwise get no error text."""
 
 TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.FailureKind.ValueType"], ...] = (
     (errors.Invalid, grpc.StatusCode.INVALID_ARGUMENT, failure_pb2.FAILURE_KIND_INVALID),
@@ -33,7 +33,7 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
 
 _NAMES = {cls: failure_pb2.FailureKind.Name(kind).removeprefix("FAILURE_KIND_") for cls, _, kind in TABLE}
 FAILURES_RETURNED: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
-"""Kind to the number of its failures in this process's answers: as a call's status or within a stream."""
+"""The number of failures of each kind in this process's answers: as a call's status or within a stream."""
 
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
 _KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}

@@ -59,8 +59,8 @@ _NO_ROWS: Int32s = np.zeros(0, "<i4")
 
 
 MessageFilter = TagFilter | SqlFilter
-"""Selects rows of a batch by its columns, without its bodies. Of its `expressions`, by tags and by SQL, one is empty;
-`compile_filter` makes an equal filter of them."""
+"""Selects rows of a batch by its columns, without its bodies. One of the two `expressions`, by tags and by SQL, is
+empty. `compile_filter` makes an equal filter from them."""
 
 
 def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:

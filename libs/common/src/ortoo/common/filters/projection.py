@@ -14,7 +14,8 @@ Columns = frozenset[int]
 
 _PATH = "batch.records"
 _SAVED_PART: Final = 8
-"""A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times its copying."""
+"""A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times as much as
+copying."""
 _HEAD: Final = frozenset(
     column.number
     for column in COLUMNS

@@ -44,7 +44,7 @@ class Pushdown:
     to_offset: int = 0
     """Exclusive; 0 = no end."""
     coalesce: bool = False
-    """Rows of several stored batches may be sent as one batch, where few of each are selected."""
+    """Rows of several stored batches may be sent as one batch, if few rows of each batch are selected."""
 
     @classmethod
     def of(

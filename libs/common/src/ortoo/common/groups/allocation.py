@@ -40,17 +40,18 @@ class AllocationStrategy(IntEnum):
     """The strategies that assign a topic's queues to the members of a group; the numbers are those of the wire."""
 
     AVERAGELY = 1
-    """Equal blocks in order; the first members get one queue more."""
+    """Equal blocks in order. If a rest remains, the first members get one queue more."""
     CIRCLE = 2
-    """Dealt out one by one."""
+    """The queues are dealt out one by one."""
     CONSISTENT_HASH = 3
     """A new group member takes over queues; no other queue moves."""
     CONFIG = 4
     """Each group member gets the queues that it names."""
     MACHINE_ROOM = 5
-    """Only queues on enodes named `zone@name` whose availability zone was listed, in equal parts."""
+    """Only queues on enodes named `zone@name` in one of the listed availability zones, in equal parts."""
     ROOM_NEARBY = 6
-    """Queues of a zone go to the group members in it; those of a zone without group members go to all."""
+    """A zone's queues go to the group members in the zone. Queues of a zone without group members go to all group
+    members."""
 
 
 def md5_position(text: str) -> int:

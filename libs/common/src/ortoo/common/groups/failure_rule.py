@@ -14,7 +14,7 @@ from dataclasses import dataclass
 ATTEMPTS_MAX = 16
 """The default number of attempts of a message."""
 ATTEMPTS_LIMIT = 1_000
-"""The maximum that a group may set."""
+"""The maximum number of attempts that a group may set."""
 REASON_ATTEMPTS = "attempts"
 """All attempts are used up."""
 REASON_REQUESTED = "asked"
@@ -46,7 +46,7 @@ class FailureRule:
     attempts_max: int = ATTEMPTS_MAX
     """The maximum number of attempts; 0 = unlimited."""
     delays_ms: tuple[int, ...] = (0,)
-    """The delay after the first, second, … attempt; the last one stands for all later ones."""
+    """The delay after the first, second, … attempt; the last delay stands for all later attempts."""
 
     def is_last(self, attempt: int) -> bool:
         """Whether attempt number `attempt`, from 1, is the last."""

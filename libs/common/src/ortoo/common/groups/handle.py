@@ -40,10 +40,10 @@ class Handle:
     kind: HandleKind
     enode: str
     topic_id: int
-    """The topic it will be delivered in."""
+    """The topic in which the message or transaction will be delivered."""
     queue_id: int
     number: int
-    """Its number on the enode."""
+    """The number of the delayed message or the transaction on the enode."""
     time_ms: int
     """The time at which a delayed message is due; 0 for a transaction."""
 
@@ -71,7 +71,7 @@ class DelayedBatch:
     topic_id: int
     queue_id: int
     first: int
-    """The number of the first one on the enode."""
+    """The number of the first delayed message on the enode."""
     count: int
 
     def seal(self, seals: HandleSeals) -> bytes:

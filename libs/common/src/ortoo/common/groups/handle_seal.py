@@ -51,7 +51,7 @@ class HandleKeys:
     keys: tuple[HandleKey, ...] = ()
     """The keys, the newest last."""
     unsigned_until_ms: int = 0
-    """Until then handles without a seal are accepted, because they may be from before an upgrade."""
+    """Until this time handles without a seal are accepted, because they may have been made before an upgrade."""
 
 
 class HandleSeals:

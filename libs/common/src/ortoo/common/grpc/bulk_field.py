@@ -20,7 +20,7 @@ from ortoo.common.records.wire import bytes_head
 BULK_BYTES_MIN: Final = 16 << 10
 """Below this size the generated classes are as fast."""
 PIECES_MAX: Final = 16_384
-"""Maximum number of fields of a message on the way to its bulk, because they are examined one by one."""
+"""Maximum number of a message's fields besides its large field, because they are examined one by one."""
 
 
 class BulkMessage:

@@ -36,7 +36,7 @@ STREAMS_OF_CONNECTION_MAX = 1_000
 SET_UP_MS_MAX = 10_000
 """Timeout of a connection's set-up: the TLS handshake, and the HTTP/2 preface."""
 IDLE_MS_MAX = 300_000
-"""Maximum time of a connection without a call; clients reconnect automatically with their next one."""
+"""Maximum time of a connection without a call; clients reconnect automatically with their next call."""
 PING_STRIKES_MAX = 100
 """Number of pings that may come too soon, without data in between, before the connection is closed."""
 OPTIONS: tuple[tuple[str, int], ...] = (

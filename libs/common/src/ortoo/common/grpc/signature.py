@@ -38,7 +38,7 @@ class Signature:
     access_key: str
     digest: bytes
     covers_request: bool = False
-    """Whether it covers the method and the request."""
+    """Whether the signature covers the method and the request."""
 
 
 @dataclass(frozen=True, slots=True)

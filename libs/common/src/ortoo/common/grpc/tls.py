@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
 CHECK_INTERVAL_S = 0.05
-"""The delay before a new certificate is used, so that handshakes that are reading the old one can finish that."""
+"""The delay before a new certificate is used, so that handshakes can finish reading the old certificate."""
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
 MADE_FOR = timedelta(days=3_650)
@@ -77,12 +77,13 @@ class TlsListener:
     address: str
     """host:port; port 0 takes any free one."""
     certificate_file: str
-    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development. It keeps
-    eavesdroppers out, and only clients that trust any certificate accept it."""
+    """The server's certificate and the intermediate certificates, PEM. Empty = a self-signed certificate is made, for
+    development. It protects against eavesdroppers, but only clients that trust any certificate accept it."""
     key_file: str
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
-    """The roots of clients' certificates, PEM. Every client must then show one. Empty = no client needs one."""
+    """The roots of clients' certificates, PEM. Every client must then show a certificate. Empty = clients need no
+    certificate."""
     settings: tuple[str, str, str, str] = (
         "tls_listen_address", "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
     )  # fmt: skip

@@ -17,7 +17,7 @@ _TRIM_BYTES = 32 << 20
 _YOUNG_OBJECTS_MAX = 5_000
 """Number of new objects that start a garbage collection: several times the objects of the calls in progress."""
 _COLLECTIONS_PER_GENERATION = 20
-"""Number of collections of one generation that are followed by one of the next."""
+"""Number of collections of one generation after which the next older generation is collected."""
 
 
 def freeze_startup_objects() -> None:

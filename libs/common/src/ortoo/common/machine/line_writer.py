@@ -12,7 +12,7 @@ WAITING_BYTES_MAX = 1 << 20
 LINE_OVERHEAD_BYTES = 64
 """The memory of a waiting line beside its text."""
 WRITE_BYTES_MAX = 4096
-"""PIPE_BUF of Linux: up to this size one write(2) to a pipe is never mixed with those of other processes."""
+"""PIPE_BUF of Linux: up to this size, one write(2) to a pipe is never mixed with writes of other processes."""
 EXIT_FLUSH_S = 1.0
 """Maximum time for which the end of the process waits for lines that are not written yet."""
 

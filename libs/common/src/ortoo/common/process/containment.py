@@ -10,14 +10,14 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 
 CONTAINED_FAILURES: Counter[str] = Counter()
-"""Place to the number of failures that ended there, since the process began."""
+"""The number of failures that ended at each place since the process began."""
 LINE_INTERVAL_S = 1.0
 """At most one line in this time is logged for one kind of failure at one place."""
 KINDS_MAX = 1_000
 """Maximum number of kinds of failures to remember; names of places are few and never come from a client."""
 _log = get_logger("containment")
 _last_lines: OrderedDict[tuple[str, type[BaseException]], tuple[float, int]] = OrderedDict()
-"""Kind to the time of its last line, on the loop's clock, and the number of lines left out since."""
+"""By kind: the time of the last line, on the loop's clock, and the number of lines left out since."""
 
 
 def record_contained(where: str, error: BaseException, **about: object) -> None:

@@ -24,20 +24,18 @@ LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
 DEFAULT_PERCENT = 50
 """The default budget, as a percentage of the container's or the machine's memory."""
 SLOW_READER_S = 1.0
-"""The time for which bytes are unread until their owner counts as behind."""
+"""The time for which bytes are unread until their owner counts as a slow reader."""
 CHECK_INTERVAL_S = 0.1
-"""Minimum interval between searches for owners that are behind, because thousands of requests may fail at once."""
+"""Minimum interval between searches for slow readers, because thousands of requests may fail at once."""
 TARGET_PERCENT = 50
 """The percentage of the budget down to which owners are evicted, so that clients that read soon get memory."""
 EVICTION_GRACE_S = 1.0
-"""The time in which an evicted owner may end gracefully, before its peer counts as deaf."""
+"""The time in which an evicted owner may end gracefully, before it is ended without its peer's cooperation."""
 SENDERS_PERCENT = 12
 """The percentage of the budget reserved for single requests, so that senders continue beside many slow readers."""
 RESIDENT_PERCENT = 300
-"""Maximum resident memory for counted bytes, because received messages and freed buffers are not counted.
-
-Measured on a fast machine: 260.
-"""
+"""Maximum resident memory as a percentage of the counted bytes, because received messages and freed buffers are not
+counted. Measured on a fast machine: 260."""
 FINDING_PERCENT = 85
 """The percentage of the budget from which there is a finding for operators."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99

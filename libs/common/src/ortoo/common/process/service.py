@@ -39,7 +39,7 @@ HOME_FIELDS = ("ORTOO_HOME", "data_dir")
 LATE_STOP_S = 10.0
 """A stop that lasts this long is logged, and again at this interval. It is twice the default grace of calls."""
 TASKS_MAX = 50
-"""Maximum number of tasks in that line."""
+"""Maximum number of tasks in the log line of a late stop."""
 
 _log = get_logger("service")
 

@@ -26,7 +26,7 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.masked_url import mask_url
 
 NAME_LENGTH_MAX = 100
-"""No setting has a longer name."""
+"""Maximum length of a setting's name."""
 T = TypeVar("T")
 
 
@@ -53,7 +53,7 @@ class Setting:
     dynamic: bool
     """Whether it can change without a restart."""
     at_next_start: str | None = None
-    """The value after the next start, if that is another one."""
+    """The value after the next start, if it differs from the current value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

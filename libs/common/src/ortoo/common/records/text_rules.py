@@ -19,13 +19,13 @@ PROPERTIES_MAX = 128
 DIGITS_MAX = 19
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-"""RocketMQ's names for the first topic and the first id of a copy."""
+"""RocketMQ's names of the properties with the original topic and the original message id of a copy."""
 RECONSUME_TIMES = "RECONSUME_TIMES"
 """The number of failed attempts of a retry copy."""
 ORIGIN_NAMES = (
     RETRY_TOPIC, ORIGIN_MESSAGE_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS",
 )  # fmt: skip
-"""The properties of a retry copy that name the first place of its message."""
+"""The properties of a retry copy that name the original place of its message."""
 SYSTEM_PROPERTIES = frozenset({*ORIGIN_NAMES, RECONSUME_TIMES})
 """The properties that only servers write, besides those of dead letters. A client's message must not have them.
 

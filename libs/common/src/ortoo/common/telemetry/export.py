@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricExporter
 
 EXPORT_TIMEOUT_S = 2.0
-"""Timeout of an export, and so the longest delay of a stop by a receiver that does not answer."""
+"""Timeout of an export. A receiver that does not answer can delay a stop by this time."""
 _log = get_logger("metrics")
 Reading = tuple[Family, list[Sample]]
 

@@ -22,7 +22,7 @@ PROBES_KEPT = 6
 DESCRIPTORS_PERCENT = 90
 """The percentage of the limit from which the number of open descriptors is a finding."""
 LATE_S = 0.3
-"""A loop that is usually this late has too little processor time."""
+"""An event loop that is usually this late has too little processor time."""
 
 
 class ProcessMetrics:

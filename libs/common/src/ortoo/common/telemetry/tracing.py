@@ -27,7 +27,7 @@ Context = tuple[int, int]
 """(trace id, span id) of a sampled message."""
 CONTEXT_BYTES: Final = 55
 SPANS_MAX: Final = 8
-"""Of a batch with more sampled messages than this only the first one is traced."""
+"""If a batch has more sampled messages than this, only the first of them is traced."""
 SEND_INTERVAL_S: Final = 0.5
 UNSENT_MAX: Final = 16_384
 """Maximum number of spans that wait to be sent; further ones are dropped and logged."""

@@ -24,7 +24,7 @@ from ortoo.common.process.clock import Clock
 EVENTS_MAX = 256
 """Maximum number of events taken before the loop does other work. A call of grpc.aio needs several such turns."""
 REQUESTS_OUTSTANDING = 128
-"""Number of calls of a method that can begin before the first of them is taken."""
+"""Number of calls of a method that can arrive before the event loop takes the first of them."""
 QUIET_EVENT_DELAY_S = 0.01
 """Maximum time for which the end of a call waits for another event to wake the loop."""
 SHUTDOWN_TIMEOUT_S = 5.0

@@ -16,7 +16,7 @@ class Callers:
 
     roles: Roles
     fields: Mapping[str, Roles] = field(default_factory=dict)
-    """Fields of its request that only these roles may set."""
+    """Fields of the method's request, and the roles that may set each of them."""
 
     def of_request(self, request: Any) -> Roles:
         """The roles that may make this request."""

@@ -12,11 +12,11 @@ class Arrival:
     """A call from its headers to its request, and the callbacks for its end. One is made for each call."""
 
     end: Callable[[str], object] | None = None
-    """Ends the call for a reason; None once its request has come or the call has ended."""
+    """Ends the call for a reason; None when the call's request has arrived or the call has ended."""
     refused: Exception | None = None
     """Why its request is not received. The layers see this call with an empty request."""
     ends_connection = False
-    """Whether its connection is to be closed, because no honest peer sends this."""
+    """Whether the call's connection is to be closed, because no honest peer sends such a call."""
     memory: MemoryShare | None = None
     """The memory of the call is drawn from this share; it is closed when gRPC has released the call."""
     release_callbacks: Callable[[], object] | None = None

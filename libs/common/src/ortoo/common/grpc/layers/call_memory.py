@@ -25,17 +25,17 @@ CALL_BYTES = 16 << 10
 REQUEST_COPIES = 6
 """Maximum number of copies of a request: as received, decoded, as messages, as their batch, and two while sent."""
 CALL_PERCENT_MAX = 60
-"""Maximum percentage of the budget that one request counts as. The largest request must pass, or its sender would retry
-for ever."""
+"""Maximum percentage of the budget that one request counts as. Without this limit, the sender of the largest request
+would retry for ever."""
 TRANSPORT_COPIES = 2
 """The number of copies of an answer while it is written: its bytes and gRPC's copy of them."""
 HEADER_BYTES_MAX = 16 << 10
-"""Maximum size of the headers of one call. gRPC's core refuses longer ones, but only after the peer has acknowledged
-the limit. An honest peer sends no longer ones after that."""
+"""Maximum size of the headers of one call. gRPC's core refuses longer headers, but only after the peer has acknowledged
+the limit. After that, an honest peer sends no longer headers."""
 HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
-"""The number of copies of longer headers: gRPC's, their texts, and their reader's result."""
+"""The number of copies of longer headers: gRPC's bytes, the texts of Python, and the result of reading them."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 

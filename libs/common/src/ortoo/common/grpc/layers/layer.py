@@ -61,20 +61,21 @@ class ServedCall:
         self.method = method
         self.context = context
         self.data: bytes | None = None if method.is_request_stream else data
-        """Its raw request; None where there are many."""
+        """The raw request; None if the requests are a stream."""
         self.request: Any = None
-        """Its decoded request."""
+        """The decoded request."""
         self.answer: Any = None
-        """The one answer, or the last one of several when the call failed."""
+        """The answer of a call without a stream; for a stream that failed, the last answer."""
         self.error: BaseException | None = None
         """Why it failed."""
         self.kept: dict[Layer, Any] = {}
         """The state that layers keep of this call."""
         self.entered_layers = 0
         self.is_writing = False
-        """Whether gRPC is writing one of several answers; a task that is cancelled then ends without a status."""
+        """Whether gRPC is writing an answer of a stream. A call that is cancelled during the write ends without a
+        status."""
         self.end_error: Exception | None = None
-        """The error with which it was ended from outside."""
+        """The error with which another task ended the call."""
 
     def set_error(self, error: BaseException) -> None:
         """End with this error, which replaces an earlier answer or error."""

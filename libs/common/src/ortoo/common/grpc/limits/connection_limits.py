@@ -16,7 +16,7 @@ ADDRESS_PERCENT: Final = 50
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
 """Streams that a peer may reset per second, and its burst. A client resets a stream when its call times out."""
 EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
-"""The same for streams on which it has sent no request: no client does that."""
+"""The same limits for streams on which the peer has sent no request, which no client does."""
 HEAVIEST_PERCENT: Final = 75
 """When memory is used up, the connections are closed that sent this percentage of the recently received bytes."""
 

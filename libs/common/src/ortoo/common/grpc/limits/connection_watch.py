@@ -34,7 +34,8 @@ CROWDED_INTERVAL_S: Final = 0.1
 SOCKETS_A_LOOK: Final = 200
 """Number of connections whose resets one check reads; each costs a fifth of a millisecond."""
 RECEIPTS_S: Final = 20.0
-"""Interval between readings of the bytes that each peer has sent. The core may hold half a request for any time."""
+"""Interval between readings of the bytes that each peer has sent. The core may hold an incomplete request for any
+time."""
 ADDRESSES_LOGGED: Final = 5
 _log = get_logger("connections")
 

@@ -16,7 +16,7 @@ CALM_INTERVAL_S, TENSE_INTERVAL_S = 0.25, 0.05
 SHRINK_PERCENT = 65
 """The percentage of the limit from which freed memory is returned at once."""
 SHRINK_INTERVAL_S = 0.5
-"""Interval at which it is then returned, which takes milliseconds for each hundred megabytes."""
+"""Interval at which memory is returned above SHRINK_PERCENT. It takes milliseconds for each hundred megabytes."""
 FULL_PERCENT = 80
 """The percentage of the limit from which the process accepts no work."""
 FRESH_S = 2.0
@@ -24,12 +24,12 @@ FRESH_S = 2.0
 FREEING_S = 0.3
 """Time until the memory of closed connections is free."""
 REST_INTERVAL_S, FUTILE_INTERVAL_S = 20.0, 40.0
-"""Interval at which freed memory is returned below SHRINK_PERCENT, and the one after a return that freed little."""
+"""Intervals at which freed memory is returned below SHRINK_PERCENT: usually, and after a return that freed little."""
 REST_GROWTH_BYTES = 48 << 20
 """The growth of the process that is required for a return of memory below SHRINK_PERCENT."""
 FUTILE_BYTES = 8 << 20
 BUSY_PERCENT = 25
-"""A process that uses more of its budget keeps freed memory for the next requests."""
+"""A process that uses more than this percentage of its budget keeps freed memory for the next requests."""
 
 
 class Step(enum.Enum):

@@ -36,7 +36,7 @@ class RequestShape:
         """
         self._lists: list[_List] = []
         self.elements = _elements(descriptor, (), self._lists)
-        """None if it has no list."""
+        """The lists in the form that raw requests are checked with; None if the request type has no list."""
         self._short_bytes = self.elements.short_bytes if self.elements is not None else 0
 
     def check_lists(self, data: bytes, request: Any) -> None:
