@@ -65,7 +65,7 @@ async def replay(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
     as_json: AsJson = False,
 ) -> AsyncIterator[CommandOutput]:
-    """Send each dead letter again, once. If the command is interrupted, its next run skips those already sent."""
+    """Send each dead letter again, once. After an interruption, the next run skips dead letters already sent."""
     replays = mq.admin.replay_dead_letters(
         group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
     )

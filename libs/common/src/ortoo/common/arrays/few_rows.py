@@ -21,7 +21,7 @@ _PATH = "batch.records"
 
 
 def gather_few(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Copy some rows of an uncompressed batch, given as its fields, into a new one without producer id and sequence.
+    """Copy some rows of an uncompressed batch, given as its fields, into a new batch without producer id and sequence.
 
     `columns` are the numbers of the columns to copy besides the body; an empty set means all columns.
     Errors: Invalid when the columns do not fit together.

@@ -4,7 +4,7 @@
 
 A new batch is made when fewer than half of the rows matched and the bodies are not compressed. Otherwise the original
 batch is returned. In both cases `rows` are the row numbers in the *original* batch, so that a message's offset is
-first_offset + rows[i]. If `rows` has as many numbers as the batch has messages, these are the messages of the rows.
+first_offset + rows[i]. If the batch has as many messages as `rows` has numbers, its message i is row rows[i].
 """
 
 import contextlib

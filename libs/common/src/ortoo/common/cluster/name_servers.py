@@ -29,7 +29,7 @@ class NameServers:
 
         The current name server stays in use if the new list has it.
 
-            Errors: Invalid, and the list stays unchanged.
+        Errors: Invalid, and the list stays unchanged.
         """
         found = addresses_of(addresses)
         changed = found != self.addresses

@@ -40,7 +40,7 @@ class AllocationStrategy(IntEnum):
     """The strategies that assign a topic's queues to the members of a group; the numbers are those of the wire."""
 
     AVERAGELY = 1
-    """Equal blocks in order. If a rest remains, the first members get one queue more."""
+    """Equal blocks in order. If the division leaves a rest, the first group members get one queue more."""
     CIRCLE = 2
     """The queues are dealt out one by one."""
     CONSISTENT_HASH = 3
@@ -90,8 +90,8 @@ def assign_queues(
 ) -> "Assignments[Q]":
     """The queues of each group member, sorted; no queue has two owners.
 
-    * `configured` (CONFIG) maps each group member to its queues. The first group member by id gets a queue that several
-      group members have.
+    * `configured` (CONFIG) maps each group member to its queues. If several group members have the same queue, the
+      first of them by id gets this queue.
     * `zones` (MACHINE_ROOM) lists the availability zones whose queues are assigned.
     * `member_zones` (ROOM_NEARBY) maps each group member to its zone; `inner` is the strategy within a zone.
     * `virtual_nodes` and `ring_position` (CONSISTENT_HASH) define the ring.

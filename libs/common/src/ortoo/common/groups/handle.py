@@ -40,7 +40,7 @@ class Handle:
     kind: HandleKind
     enode: str
     topic_id: int
-    """The topic in which the message or transaction will be delivered."""
+    """The topic in which the messages will be delivered."""
     queue_id: int
     number: int
     """The number of the delayed message or the transaction on the enode."""
@@ -52,7 +52,7 @@ class Handle:
         return seals.encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
 
     def encoded_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
-        """The text for a message of `batch`, made from the batch's `seal`; empty if the cluster has no keys."""
+        """The text for a message of `batch`, with the batch's `seal`. A cluster without keys gives an empty seal."""
         if not seal:
             return HandleSeals().encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
         place = _RANGE.pack(batch.first, batch.count)

@@ -32,7 +32,7 @@ def freeze_startup_objects() -> None:
 
 
 def retain_freed_buffers() -> bool:
-    """Make the C library keep freed buffers for reuse, instead of returning them to the kernel; returns whether it can.
+    """Make the C library keep freed buffers instead of returning them to the kernel; returns whether this worked.
 
     By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.
     This costs 600 page faults per batch, a third of a proxy's time. Other C libraries than glibc are not changed.

@@ -12,7 +12,7 @@ TIMER_TICK_S = 0.001
 
 
 class RoleLoop(uvloop.Loop):
-    """An event loop whose wake-ups cost half as much as those of asyncio's loop, the main cost of a single message.
+    """An event loop whose wake-ups cost half as much as in asyncio's loop; wake-ups are the main cost of a message.
 
     Timers are never early. Otherwise a task that waits until a time would sleep again dozens of times in the last tick.
     """

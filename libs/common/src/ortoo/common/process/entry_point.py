@@ -103,7 +103,7 @@ def settings_loader(
 ) -> Callable[[], LoadedSettings[S]]:
     """A function that reads a role's settings each time that it is called. Errors: Invalid.
 
-    This changes the current folder to ORTOO_HOME, because relative paths in the settings begin there.
+    The current folder is changed to ORTOO_HOME, because relative paths in the settings begin there.
     """
     absolute = file.absolute() if file is not None else None
     _enter_home(environ)

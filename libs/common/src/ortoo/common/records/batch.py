@@ -178,7 +178,7 @@ def _encode(
 
 
 def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], Sequence[Any]]]:
-    """The columns of a batch with these messages, and their values. The birth times may be empty: none was given."""
+    """The columns of a batch with these messages, and their values. The birth times are empty if no message has one."""
     if not messages:
         return _STAMPED
     tags, keys = [message.tag for message in messages], _keys(messages)

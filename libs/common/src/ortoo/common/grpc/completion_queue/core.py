@@ -135,7 +135,7 @@ class QueueCall:
             await self._next_event()
 
     async def end(self, code: int, trailing: Metadata) -> None:
-        """Send the status after the answers, and wait until gRPC has released the call; only the handler may call it.
+        """Send the status after the answers, and wait until gRPC has released both. Only the handler may call it.
 
         Errors: CancelledError if the caller disconnects meanwhile.
         """

@@ -35,7 +35,7 @@ the limit. After that, an honest peer sends no longer headers."""
 HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
-"""The number of copies of longer headers: gRPC's bytes, the texts of Python, and the result of reading them."""
+"""The number of copies of longer headers: gRPC's bytes, Python's texts, and the result of reading these texts."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -63,9 +63,9 @@ class CallMemory(Layer):
         self._log_rate = LogRateLimit()
 
     def arrive(self, arrival: Arrival) -> None:
-        """Open the call's share, if necessary after ending calls that wait for their requests. Errors: Overloaded.
+        """Open the call's share, if necessary after ending calls that wait for their requests.
 
-        Errors: Invalid for too many bytes of headers.
+        Errors: Overloaded; Invalid for too many bytes of headers.
         """
         share = arrival.memory = self._budget.share(arrival.kind)
         header_bytes = 0

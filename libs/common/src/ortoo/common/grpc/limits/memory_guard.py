@@ -2,8 +2,8 @@
 
 The budget counts the memory that clients use, as far as the process knows it. The process does not know the buffers of
 gRPC's core: partial requests, headers that were just received, data in connections. The guard therefore checks the
-resident memory. Below the limit, freed memory is returned to the system. Near the limit, the process accepts no work,
-and the connections that recently sent most are closed.
+resident memory. When this approaches the limit, freed memory is returned to the system. Near the limit, the process
+accepts no work, and the connections that recently sent most are closed.
 """
 
 import enum
