@@ -72,7 +72,10 @@ class _PendingRows(NamedTuple):
 
     @property
     def sort(self) -> tuple[bool, ...]:
-        """For each column that must not be filled with zeros, whether it is absent. Rows of unequal sorts stay apart."""
+        """For each column that must not be filled with zeros, whether it is absent.
+
+        Only rows with the same absent columns are joined.
+        """
         return tuple([name not in self.table.columns for name in _NOT_FILLED])
 
     @property
