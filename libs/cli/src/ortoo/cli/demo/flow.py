@@ -81,7 +81,7 @@ class FlightFlow:
                 background.spawn(tally.group, _consume(addresses, tally, tags))
 
     async def wait_all_arrived(self, progress: FlightProgress) -> None:
-        """Wait until both groups have received everything, or until no more messages arrive."""
+        """Wait until both groups have received everything, or until messages have stopped arriving."""
         for tally, expected in zip(self._tallies, (self.sent, self._sent_united), strict=True):
             while tally.delivered < expected.total():
                 tally.changed.clear()

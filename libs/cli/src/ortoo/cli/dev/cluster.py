@@ -115,7 +115,7 @@ async def _open_replicas(count: int, data_dir: Path, name_server: str) -> AsyncI
     """Run the replicas of `enode-0` as separate processes, so that a user can kill a replica as an experiment.
 
     A replica that ends is started again. At the end of the block, all replicas are stopped.
-    Errors: Unavailable when a replica does not start; the error shows the end of its log.
+    Errors: Unavailable, with the end of the log, when a replica does not start.
     """
     addresses = free_addresses(count)
     replicas = []

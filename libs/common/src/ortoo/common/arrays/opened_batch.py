@@ -110,7 +110,7 @@ def _dense_texts(column: memoryview, path: str) -> TextArrays:
     if not size and 3 not in fields:
         return _NO_TEXTS
     if size < 4 or size % 4:
-        raise Invalid(f"{size} bytes; expected int32 offsets: a multiple of 4 bytes", field=f"{path}.offsets")
+        raise Invalid(f"{size} bytes; expected a multiple of 4, because offsets are int32", field=f"{path}.offsets")
     return _texts(fields, size // 4 - 1, path)
 
 

@@ -74,7 +74,7 @@ class DynamicSettings(Generic[S]):
     ) -> list[SettingChange]:
         """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
-        Returns the changes, also with `dry_run`. Errors: Invalid, which names the setting; then no setting changes.
+        Returns the changes, also with `dry_run`. If it raises Invalid, which names the setting, no setting changes.
         """
         for name in (*values, *reset):
             if name not in flatten(self.settings):

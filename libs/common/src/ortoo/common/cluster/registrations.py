@@ -98,7 +98,7 @@ class Registrations:
             due.set()
 
     async def run(self) -> None:
-        """Keep all leases until cancelled. While no name server answers, this keeps retrying; a defect is raised."""
+        """Keep all leases until cancelled. While no name server answers, this retries; a defect ends the process."""
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:

@@ -101,7 +101,7 @@ class BatchSelector:
         self.scanned_bytes = 0
 
     def add_batch(self, stored: StoredBatch) -> None:
-        """Select messages of the next batch. Errors: Invalid, Unsupported; then no message of the batch is selected."""
+        """Select messages of the next batch. After an error (Invalid, Unsupported) none of its messages is selected."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
         first, batch = stored.first_offset, stored.batch
         opened, rows, stop, _ = match_rows(stored, self.next_offset, to_offset, self._message_filter)

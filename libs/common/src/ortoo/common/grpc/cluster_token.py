@@ -82,8 +82,8 @@ class ClusterToken:
             )
         if abs(now_s - time_s) > WINDOW_S:
             raise Forbidden(
-                f"the proof was made at {time_s} s since 1970, but this clock shows {now_s} s: more than {WINDOW_S} s "
-                "apart; set the clocks",
+                f"the proof was made at {time_s} s since 1970, but this clock shows {now_s} s. At most {WINDOW_S} s "
+                "are allowed; set the clocks",
                 field=CLUSTER_PROOF,
             )
 
@@ -100,8 +100,8 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
     """Channels to other processes of the cluster. With a `token`, their calls carry a proof of it.
 
-    The channels use TLS if the settings say so, and never an HTTP proxy. Errors: Invalid, naming the setting whose file
-    is wrong.
+    The channels use TLS if `settings` have mutual TLS, and never an HTTP proxy. Errors: Invalid, naming the setting
+    whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False)

@@ -104,8 +104,8 @@ def is_signed(signature: Signature, secret_key: str, date_time: str, call: Signe
 def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> None:
     """Refuse a time that is not close to now: `YYYYMMDDThhmmssZ`, or RFC 3339 with an offset.
 
-    With `local` a time of the form `YYYYMMDDThhmmssZ` may be the local time of any time zone, because RocketMQ's Java,
-    Python and Go clients send local time as UTC. Errors: Invalid, naming both times.
+    With `local` a time of the form `YYYYMMDDThhmmssZ` may be the local time of any time zone. RocketMQ's Java, Python
+    and Go clients send local time as UTC. Errors: Invalid, naming both times.
     """
     ahead_ms = signed_at_ms(date_time) - now_ms
     is_compact = "-" not in date_time
@@ -116,8 +116,8 @@ def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> N
     if min(abs(ahead_ms - offset_ms) for offset_ms in offsets_ms) > window_ms:
         now = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         raise Invalid(
-            f"the request was signed at {date_time}, but the server's clock shows {now}: more than "
-            f"{window_ms // 1000} s apart; sign requests when they are sent, and set the clocks",
+            f"the request was signed at {date_time}, but the server's clock shows {now}. At most "
+            f"{window_ms // 1000} s are allowed; sign requests when they are sent, and set the clocks",
             field=DATE_TIME,
         )
 

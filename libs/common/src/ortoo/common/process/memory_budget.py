@@ -1,9 +1,9 @@
 """One limit for all memory that a process uses for its clients. At the limit, slow readers are evicted.
 
-Requests that still do not fit are refused. All buffers for a client (data that the client has not read, or has sent and
-is not yet processed) are drawn from the budget by a share. When the budget is used up, owners of shares with unread
-bytes are evicted, the largest first. Among equal owners, the owner that has waited longest is evicted first. A client
-that reads its data is never evicted, only slowed down.
+Requests that still do not fit are refused. All buffers for a client are drawn from the budget by a share. They hold
+data that the client has not read, or data from the client that are not yet processed. When the budget is used up,
+owners of shares with unread bytes are evicted, the largest first. Among equal owners, the owner that has waited longest
+is evicted first. A client that reads its data is never evicted, only slowed down.
 """
 
 import contextlib
@@ -122,7 +122,7 @@ class MemoryShare:
         return self.bytes - self.fixed_bytes - self.reserved_bytes
 
     def draw(self, size_bytes: int, *, is_request: bool = False) -> None:
-        """Draw bytes from the budget before they are allocated. Errors: Overloaded; then no bytes are drawn.
+        """Draw bytes from the budget before they are allocated. After an error (Overloaded) no bytes are drawn.
 
         With `is_request` the bytes may come from the part of the budget that is reserved for single requests.
         """

@@ -93,9 +93,9 @@ def encode(
 
     Bare bytes stand for a message that has only this body.
 
-    Raises Invalid, naming the message and the field, when a message breaks a limit, or when only some messages have a
-    deliver-at time or a priority. It also raises Invalid when the messages are too many or too large for one batch (use
-    `split_messages` first).
+    Raises Invalid, naming the message and the field, when a message breaks a limit. It also raises Invalid when only
+    some messages have a deliver-at time or a priority. If the messages may be too many or too large for one batch, use
+    `split_messages` first.
     """
     kinds, described = set(map(type, messages)), messages
     if bytes in kinds:

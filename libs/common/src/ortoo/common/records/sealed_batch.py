@@ -32,7 +32,7 @@ class SealedBatch:
     """Only in appends: whether its messages have a deliver-at time."""
 
     def check(self, *, single_bytes_max: int = SINGLE_RECORD_BYTES_MAX) -> None:
-        """Refuse a batch that is too large or empty, or whose bytes differ from those that the producer sealed.
+        """Refuse a batch that is too large, is empty, or has other bytes than the producer sealed.
 
         The columns are not checked; the snode does that. Readers of stored batches pass a larger `single_bytes_max`,
         because the copies that servers make have additional properties.

@@ -121,7 +121,7 @@ class TextRule:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
     def quickly_holds(self, text: object) -> bool:
-        """A fast check of one text: True if it certainly keeps the rule; False means that `check` decides."""
+        """A fast check of one text. True means that it certainly keeps the rule; False means that `check` decides."""
         return (
             isinstance(text, str)
             and text.isprintable()

@@ -50,7 +50,7 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send until cancelled. Errors of the receiver are logged; any other failure is raised as a defect."""
+        """Send until cancelled. Errors of the receiver are logged; any other failure ends the process."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()

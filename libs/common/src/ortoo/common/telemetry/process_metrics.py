@@ -42,7 +42,7 @@ class ProcessMetrics:
         self.scrape_s = duration_s
 
     async def probe_loop(self) -> None:
-        """Measure the delay of the event loop until cancelled. It reads only clocks, so that a failure is a defect."""
+        """Measure the delay of the event loop until cancelled. It reads only clocks, so a failure ends the process."""
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)

@@ -46,7 +46,7 @@ class QueueServer:
 
     @classmethod
     def wrap(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueServer | None":
-        """A queue front for this server; None if the server's core is unsuitable: grpc.aio then serves all methods."""
+        """A queue front for this server. None if the server's core is unsuitable: grpc.aio then serves all methods."""
         clock = SystemClock()
         core = CompletionQueue.of_server(server, clock)
         return None if core is None else cls(server, core, hot, layers, clock)

@@ -65,7 +65,7 @@ class CallMemory(Layer):
     def arrive(self, arrival: Arrival) -> None:
         """Open the call's share, if necessary after ending calls that wait for their requests.
 
-        Errors: Overloaded; Invalid for too many bytes of headers.
+        Errors: Overloaded, and Invalid for too many bytes of headers.
         """
         share = arrival.memory = self._budget.share(arrival.kind)
         header_bytes = 0
@@ -86,7 +86,7 @@ class CallMemory(Layer):
         share.on_evict = arrival.end
 
     def enter(self, call: ServedCall) -> None:
-        """Count the memory of the request. Errors: Overloaded; for a call refused by `arrive`, that error."""
+        """Count the memory of the request. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
         arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
         if arrival is None:

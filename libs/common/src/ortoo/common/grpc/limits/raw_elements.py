@@ -207,7 +207,7 @@ def _packed_count(data: bytes, position: int, stop: int, field: RawField) -> int
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number and the position after it. Errors: DecodeError; IndexError if the data end within the number."""
+    """A number and the position after it. Errors: DecodeError, and IndexError if the data end within the number."""
     number = shift = 0
     for at in range(position, position + VARINT_BYTES_MAX):
         byte = data[at]
