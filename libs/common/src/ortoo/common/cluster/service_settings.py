@@ -17,7 +17,7 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The settings of every process. A role has its own defaults for the first two."""
+    """The settings of every process. Each role has its own defaults for the first two settings."""
 
     ENVIRON_PREFIX: ClassVar[str]
     """Prefix of its environment variables, such as ORTOO_ENODE_."""
@@ -26,10 +26,10 @@ class ServiceSettings:
     RELOADED: ClassVar[tuple[str, ...]] = ()
     """The settings that change in a running process only in the file, with SIGHUP. An admin's RPC cannot change them.
 
-    All settings with the peers that get this process's tokens, and with files of keys, are fixed or of this kind.
+    Every setting that names a file of keys, or peers that get this process's tokens, is in this list or fixed.
     """
     HIDDEN: ClassVar[Mapping[str, str]] = {}
-    """Settings that cannot be given, and the settings from which they are taken."""
+    """Settings that cannot be given, and the settings from which their values are taken."""
     REMOVED: ClassVar[frozenset[str]] = frozenset({"one_core_if_enough"})
     """Settings without effect, which are still accepted."""
 
@@ -80,7 +80,7 @@ class ServiceSettings:
 
     @property
     def closes_inner_ports(self) -> bool:
-        """Whether callers of inner ports need a token or a certificate, by the settings of this process."""
+        """Whether the settings of this process require a token or a certificate from callers of inner ports."""
         return bool(self.cluster_token_file or self.tls_cluster_listen_address)
 
     @classmethod
@@ -100,7 +100,7 @@ class ServiceSettings:
 
     @classmethod
     def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
-        """The settings, completed by the values that follow from them. Errors: Invalid."""
+        """The settings with values that a role derives from other settings. Errors: Invalid."""
         return loaded
 
     def check(self) -> None:
@@ -116,7 +116,9 @@ class ServiceSettings:
         given = [name for name in TLS_CLUSTER if getattr(self, name)]
         if given and len(given) < len(TLS_CLUSTER):
             missing = next(name for name in TLS_CLUSTER if name not in given)
-            raise Invalid(f"mutual TLS needs it beside {given[0]}; give all of {', '.join(TLS_CLUSTER)}", field=missing)
+            raise Invalid(
+                f"missing although {given[0]} is set; mutual TLS needs all of {', '.join(TLS_CLUSTER)}", field=missing
+            )
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
 
@@ -136,6 +138,6 @@ class InnerSettings(ServiceSettings):
             for role in Role:
                 if self.role_names.names_of(role):
                     raise Invalid(
-                        f"names of certificates need mutual TLS; give all of {', '.join(TLS_CLUSTER)}, or no names",
+                        f"names of certificates need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or no names",
                         field=setting_of(role),
                     )
