@@ -122,7 +122,7 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
     first, second = ("x", "y") if told[0] is None else ("y", "x")
     for stub in two:
         await leave(stub)
-        with pytest.raises(Conflict, match=f"known by store {first}"):
+        with pytest.raises(Conflict, match=f"registered store {first}"):
             await register(stub, second)
     assert await accept(two[0], second) == first
     async with asyncio.timeout(20):
