@@ -34,7 +34,7 @@ class TransactionRunner:
     def run(self, work: Callable[[], T]) -> T:
         """Run `work`, which is one transaction; retry a few times if nothing was stored and a retry can succeed.
 
-        Errors: those of `work`. Unavailable, whose text says so if the outcome is unknown. DataLoss only for damage.
+        Errors: those of `work`. Unavailable, with a text about the outcome if it is unknown. DataLoss only for damage.
         """
         for last in (False,) * (ATTEMPTS_MAX - 1) + (True,):
             self._is_committing = False

@@ -1,6 +1,6 @@
 """Exclusive rights: at most one owner of a resource at any time, and a larger epoch for each new owner.
 
-A right is a lease in the database, measured by the database's clock, so that name servers with different clocks never
+A right is a lease in the database, measured by the database's clock. Name servers with different clocks therefore never
 grant a right to two owners. An owner that lost its right without noticing is fenced by the epoch.
 """
 

@@ -93,7 +93,9 @@ def undelete(
         )
     if len(found) > 1:
         ids = ", ".join(f"{one.topic_id:#x}" for one in found)
-        raise Conflict(f"several topics {name} were deleted; choose one of them by its id: {ids}", field="topic_id")
+        raise Conflict(
+            f"several topics {name} were deleted, with ids {ids}; choose one of them by its id", field="topic_id"
+        )
     return dataclasses.replace(found[0].topic, version=version)
 
 

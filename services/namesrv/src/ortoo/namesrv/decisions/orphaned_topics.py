@@ -70,7 +70,7 @@ class OrphanedTopics:
 
     @property
     def unlisted_count(self) -> int:
-        """The number of topics that enodes hold, but whose names are not stored here."""
+        """The number of topics that enodes hold and that this object does not list."""
         return sum(more for _, more in self._reported.values())
 
     def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:

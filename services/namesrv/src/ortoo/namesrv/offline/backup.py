@@ -64,8 +64,8 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
             revision = stored_revision(connection)
             if revision != HEAD:
                 raise Unsupported(
-                    f"the database has schema {revision or 'none'}, this version supports {HEAD}; start this version "
-                    "of the name server once on this database, or use the version that created the database",
+                    f"the database has schema {revision or 'none'}, this version supports {HEAD}; start the name "
+                    "server of this version once, or use the version that created the database",
                     field="database_url",
                 )
             return [(table.name, row) for table in tables.metadata.sorted_tables for row in _rows(connection, table)]
