@@ -1,6 +1,6 @@
 """Makes the blocking classes from the asynchronous classes, with one line for each method.
 
-class BlockingProducer(BlockingFacade[ortoo.client.Producer]):
+    class BlockingProducer(BlockingFacade[ortoo.client.Producer]):
         send = blocking(ortoo.client.Producer.send)
 
 Each method keeps the name, arguments and docstring of the asynchronous method, also for type checkers.

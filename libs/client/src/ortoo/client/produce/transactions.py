@@ -2,11 +2,12 @@
 
 The producer begins a transaction. The checker returns its verdict if the producer's verdict was lost:
 
-async def checker(check: TransactionCheck) -> TransactionVerdict:
+    async def checker(check: TransactionCheck) -> TransactionVerdict:
         is_paid = await db.has_order(check.messages[0].keys[0])
         return TransactionVerdict.COMMIT if is_paid else TransactionVerdict.ROLLBACK
 
-async def pay(mq: Client) -> None:
+
+    async def pay(mq: Client) -> None:
         async with mq.transactional_producer("orders", "billing", checker) as producer:
             # An exception in the block rolls back, its end commits.
             async with producer.transaction(Message(b"paid", keys=("17",))):
