@@ -25,7 +25,10 @@ def topic(broker: Broker) -> str:
     ("options", "said"),
     [
         ({"subscribe": "no-such-topic"}, "no-such-topic"),
-        ({"startingOffsets": '{"other": {"enode-0": {"0": 1}}}'}, "the topic 'other' is not among the topics of this read"),
+        (
+            {"startingOffsets": '{"other": {"enode-0": {"0": 1}}}'},
+            "the topic 'other' is not among the topics of this read",
+        ),
         ({"startingOffsets": '{"mistakes": {"enode-0": {"99": 1}}}'}, "has no queue 99"),
         ({"startingOffsets": '{"mistakes": {"enode-0": {"0": 99}}}'}, "reading cannot start at 99"),
         ({"startingOffsets": '{"mistakes": {"enode-0": {"0": -3}}}'}, "is not an offset"),

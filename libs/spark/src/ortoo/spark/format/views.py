@@ -2,7 +2,7 @@
 
 For example:
 
-spark.read.format("ortoo").option("view", "groups").load()
+    spark.read.format("ortoo").option("view", "groups").load()
 """
 
 from collections.abc import Iterator, Mapping, Sequence
