@@ -142,8 +142,7 @@ class Admin:
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
         """Restore a deleted topic with its messages and offsets. `topic_id` selects one of several with the same name.
 
-        Errors: NotFound, AlreadyExists when another topic has the name now, Conflict when several deleted topics had
-        it.
+        Errors: NotFound, AlreadyExists if the name is used again, Conflict if several deleted topics had the name.
         """
         request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
         return _topic((await self._call("UndeleteTopic", request)).topic)
@@ -237,8 +236,7 @@ class Admin:
     ) -> FoundMessages:
         """Messages with a key, or the message with an id, stored in [begin_ms, end_ms), newest first.
 
-        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound (topic), Invalid, or Unavailable when no enode can be
-        reached or no enode keeps a key index.
+        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound (topic), Invalid, Unavailable without a usable key index.
         """
         messages: list[StoredMessage] = []
         while True:
@@ -274,10 +272,7 @@ class Admin:
         return [read(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: TransactionVerdict) -> None:
-        """Commit or roll back a transaction in place of its producer.
-
-        Errors: NotFound, Conflict if it has the other verdict.
-        """
+        """Commit or roll back in place of the producer. Errors: NotFound, Conflict after the other verdict."""
         if verdict is TransactionVerdict.UNKNOWN:
             raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLLBACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
@@ -297,8 +292,8 @@ class Admin:
     ) -> AsyncIterator[StoredMessage]:
         """Messages of all queues of a topic: new messages without end, or all messages with `from_beginning`.
 
-        With `from_beginning`, `follow=False` ends the iterator after the last message. The call joins no group and
-        moves no offset. Errors: NotFound, or Unavailable when the snode or an enode disconnects.
+        With both `from_beginning` and `follow=False` the iterator ends. No group is joined and no offset moves.
+        Errors: NotFound, or Unavailable when the snode or an enode disconnects.
         """
         tags, sql = filter_expressions(filter)
         request = admin_pb2.TailRequest(
@@ -346,9 +341,7 @@ class Admin:
         messages_max: int = 0,
         dry_run: bool = False,
     ) -> AsyncIterator[ReplayProgress]:
-        """Send dead letters again, each once.
-
-        After an interruption, another call continues with the remaining dead letters.
+        """Send dead letters again, each once. After an interruption, another call sends the remaining dead letters.
 
         The messages go to the group's retry topic, or to `to_topic`. Each item reports the progress. Errors: Invalid,
         NotFound, Conflict (`to_topic` has no queue on an enode with dead letters), Unavailable.
@@ -364,10 +357,7 @@ class Admin:
         return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
-        """The next messages of a topic for a group that pops; without a group, the oldest messages.
-
-        Peeking takes no lease and counts no attempt.
-        """
+        """The next messages for a group that pops; without a group, the oldest. No lease is taken."""
         count = _count(messages_max, "messages_max")
         found: list[PeekedMessage] = []
         while True:

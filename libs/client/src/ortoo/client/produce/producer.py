@@ -109,8 +109,7 @@ class Producer:
     async def enqueue(self, message: Message | bytes) -> SendFuture:
         """Take a message and send it with others; await the result for the receipt, or `flush` for all.
 
-        Waits while too many bytes are in flight. If the call is cancelled during this wait, the message is not sent.
-        Errors: Invalid.
+        Waits while too many bytes are in flight; a call cancelled during this wait sends nothing. Errors: Invalid.
         """
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
@@ -143,10 +142,7 @@ class Producer:
         return SendFutures(runs)
 
     async def flush(self) -> None:
-        """Wait until every message taken so far is stored or has failed.
-
-        Errors: the first failure that was not reported yet.
-        """
+        """Wait until every message taken so far is stored or has failed. Errors: the first unreported failure."""
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
         while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
