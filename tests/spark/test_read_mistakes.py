@@ -92,7 +92,7 @@ def test_an_option_of_streams_is_refused_by_a_batch(name: str) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"maxTriggerDelay": "1h"}, "has no effect here, only with minOffsetsPerTrigger"),
+        ({"maxTriggerDelay": "1h"}, "has an effect only with minOffsetsPerTrigger"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "3"}, "above maxOffsetsPerTrigger"),
         ({"maxBytesPerTrigger": "1 gallon"}, "such as 64k"),
         ({"filterPushdown": "true"}, "filterPushdown.*was removed"),
