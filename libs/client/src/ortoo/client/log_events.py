@@ -136,7 +136,7 @@ NACK_FAILED_RETRYING_LOCALLY = warning(
 )
 HANDLER_TIMEOUT_MESSAGE_RETRIED = warning(
     "handler_timeout_message_retried",
-    "A handler exceeded its timeout. The client nacks the message, so the group receives it again.",
+    "A handler exceeded its timeout. The client nacks the message, so the group receives it again; broadcasts drop it.",
     "Find the reason why the handler blocks.",
 )
 FINAL_OFFSET_COMMIT_FAILED = warning(
