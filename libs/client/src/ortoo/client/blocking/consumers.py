@@ -46,9 +46,9 @@ class HandlerFacade(ClosableFacade[S]):
         self._finishing: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Let the current `run` return, or the next one; call it from another thread or from a handler.
+        """End the current `run`, or else the next `run`. Call `stop` from another thread or from a handler.
 
-        `run` waits for handlers that still run and acknowledges the messages that they have processed.
+        `run` waits for handlers that have not returned, and acknowledges the messages that they process.
         """
         self._thread.call_soon(self._stop)
 
@@ -181,7 +181,7 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
-        """Give each message to `handler` in threads and acknowledge it when it returns, until `stop`."""
+        """Until `stop`, call `handler` for each message in threads; acknowledge it after the call."""
         chosen = options or HandlerOptions()
         self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
@@ -218,7 +218,7 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
     def nack(
         self, message: PoppedMessage, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = ""
     ) -> None:
-        """Release a message, so that it is delivered again."""
+        """Let a message be delivered again after a failed attempt; see `PoppedMessage.nack`."""
         self._thread.run(message.nack(delay_ms, count_attempt=count_attempt, error=error), self._timeout_s)
 
     def park(self, message: PoppedMessage, error: str = "") -> None:

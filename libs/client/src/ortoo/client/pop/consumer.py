@@ -121,11 +121,12 @@ class PopConsumer:
                     _log.emit(log_events.LEASE_RELEASE_FAILED, reason=f"no answer within {CLOSE_TIMEOUT_S:g} s")
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
-        """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
+        """Take up to `messages_max` messages (0 = the setting).
 
-        Under load, concurrent calls of several tasks are combined into one request.
-        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable, or ConsumerClosed outside its
-        block.
+        Waits up to `wait_ms` for the first; empty if there is none.
+
+        Under load, concurrent calls of several tasks are combined into one request. Errors: Invalid, NotFound, Conflict
+        (the group may not consume), Unavailable, or ConsumerClosed outside the consumer's `async with` block.
         """
         self._check_open()
         count = messages_max or self._settings.messages_max
@@ -180,7 +181,7 @@ class PopConsumer:
     def _release(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
         """Release messages that no handler has seen, without counting an attempt.
 
-        They are registered before the first await, so that `__aexit__` releases them too.
+        The messages are registered before the first await, so that `__aexit__` also releases them.
         """
         released = list(leases)
         self._leases.update(dict.fromkeys(released))
@@ -232,7 +233,7 @@ class PopConsumer:
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
         retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
-        While no snode answers, it retries.
+        While no snode answers, `run` retries.
         """
         calls: HandlerCalls[PoppedMessage, None] = HandlerCalls.of(handler, threads=concurrency)
 

@@ -86,7 +86,7 @@ class PullHandlers:
         await runs.run(self._calls, take)
 
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
-        """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""
+        """The next messages of a queue; None if no message waits, or if the queue is ordered and being processed."""
         for at, failed in enumerate(self._retries):
             if failed[0] is queue:
                 return self._retries.pop(at)
@@ -184,9 +184,10 @@ class PullHandlers:
     # ordered processing
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Process messages until each succeeds or is parked; each is committed after success.
+        """Process messages one at a time until each succeeds or is parked.
 
-        One at a time. With `manual_commit` the handler's verdict commits or repeats the processed messages.
+        Each message is committed after its success. With `manual_commit`, the handler's verdict commits or repeats the
+        processed messages instead.
         """
         waiting = list(messages)
         try:
@@ -201,7 +202,7 @@ class PullHandlers:
             self._release_slot(queue)
 
     async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Process the first message, and pause if it must be retried; returns the remaining messages."""
+        """Process the first `waiting` message, and pause if it must be retried; returns the remaining messages."""
         first = waiting[0]
         self._attempts.start(first)
         async with self._calls.ended([first]) as end:
@@ -282,6 +283,6 @@ class PullHandlers:
 
 
 def ack_all(messages: Sequence[ReceivedMessage]) -> None:
-    """Acknowledge all of these."""
+    """Acknowledge all `messages`."""
     for message in messages:
         message.ack()

@@ -1,8 +1,8 @@
 """Runs handlers for a push consumer, and handles messages whose handler failed.
 
 A message without a message group is nacked. The server counts the attempt and delivers it again through the group's
-retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. They and the
-rest of their queue wait behind a failed one until it succeeds or is parked.
+retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. If a message
+with a message group fails, the rest of its queue waits until this message succeeds or is parked.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class PushHandlers:
         retry_delay_ms: float,
         runs: HandlerRuns,
     ) -> None:
-        """`nack` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
+        """`nack` None = broadcast: this consumer keeps a failed message and retries it after `retry_delay_ms`."""
         self._group = group
         self._calls: HandlerCalls[ReceivedMessage, None] = HandlerCalls(handler, threads=concurrency)
         self._member = member

@@ -25,7 +25,7 @@ class GroupMembership(Protocol):
     """Receives the events of one group of the session."""
 
     def on_members_changed(self, view: GroupView) -> None:
-        """Set the current members of the group; also called each time the session was reopened."""
+        """Set the current members of the group; also called each time the session is reopened."""
 
     def on_refused(self, error: OrtooError) -> None:
         """Stop this member, because the server refused it."""

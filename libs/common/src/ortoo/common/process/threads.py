@@ -19,7 +19,7 @@ async def wait_uncancelled(running: "asyncio.Future[T]") -> T:
 
 
 async def _wait_until_done(running: "asyncio.Future[T]") -> None:
-    """Wait for it, also if the caller is cancelled meanwhile, even repeatedly."""
+    """Wait until `running` is done, even if the caller is cancelled repeatedly meanwhile."""
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait((running,))
