@@ -33,7 +33,7 @@ _log = get_logger("settings")
 
 
 class DynamicSettings(Generic[S]):
-    """The settings of one process; `appliers` apply their changes."""
+    """The settings of one process, some of which can be changed while it runs; `appliers` apply the changes."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class DynamicSettings(Generic[S]):
         _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_log_fields(changes))
 
     def findings(self) -> Iterator[Finding]:
-        """The settings that an operator has set to a value that the next start will replace."""
+        """A finding if an operator has set settings to values that the next start of the process will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
                 "unsaved settings",

@@ -33,7 +33,7 @@ class Property:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """`operator` is one of + - * / %; a division by zero is NULL."""
+    """A calculation with two values; `operator` is one of + - * / %. A division by zero is NULL."""
 
     operator: str
     left: "Value"

@@ -17,7 +17,7 @@ VIRTUAL_NODES = 10
 
 
 class AnyQueue(Protocol):
-    """The required properties of a queue."""
+    """The properties of a queue that the assignment to group members requires."""
 
     @property
     def topic(self) -> str:

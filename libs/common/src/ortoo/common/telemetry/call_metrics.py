@@ -20,7 +20,7 @@ STATUS_NAMES = {code: code.name for code in grpc.StatusCode}
 
 
 class CallMetrics(Layer):
-    """Counts and times every call. A unary call costs about two microseconds, a stream nothing for each message."""
+    """Counts and times every call. This costs about two microseconds a unary call, and nothing a stream's message."""
 
     def __init__(self, clock: Clock) -> None:
         """Begin without calls."""

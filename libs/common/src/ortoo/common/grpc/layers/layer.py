@@ -159,7 +159,7 @@ class Layers(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Called by grpc.aio for each call: the handler of its method with the layers around it."""
+        """Return the handler of the call's method with the layers around it; grpc.aio calls this for each call."""
         handler, path = await continuation(handler_call_details), handler_call_details.method
         if handler is None:
             return None
