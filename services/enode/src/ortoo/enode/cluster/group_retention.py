@@ -110,7 +110,7 @@ class GroupRetention:
 
             def check(part: Sequence[TopicGroup] = part) -> None:
                 if not all(may_go(*pair) for pair in part):
-                    raise Conflict("a group is used just now; it is checked again later")
+                    raise Conflict("the group is in use; its retention is checked again later")
 
             await self._engine.store([GroupDropped(*pair) for pair in part], check)
             self._store.locks.table.drop(frozenset(part).__contains__)

@@ -25,7 +25,7 @@ RETRY_AFTER_MS = 1_000
 
 
 class NoDescriptor(Overloaded):
-    """A file cannot be opened now, because the process or the machine has no free descriptor. It is an Overloaded."""
+    """A file cannot be opened now, because the process or the machine has no free descriptor."""
 
 
 class File(Protocol):
@@ -64,7 +64,7 @@ class File(Protocol):
 
 
 class Disk(Protocol):
-    """Folders and names.
+    """Operations on folders, and on the names of files in folders.
 
     A call that needs a descriptor when none is free raises NoDescriptor. The disk has not failed.
     """

@@ -122,7 +122,7 @@ class FrameHeader(NamedTuple):
         return self.first_offset + self.item_count
 
     def is_of(self, log_mark: int) -> bool:
-        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any fingerprint."""
+        """Whether the frame may belong to the log with this fingerprint. 0 matches every fingerprint."""
         return self.kind == FrameKind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:

@@ -153,7 +153,7 @@ class TransactionCoordinator:
         await self._background.run_shielded("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
-        """Store every open transaction below a place again; returns the number of stored bytes."""
+        """Store every open transaction that begins below `end_place` again; returns the number of stored bytes."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
         for start in range(0, len(numbers), RESCUED_AT_ONCE):
             some = map(self._move, numbers[start : start + RESCUED_AT_ONCE])

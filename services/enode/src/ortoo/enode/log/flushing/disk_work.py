@@ -76,7 +76,7 @@ class ThreadedDiskWork(DiskWork):
         return await self._run_in(self._pool, partial(work, *args, **kwargs))
 
     async def scan(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Run `work` in the scan thread, as `run`."""
+        """Run `work` in the scan thread. A cancelled caller still waits for the result."""
         return await self._run_in(self._scanning, partial(work, *args, **kwargs))
 
     async def _run_in(self, threads: ThreadPoolExecutor, work: Callable[[], T]) -> T:
