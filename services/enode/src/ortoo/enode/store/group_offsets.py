@@ -118,7 +118,10 @@ class GroupOffsets:
         await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Offsets that `group` committed; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
+        """Offsets that `group` committed, by queue id; queues without an offset are absent. Empty `queue_ids` = all.
+
+        Errors: NotFound (topic).
+        """
         self._check_topic(topic_id)
         self._engine.record_read(topic_id, group)
         return self._engine.state.offsets.of(topic_id, group, queue_ids)

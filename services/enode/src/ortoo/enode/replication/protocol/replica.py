@@ -11,7 +11,7 @@ from ortoo.enode.replication.protocol.rules import Rules
 
 @dataclass(frozen=True, slots=True)
 class ReplicationLimits:
-    """Times and sizes. The clock advances while the machine sleeps."""
+    """The time and size limits of replication. The clock advances while the machine sleeps."""
 
     heartbeat_interval_s: float = 0.2
     leader_timeout_s: float = 1.0
