@@ -84,7 +84,7 @@ class CertificateNames:
         """The names that gRPC reports for a connection.
 
         gRPC also lists all alternative names without their kind. A mail address in that list could pose as a DNS name,
-        so that the list is not used.
+        so the list is not used.
         """
 
         def all_of(key: str) -> tuple[str, ...]:

@@ -72,7 +72,7 @@ class ReloadingFiles(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class TlsListener:
-    """A second port of the same server, which uses TLS."""
+    """A further port of a server, with TLS."""
 
     address: str
     """host:port; port 0 takes any free one."""

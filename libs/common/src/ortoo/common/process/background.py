@@ -171,7 +171,7 @@ class Background:
     ) -> asyncio.Task[Any]:
         """Run `step` each time that `event` is set, after this many seconds.
 
-        The event is cleared before the step. A step that raises is logged and retried after the same time.
+        The event is cleared before the step. A step that raises is logged, and retried after `seconds`.
         """
 
         async def loop() -> None:

@@ -25,7 +25,7 @@ _log = get_logger("groups")
 
 
 class GroupRetention:
-    """Drops offsets, locks and modes of groups. Each drop is a change in the log, so that a replay does the same.
+    """Drops offsets, locks and modes of groups. Each drop is a change in the log, which a replay repeats.
 
     A group that is missing in a directory is kept, because the directory may be a different or an outdated one. State
     is dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group

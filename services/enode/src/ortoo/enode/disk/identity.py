@@ -50,7 +50,7 @@ class StoreIdentity:
 
     @property
     def tag(self) -> int:
-        """The 16 bits that distinguish the small files of this folder from those of another one; never 0."""
+        """The 16 bits that distinguish the small files of this folder from those of another folder; never 0."""
         return 1 + fingerprint(self.folder_id) % 0xFFFF
 
     @property

@@ -30,7 +30,7 @@ class TracedAppendRouter(AppendRouter):
         return None if sampled_contexts(batch.records) else super().begin(topic_id, queue_id, batch, flush_mode)
 
     async def append(self, topic_id: int, queue_id: int, batch: SealedBatch, **options: Any) -> AppendResult:
-        """Store one batch. Errors: as `AppendRouter.append`."""
+        """Store one batch. Errors: those of `AppendRouter.append`."""
         contexts = sampled_contexts(batch.records)
         if not contexts:
             return await super().append(topic_id, queue_id, batch, **options)

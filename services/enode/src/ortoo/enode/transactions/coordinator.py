@@ -75,7 +75,7 @@ class TransactionCoordinator:
     ) -> HalfOpen:
         """Store messages that stay invisible until `end` commits them. A repeated `key` returns the same transaction.
 
-        Errors: as `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
+        Errors: those of `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
         """
         check_group_name(producer_group, "producer_group")
         if batch.delayed:
@@ -266,7 +266,7 @@ class TransactionCoordinator:
             self._nap.cancel()
 
     async def _put(self, half: HalfOpen) -> None:
-        """Store a changed transaction. Errors: as `Store.change`, NotFound (the topic was deleted)."""
+        """Store a changed transaction. Errors: those of `Store.change`, NotFound (the topic was deleted)."""
         await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
         self._schedule_check(half)
 

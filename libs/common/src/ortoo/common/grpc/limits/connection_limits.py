@@ -72,7 +72,7 @@ class ResetRates:
         return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
 
     def keep(self, peers: Collection[Peer]) -> None:
-        """Forget all peers except these, because the others' connections are closed."""
+        """Forget all peers except `peers`, because the connections of all other peers are closed."""
         self._known = {peer: known for peer, known in self._known.items() if peer in peers}
 
 
