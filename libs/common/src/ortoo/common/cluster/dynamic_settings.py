@@ -72,7 +72,7 @@ class DynamicSettings(Generic[S]):
     def update(
         self, values: Mapping[str, str], reset: Sequence[str] = (), *, changed_by: str = "", dry_run: bool = False
     ) -> list[SettingChange]:
-        """Set values until the next start; the settings in `reset` go back to the file and the environment.
+        """Set settings until the next start. The settings in `reset` get the values of file and environment again.
 
         Returns the changes, also with `dry_run`. If it raises Invalid, which names the setting, no setting changes.
         """
@@ -102,7 +102,10 @@ class DynamicSettings(Generic[S]):
         return changes
 
     def reload(self) -> None:
-        """Read the settings again, apply the live ones and log the others. Invalid settings change nothing."""
+        """Read the settings again, apply the changes of live settings, and log other changes.
+
+        Invalid settings change nothing.
+        """
         try:
             loaded = self._load()
             before, found = flatten(self._loaded.settings), flatten(loaded.settings)

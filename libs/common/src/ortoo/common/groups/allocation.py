@@ -143,7 +143,7 @@ def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
 
 
 def circle(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
-    """Sorted queues dealt out to sorted group members one by one."""
+    """Assign sorted queues to sorted group members in turn, one by one."""
     return {member: list(queues[index :: len(members)]) for index, member in enumerate(members)}
 
 

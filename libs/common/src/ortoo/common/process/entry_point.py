@@ -34,7 +34,7 @@ class RoleSettings(Protocol):
 
     @property
     def log_level(self) -> str:
-        """debug, info, warning or error."""
+        """The lowest level of the log lines that are written: debug, info, warning or error."""
 
     @property
     def HIDDEN(self) -> Mapping[str, str]:  # noqa: N802  # a constant of the class

@@ -304,7 +304,7 @@ class MemoryBudget:
             )
 
     def by_kind(self) -> dict[tuple[str, ...], int]:
-        """The bytes of each kind of owner."""
+        """The number of used bytes of each kind of owner."""
         found: Counter[tuple[str, ...]] = Counter()
         for share in self._shares:
             found[(share.kind,)] += share.bytes

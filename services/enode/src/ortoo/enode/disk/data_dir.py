@@ -38,7 +38,7 @@ class OpenFolder:
         return cls(disk, folder, disk.inode(folder))
 
     def check_folder(self) -> None:
-        """Refuse a folder that was moved. Errors: OSError. FolderGone when the path leads elsewhere."""
+        """Refuse a folder that was moved. Errors: OSError, and FolderGone when the path leads to another folder."""
         if self.disk.inode(self.folder) != self.inode:
             raise FolderGone(f"{self.folder} was moved away or replaced while this process had it open")
 

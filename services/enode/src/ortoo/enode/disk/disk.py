@@ -105,7 +105,7 @@ class Disk(Protocol):
         """Free space of the file system with this folder."""
 
     def inode(self, path: Path) -> tuple[int, int] | None:
-        """(device, number) of the file or folder at a path now; None if there is none."""
+        """The device and number of the file or folder at a path now; None if the path does not exist."""
 
 
 class RealFile:
@@ -173,7 +173,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Convert errors of `open` in the block. Errors: NoDescriptor when no descriptor is free."""
+    """Raise NoDescriptor if an `open` in the block fails because no descriptor is free."""
     try:
         yield
     except OSError as error:
@@ -267,7 +267,7 @@ class RealDisk:
         return state.f_bavail * state.f_frsize
 
     def inode(self, path: Path) -> tuple[int, int] | None:
-        """(device, number) of the file or folder at a path now; None if there is none."""
+        """The device and number of the file or folder at a path now; None if the path does not exist."""
         try:
             found = os.stat(path)
         except (FileNotFoundError, NotADirectoryError):

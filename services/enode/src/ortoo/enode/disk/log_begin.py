@@ -22,7 +22,7 @@ _PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class LogBegin:
-    """The begin of the log after retention."""
+    """The record of the position where the log begins after retention."""
 
     position: int
     """The log below it may be deleted."""

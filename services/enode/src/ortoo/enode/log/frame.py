@@ -103,7 +103,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """(epoch, opening), which never decreases along the log; a frame behind one of a greater order is stale."""
+        """(epoch, opening), which never decreases along the log; a frame behind a frame of greater order is stale."""
         return self.leader_epoch, self.store_open
 
     @property
@@ -153,7 +153,7 @@ def frame_bytes(payload_bytes: int) -> int:
 
 
 def with_durable_below(encoded: bytes, durable_below: int) -> bytes:
-    """The same encoded header with another `durable_below`."""
+    """The header `encoded` with another `durable_below`."""
     at = _DURABLE_BELOW_AT
     checked = encoded[:at] + durable_below.to_bytes(8, "little") + encoded[at + 8 : _CHECKED_BYTES]
     return checked + crc32c(checked).to_bytes(4, "little")
@@ -194,7 +194,7 @@ def decode_header(data: bytes, position: int) -> FrameHeader:
 
 
 def body_problem(header: FrameHeader, body: bytes | memoryview) -> str:
-    """The difference between `body` (prefix and payload) and the header's lengths and CRCs; empty if it matches."""
+    """The difference between `body` (prefix and payload) and the header's lengths and CRCs; empty if they match."""
     if len(body) != header.prefix_length + header.length:
         return f"{len(body)} of {header.prefix_length + header.length} bytes are there"
     if header.prefix_length and crc32c(body[: header.prefix_length]) != header.prefix_crc:

@@ -35,7 +35,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class QueueCall:
-    """A call of one request. The code that takes it must answer exactly once, even if the call has already ended."""
+    """A call with one request. The code that takes it must answer exactly once, even if the call has already ended."""
 
     __slots__ = (
         "_call",
@@ -113,11 +113,11 @@ class QueueCall:
         return peer.decode() if isinstance(peer, bytes) else str(peer)
 
     def auth_context(self) -> dict[str, list[bytes]]:
-        """The TLS properties of the caller; for a plaintext call gRPC's properties of such calls."""
+        """The TLS properties of the caller. A plaintext call has the properties that gRPC gives to plaintext calls."""
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers, in order. Answers of the same iteration of the event loop are one write.
+        """Send one of several answers, in order. Answers of one iteration of the event loop are written together.
 
         No answer may follow the status, because gRPC would refuse it and never release the call.
         """

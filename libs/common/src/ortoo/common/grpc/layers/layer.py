@@ -78,7 +78,7 @@ class ServedCall:
         """The error with which another task ended the call."""
 
     def set_error(self, error: BaseException) -> None:
-        """End with this error, which replaces an earlier answer or error."""
+        """End the call with this error, which replaces an earlier answer or error."""
         self.answer, self.error = None, error
 
     def make_terminator(self) -> Callable[[Exception], None]:

@@ -176,7 +176,7 @@ class AppendConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ApplyCommitted:
-    """Everything below `position` is committed: fold these frames, make them visible, and answer the callers."""
+    """Fold the frames below `position`, which are committed, make them visible, and answer the callers."""
 
     position: int
 

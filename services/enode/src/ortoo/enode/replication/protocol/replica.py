@@ -89,13 +89,13 @@ class Replica:
 
     @property
     def leader_role(self) -> Leader:
-        """The role of a leader."""
+        """The role, which must be that of a leader."""
         assert isinstance(self.role, Leader)
         return self.role
 
     @property
     def follower_role(self) -> Follower:
-        """The role of a follower."""
+        """The role, which must be that of a follower."""
         assert isinstance(self.role, Follower)
         return self.role
 

@@ -80,7 +80,7 @@ class GenerationReservations:
                 )
 
     def reserve(self, topic_id: int, group: str, offsets: Mapping[int, int], generation: int) -> None:
-        """Note an accepted commit."""
+        """Record the generation of an accepted commit until the commit is durable."""
         if generation:
             for queue_id in offsets:
                 self._generations.setdefault((topic_id, group, queue_id), []).append(generation)
