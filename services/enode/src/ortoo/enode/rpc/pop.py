@@ -36,7 +36,7 @@ class PopHandlers(EnodeHandlers):
     """The methods for leased messages, nacks by offset, and replays."""
 
     async def PopQueues(self, request: pb.PopQueuesRequest, context: Context) -> pb.PopQueuesResponse:
-        """Lease messages to a consumer, or peek at them. If the request says so, wait for the first message."""
+        """Lease messages to a consumer, or peek at them. If the request has a wait time, wait for the first message."""
         await self.topics.wait_for(request.topic_id, max(request.queue_ids, default=0))
         pop = self.pops.peek if request.peek else self.pops.pop
         popped = await pop(_pop_request(request))

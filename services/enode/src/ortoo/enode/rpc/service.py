@@ -51,7 +51,7 @@ class EnodeService(GroupHandlers, StorageHandlers, LockHandlers, PopHandlers, De
     async def FetchBatches(  # type: ignore[override]  # see bulk_calls
         self, request_iterator: AsyncIterator[pb.FetchBatchesRequest], context: Context
     ) -> AsyncIterator[BulkMessage]:
-        """Read batches. If the request says so, wait for new batches."""
+        """Read batches. If the request has a wait time, wait for new batches."""
         stream = FetchStream(self.store, self.topics)
         async for answer in self.streams.run("fetch", stream, request_iterator):
             yield answer

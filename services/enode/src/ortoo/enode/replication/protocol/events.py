@@ -197,7 +197,7 @@ class BecomeLeader:
 
 @dataclass(frozen=True, slots=True)
 class SteppedDown:
-    """Answer no more requests of this epoch, because the leader stepped down. Open requests have an unknown outcome."""
+    """Stop answering requests of this epoch, because the leader stepped down. Open requests have an unknown outcome."""
 
     epoch: int
 

@@ -16,7 +16,7 @@ class Rules:
     # votes
 
     def may_vote(self, hard_state: HardState, epoch: int, candidate: Incarnation) -> bool:
-        """Whether this replica may vote: for one candidate in each epoch, in rising epochs (raft §5.2; Paxos' promise).
+        """Whether this replica may vote: for one candidate in each epoch, in rising epochs (raft §5.2, Paxos' promise).
 
         The vote is for one start of one disk. A restarted candidate does not know which messages it sent in its
         epoch, so it gets no second vote in that epoch.
