@@ -79,8 +79,8 @@ class Lake:
     def create(self, schema: Any, changes: str = "refuse") -> None:
         """Create the lake, unless it exists. `schema` is the pyarrow schema of its rows, including the date column.
 
-        With `changes` = merge, columns that an existing lake lacks are added. With refuse they are an error.
-        Errors: Invalid for a new column that is refused, or for a column whose type differs from that in the lake.
+        With `changes` = merge, columns that an existing lake lacks are added. With refuse they are an error. Errors:
+        Invalid for a new column that is refused, or for a column whose type differs from that in the lake.
         """
         if not self.is_remote:
             (self.folder / NOTES).mkdir(parents=True, exist_ok=True)
@@ -101,9 +101,8 @@ class Lake:
     def new_file(self, date: str, name: str) -> str:
         """The path at which a task writes a new file, relative to the lake's folder.
 
-        In a Delta table it is the final path, because the table's log decides which files belong to the table.
-        Otherwise
-        it is in a staging folder.
+        In a Delta table it is the final path, because the table's log decides which files belong to the table. In a
+        lake of plain Parquet files it is in a staging folder.
         """
         if self.format == "delta":
             return f"{DATE}={date}/{name}.parquet"

@@ -88,8 +88,8 @@ class TaskReader:
 class BatchReader(DataSourceReader):
     """Plans a batch read and reads its tasks.
 
-    It has no `pushFilters`: Spark reuses the plan of one query for later queries of the same frame. Those queries
-    would lack the rows that a pushed filter removed.
+    It has no `pushFilters`: Spark reuses the plan of one query for later queries of the same frame. Those queries would
+    lack the rows that a pushed filter removed.
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:

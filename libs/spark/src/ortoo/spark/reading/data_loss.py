@@ -39,8 +39,8 @@ def clip_to_stored(
     """Reduce the range `requested` to its stored part; returns this part and the losses.
 
     `policy` is the reaction to losses. `fail` raises DataLoss with both ranges, `earliest` continues with the first
-    message that is still stored, and `latest` skips the rest of the range. `stored` is None if the queue was
-    deleted. `recreated` = the topic was deleted and created again.
+    message that is still stored, and `latest` skips the rest of the range. `stored` is None if the queue was deleted.
+    `recreated` = the topic was deleted and created again.
     """
     losses: list[Loss] = []
     begin, end = requested.begin, requested.end

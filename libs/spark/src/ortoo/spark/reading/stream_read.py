@@ -118,7 +118,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tasks.batches(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark calls this method one batch late, and never for the last batch. See `latestOffset`."""
+        """Do nothing, because Spark never commits the last batch; `latestOffset` commits the group's offsets."""
 
     def stop(self) -> None:
         """Do nothing: the connection ends with the process."""

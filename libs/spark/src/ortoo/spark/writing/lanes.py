@@ -24,8 +24,8 @@ from ortoo.spark.writing.record_encoder import BatchCutter
 class TaskIdentity:
     """The identity of a sender of batches. Producer ids derive from it, so that an enode recognizes a repeated batch.
 
-    Without `nonce`, all attempts of a task of a query's batch have the same identity. With `nonce`, each attempt has
-    an identity of its own.
+    Without `nonce`, all attempts of a task of a query's batch have the same identity. With `nonce`, each attempt has an
+    identity of its own.
     """
 
     sink: str

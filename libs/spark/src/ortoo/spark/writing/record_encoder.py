@@ -80,8 +80,8 @@ def _sizes(rows: Any) -> Any:
 def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE) -> SealedBatch:
     """Encode 1 to 4,096 rows as one batch.
 
-    All rows have a delivery time, or no row has one; the same holds for the priority. `now_ms` is the creation time
-    of rows without one.
+    All rows have a delivery time, or no row has one; the same holds for the priority. `now_ms` is the creation time of
+    rows without one.
     """
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))

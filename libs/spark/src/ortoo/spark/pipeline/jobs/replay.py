@@ -68,8 +68,8 @@ _IS_SYSTEM_PROPERTY = (
 def message_columns(names: list[str], mark: str) -> list[str]:
     """SQL expressions for the columns of the messages to send.
 
-    `names` are the lake's columns. The property named `mark` gets the original topic, enode, queue and offset; an
-    empty `mark` adds no property.
+    `names` are the lake's columns. The property named `mark` gets the original topic, enode, queue and offset; an empty
+    `mark` adds no property.
     """
     kept = [name for name in names if name in COLUMNS and name not in _NOT_COPIED]
     chosen = [f"`{name}`" for name in kept if name not in ("properties", "born_at")]
