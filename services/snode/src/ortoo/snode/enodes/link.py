@@ -262,7 +262,7 @@ def _away_error(message: str) -> Unavailable:
 
 
 def explain_error(error: OrtooError) -> OrtooError:
-    """Translate an enode's error for a client: a missing topic may reach the enode soon, so it is Unavailable."""
+    """The error for a client after `error` of an enode. A missing topic may arrive there soon, so it is Unavailable."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
         return Unavailable(f"{error.message}; the enode may receive the topic in a moment; retry", retry_after_ms=100)
     return error

@@ -98,7 +98,10 @@ class ConsumerLag:
         return lags
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
-        """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
+        """The lag of the trigger's group in messages.
+
+        Errors: NotFound (topic), Unavailable if an enode is unreachable.
+        """
         return sum(queue.messages for queue in await self.lag_of_all(trigger.group, trigger.topic))
 
     async def oldest_age_s(self, trigger: ScalerTrigger) -> int:

@@ -75,8 +75,8 @@ class PullProcessor:
     async def pull(self, request: PullRequest) -> QueuePullResult:
         """Read messages of a queue; at its end, wait for new messages.
 
-        Errors: Invalid, NotFound (topic, group, subscription), Conflict (another version of the subscription is
-        registered, or the group may not consume), Fenced, Unavailable.
+        Errors: Invalid, NotFound (topic, group, subscription), Conflict (the registered subscription is older than that
+        of the request, or the group may not consume), Fenced, Unavailable.
         """
         check_group_name(request.group, "group")
         if request.offset < 0 or request.messages_max > MESSAGES_MAX or request.wait_ms > WAIT_MAX_MS:

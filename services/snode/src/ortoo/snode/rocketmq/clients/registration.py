@@ -16,7 +16,7 @@ PUSH_TYPES = frozenset({ClientType.PUSH_CONSUMER, ClientType.LITE_PUSH_CONSUMER}
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """The group memberships of this snode's clients. A producer's group is the topic that it sends to."""
+    """The group memberships of RocketMQ's clients. A producer's group has the name of the topic that it sends to."""
 
     membership: Membership
     runtime: Runtime

@@ -147,7 +147,10 @@ class LiteSubscriptionActivity:
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
-        """Apply a client's lite topics. Errors: GrpcProxyError, NotFound, Overloaded, Unavailable."""
+        """Change the lite topics of a client, and create missing ones.
+
+        Errors: GrpcProxyError, NotFound, Overloaded, Unavailable.
+        """
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
         if len(names) > LITE_TOPICS_MAX:

@@ -59,7 +59,7 @@ class DeliveryInfo:
 
 
 def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
-    """Read and check the `index`-th message of a request. Errors: GrpcProxyError, Invalid, naming the field."""
+    """Decode and check `sent`, message `index` of a request. Errors: GrpcProxyError, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random

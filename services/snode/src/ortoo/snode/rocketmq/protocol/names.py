@@ -39,7 +39,10 @@ def topic_name(topic: Resource) -> str:
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Invalid, GrpcProxyError (ILLEGAL_CONSUMER_GROUP)."""
+    """The name of a group, which must not be a system group.
+
+    Errors: Invalid, GrpcProxyError with ILLEGAL_CONSUMER_GROUP.
+    """
     return _group_name(group.name)
 
 

@@ -39,7 +39,7 @@ class AutoRenewedLease:
 
 
 class AutoRenewedLeases:
-    """All messages leased to push consumers of this snode."""
+    """The leases of all messages that push consumers of this snode process; they are renewed automatically."""
 
     def __init__(self, pop_processor: PopProcessor, clock: Clock) -> None:
         self._pop_processor = pop_processor

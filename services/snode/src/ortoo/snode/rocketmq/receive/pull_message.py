@@ -32,7 +32,10 @@ class PullMessageActivity:
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
     ) -> AsyncGenerator[pb.PullMessageResponse, None]:
-        """Messages of one queue from an offset on, then the next offset. Errors: GrpcProxyError, NotFound, Invalid."""
+        """Yield messages of a queue from an offset on, then the next offset.
+
+        Errors: GrpcProxyError, NotFound, Invalid.
+        """
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         message_filter = compile_filter(request.filter_expression)
