@@ -120,7 +120,7 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
         reader.require(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
     start = _bound(reader, "starting", "latest" if streaming else "earliest")
     reader.require(
-        "startingOffsetsDefault", not start.keyword and start.time_ms is None, "offsets as JSON, or a group's"
+        "startingOffsetsDefault", not start.keyword and start.time_ms is None, "startingOffsets as JSON or group:NAME"
     )
     timed = start.time_ms is not None or start.times is not None
     reader.require("startingOffsetsByTimestampStrategy", timed, "startingTimestamp and startingOffsetsByTimestamp")

@@ -84,7 +84,7 @@ def undelete(
     found = [one for one in deleted if not one.is_due and topic_id in (0, one.topic_id)]
     if not found:
         raise NotFound(
-            f"no deleted topic {name!r} can be restored; `ortoo topic deleted` shows those that can", field="name"
+            f"no deleted topic {name!r} can be restored; `ortoo topic deleted` lists the deleted topics", field="name"
         )
     if existing is not None:
         raise AlreadyExists(
@@ -108,7 +108,7 @@ def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | 
     check_group_name(name, "name")
     if deletion is None or deletion.is_due:
         raise NotFound(
-            f"no deleted group {name!r} can be restored; `ortoo group deleted` shows those that can", field="name"
+            f"no deleted group {name!r} can be restored; `ortoo group deleted` lists the deleted groups", field="name"
         )
     if existing is not None and not existing.auto_created:
         raise AlreadyExists(

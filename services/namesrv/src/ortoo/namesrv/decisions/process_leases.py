@@ -157,8 +157,9 @@ class ProcessLeases:
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
         if may_succeed:
             raise Conflict(
-                f"{alive}store, {enode.store_id}, may replace it. It gets the lease when the current lease ends (in "
-                f"{wait_ms} ms, unless the process there renews it). Stop that process if it still runs",
+                f"{alive}process, whose store {enode.store_id} may replace that store, gets the lease when the current "
+                f"lease ends (in {wait_ms} ms, unless it is renewed). Stop the process at {known.enode.address} if it "
+                "still runs",
                 field=LEASE_FIELD,
                 retry_after_ms=wait_ms,
             )

@@ -70,7 +70,7 @@ class Elections:
         known = self._members.sets.get(enode)
         if known is None:
             raise NotFound(
-                f"no replicas of enode {enode!r} report here: give the name of an enode with replicas, or start them",
+                f"no replica of enode {enode!r} reports here: start its replicas, or give the name of another enode",
                 field="enode",
             )
         return known

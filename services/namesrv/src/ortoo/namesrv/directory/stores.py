@@ -89,7 +89,7 @@ class StoresOfEnodes:
         check_text(store_id, STORE_FIELD, "the id of the store, as in the refusal")
         known = self._known.get(enode)
         if known is None:
-            raise NotFound(f"enode {enode!r} never registered: give the name of an enode that did", field="enode")
+            raise NotFound(f"enode {enode!r} never registered: give the name of a registered enode", field="enode")
         if known.store_id == store_id and not known.accepted:
             raise Invalid(f"enode {enode!r} has store {store_id} already", field=STORE_FIELD)
         wanted = known.accepting(store_id)

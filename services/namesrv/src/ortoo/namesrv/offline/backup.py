@@ -120,8 +120,8 @@ def read_backup(file: Path) -> list[tuple[str, Row]]:
         raise Invalid(f"{file} is not a backup of a directory", field="FILE")
     if head.get("version") != VERSION or str(head.get("schema")) > HEAD:
         raise Unsupported(
-            f"{file} has version {head.get('version')} and schema {head.get('schema')}, this is version {VERSION} and "
-            f"schema {HEAD}: use a newer ortoo-namesrv",
+            f"{file} has version {head.get('version')} and schema {head.get('schema')}, and this tool reads version "
+            f"{VERSION} and schema {HEAD}: use a newer ortoo-namesrv",
             field="FILE",
         )
     if _parsed(last, file) != {"rows": len(lines) - 1, "crc32c": f"{crc32c(body):08x}"}:
@@ -143,7 +143,7 @@ def _fill(engine: sa.Engine, rows: Sequence[tuple[str, Row]]) -> None:
         held = [table.name for table in tables.metadata.sorted_tables if _has_rows(connection, table)]
         if held:
             raise Conflict(
-                f"the database is not empty: it has {', '.join(held)}; give an empty one, or move the old one away",
+                f"the database is not empty: it has {', '.join(held)}; give an empty database, or move this one away",
                 field="database_url",
             )
         connection.execute(sa.delete(tables.directory))
