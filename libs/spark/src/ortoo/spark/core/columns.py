@@ -27,7 +27,8 @@ class TableColumn:
     def is_default(self) -> bool:
         """Whether a read without the option `columns` has this column.
 
-        Columns that all rows of a batch must have, or none, are read only if the option `columns` names them.
+        A column such as the delivery time is read only on request: within a batch, either all rows have it or no row
+        has it.
         """
         return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 

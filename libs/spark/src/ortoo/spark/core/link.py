@@ -115,11 +115,11 @@ class ClusterLink:
         self.admin = Admin(self.connection)
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the link's loop and wait."""
+        """Run a coroutine on the link's event loop, and wait for its result."""
         return self._thread.run(coroutine)
 
     def enter_context(self, manager: AbstractAsyncContextManager[T]) -> Any:
-        """Enter an async context manager on the link's loop, for a `with` statement."""
+        """Enter an async context manager on the link's event loop, for the duration of a `with` statement."""
         return self._thread.enter_context(manager)
 
     def call(self, stub: Callable[..., Any], method: str, request: Any) -> Any:

@@ -66,7 +66,7 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """Rows with a group's committed offset and lag in a queue: one for each group, topic and queue.
+    """Rows of the view `groups`: the committed offset and the lag of each group in each queue of each topic.
 
     Without the option `groups`, topics in which a group has no offset are left out.
     """

@@ -53,7 +53,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
     def write(self, iterator: Iterator[Any]) -> LakeCommitMessage:
-        """Write the rows of one task to one file per date, with a unique name."""
+        """Write the rows of one task to one file for each date; returns the files."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
         for batches in iterator:

@@ -49,7 +49,7 @@ class Catalog:
         """Open the database, which is created if it is missing. `new_id` becomes the id of a directory without an id.
 
         Errors: Invalid (the URL or the folder), Conflict (another name server uses the file), Unsupported (a newer
-        schema, or a missing driver), DataLoss (the file is damaged), Unavailable (the database does not answer).
+        schema, or a missing driver). DataLoss if the file is damaged, Unavailable if the database does not answer.
         """
         url = database_url_of(database_url, data_dir)
         engine = create_database_engine(url)

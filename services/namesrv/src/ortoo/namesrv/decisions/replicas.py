@@ -145,8 +145,8 @@ class ReplicaSet:
     def statuses(self) -> list[ReplicaStatus]:
         """All replicas sorted by id, and the empty disks that wait to be added.
 
-        A disk of the set also waits to be added if no log names it, because its addition was interrupted by another
-        change or by the end of the leader.
+        A disk of the set that no log names also waits to be added. Its addition was interrupted by another change or by
+        the end of the leader.
         """
         latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())

@@ -353,7 +353,7 @@ class Directory:
         def bounded(stored: CatalogTransaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
                 raise Unavailable(
-                    "the database was restored to an older state, and this name server has not read that state yet; retry",
+                    "the database was restored to an older state, which this name server has not read yet; retry",
                     retry_after_ms=500,
                 )
             answer, change = decide(stored)

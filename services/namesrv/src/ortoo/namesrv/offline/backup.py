@@ -49,8 +49,8 @@ def parse_arguments(arguments: Sequence[str], name: str) -> argparse.Namespace:
 def backup(database_url: str, data_dir: Path, file: Path) -> str:
     """Write a consistent copy of the directory to a file that only this user may read; returns a summary.
 
-    Errors: NotFound without a database, Unsupported if the database has another schema than this version, Conflict if
-    `file` exists and is not a backup, Unavailable, OSError.
+    Errors: NotFound without a database, Unsupported for a database with the schema of another version, Conflict if
+    `file` exists and is not a backup. Unavailable, OSError.
     """
     _check_replaceable(file)
     url = database_url_of(database_url, data_dir)

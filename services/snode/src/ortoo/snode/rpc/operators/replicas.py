@@ -46,9 +46,8 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
             successor = _find_replica(replicas, request.successor, "successor")
             if successor.state in (WAITING, LEARNING, AWAY):
                 raise Conflict(
-                    f"replica {successor.replica.number} of {request.enode} is {_state_name(successor)}; choose one "
-                    "that "
-                    "follows",
+                    f"replica {successor.replica.number} of {request.enode} is {_state_name(successor)}; choose a "
+                    "follower",
                     field="successor",
                 )
             request.successor.CopyFrom(successor.replica)
