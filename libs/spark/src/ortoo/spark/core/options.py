@@ -79,11 +79,11 @@ class OptionReader:
         return int(value)
 
     def duration_ms(self, name: str, default_ms: int) -> int:
-        """The value of an option in milliseconds; it may have a unit of Spark: 500ms, 30s, 15min, 2h, 1 day."""
+        """The value of an option in milliseconds. It may have a unit of Spark, as in 500ms, 30s, 15min, 2h or 1 day."""
         return self._in_units(name, default_ms, _TIME_UNITS_MS, "milliseconds, or a time such as 30s, 15min or 2h")
 
     def size_bytes(self, name: str, default: int = 0) -> int:
-        """The value of an option in bytes; it may have a unit of Spark (powers of 1,024): 64k, 512mb, 1g."""
+        """The value of an option in bytes. It may have a unit of Spark (powers of 1,024), as in 64k, 512mb or 1g."""
         return self._in_units(name, default, _SIZE_UNITS, "bytes, or a size such as 64k, 512m or 1g")
 
     def _in_units(self, name: str, default: int, units: Mapping[str, int], expected: str) -> int:

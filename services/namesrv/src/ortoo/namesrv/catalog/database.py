@@ -34,7 +34,7 @@ class TransactionRunner:
     def run(self, work: Callable[[], T]) -> T:
         """Run `work`, which is one transaction. It is retried a few times if it stored nothing and a retry can succeed.
 
-        Errors: those of `work`; Unavailable, which says whether the outcome is unknown; DataLoss for a damaged
+        Errors: those of `work`, Unavailable (whose text says whether the outcome is unknown), DataLoss for a damaged
         database.
         """
         for last in (False,) * (ATTEMPTS_MAX - 1) + (True,):

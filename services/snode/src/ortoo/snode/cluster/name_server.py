@@ -45,7 +45,7 @@ class NameServerClient:
         return NameServiceStub(self.channels.channel_to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
-        """Call a method of `stub`; returns its answer. Errors: those of the name server; Unavailable."""
+        """Call a method of `stub`; returns its answer. Errors: those of the name server, Unavailable."""
         with rpc_errors(self.peer, is_internal=True):
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 

@@ -74,7 +74,7 @@ class GrpcEnodeLink(ReplicaLink):
         """Store one batch; returns its location. Batches of one queue are stored in the order of the calls.
 
         For a delayed batch, the location has the first message's timer id instead of an offset. Errors: those of the
-        enode; Overloaded at once if too many bytes are in flight.
+        enode, or Overloaded at once if too many bytes are in flight.
         """
         bulky, size_bytes = encode_append(topic_id, queue_id, batch, flush_mode), len(batch.records)
         if self._held_appends.is_holding:

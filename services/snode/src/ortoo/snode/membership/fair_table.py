@@ -37,7 +37,7 @@ class FairTable(dict[str, Entry]):
             )
 
     def put(self, key: str, entry: Entry, owner: str) -> None:
-        """Add an entry under a new id (`key`). Errors: Overloaded; the table is then unchanged."""
+        """Add an entry under a new id (`key`). Errors: Overloaded. After an error, the table is unchanged."""
         self.check(owner)
         self[key] = entry
         self._owners[key] = owner

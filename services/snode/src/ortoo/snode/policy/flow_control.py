@@ -90,7 +90,7 @@ class FlowControl:
         )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
-        """Replace the limits by `rules`. Errors: Invalid; the previous limits then stay."""
+        """Replace the limits by `rules`. Errors: Invalid. After an error, the previous limits stay."""
         if len(rules) > RULES_MAX:
             raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
         for rule in rules:

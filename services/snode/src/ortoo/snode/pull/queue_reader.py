@@ -81,7 +81,7 @@ class QueueReader:
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
         """The stored ranges of all readable queues of a topic.
 
-        Errors: Unavailable if an enode is unreachable; its text contains `refusal`.
+        Errors: Unavailable if an enode is unreachable. The text of the error contains `refusal`.
         """
         ranges = await self.queue_ranges(topic)
         expected = {placement.enode for placement in topic.placements if placement.read_queue_count}

@@ -72,7 +72,7 @@ class RequestMemory:
         return self._bytes.get(name, 0)
 
     def set_size(self, name: str, wire_bytes: int) -> None:
-        """Replace the counted size of the request `name`. Errors: Overloaded; the counted size is then unchanged."""
+        """Replace the counted size of the request `name`. Errors: Overloaded. After an error, the size is unchanged."""
         if (more_bytes := MEMORY_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.draw_fixed(more_bytes)
         else:

@@ -107,7 +107,7 @@ class ProduceStream:
             future.add_done_callback(lambda _: self._settle(queue))
 
     def finish(self, error: OrtooError | None = None) -> None:
-        """Record that no more batches come. With `error`, the stream fails with it after the last answer."""
+        """Record the end of the input. With `error`, the stream fails with this error after the last answer."""
         self._ended, self._error = True, error
         self._has_results.set()
 

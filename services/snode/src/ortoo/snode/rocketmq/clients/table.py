@@ -175,7 +175,7 @@ class ClientTable:
                 client.stream.send(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
     def set_settings(self, client: ConnectedClient, settings: Settings) -> None:
-        """Store the settings of a client. Errors: Overloaded; the previous settings then stay."""
+        """Store the settings of a client. Errors: Overloaded. After an error, the previous settings stay."""
         more_bytes = _settings_bytes(settings) - _settings_bytes(client.settings)
         if more_bytes > 0:
             self._memory.draw(more_bytes)
