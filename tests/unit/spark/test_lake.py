@@ -45,7 +45,7 @@ def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_form
     """A new column is an error with the setting, or it becomes a column of the lake."""
     lake = Lake(str(tmp_path / "lake"), lake_format)
     write(lake, NARROW, 0)
-    with pytest.raises(Invalid, match=r"no column tag; schema_changes = merge"):
+    with pytest.raises(Invalid, match=r"no column tag; set schema_changes = merge"):
         write(lake, WIDE, 1)
     write(lake, WIDE, 1, "merge")
     write(lake, NARROW, 2)  # a column that is left out is null
