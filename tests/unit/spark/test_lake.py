@@ -50,7 +50,7 @@ def test_columns_that_come_later_are_merged_or_refused(tmp_path: Path, lake_form
     write(lake, WIDE, 1, "merge")
     write(lake, NARROW, 2)  # a column that is left out is null
     other = StructType([FIELDS[0], StructField("offset", StringType())])
-    with pytest.raises(Invalid, match="offset is"):
+    with pytest.raises(Invalid, match="column offset has type"):
         lake.create(lake_schema(LakeWriter(lake, other)._rows), "merge")
     paths = lake.file_paths()
     tables = [pq.read_table(path.removeprefix("file://"), partitioning=None) for path in paths]
