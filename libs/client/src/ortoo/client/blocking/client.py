@@ -51,7 +51,7 @@ class BlockingTransactionalProducer(ClosableFacade[AsyncTransactionalProducer]):
 
     @property
     def registered(self) -> bool:
-        """Whether the server has registered this producer, so that it can send it checks."""
+        """Whether the server has registered this producer and can send checks to it."""
         return self._wrapped.registered.is_set()
 
     def begin(self, *messages: Message, check_after_ms: int = 0) -> BlockingTransaction:
