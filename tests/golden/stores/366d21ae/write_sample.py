@@ -8,29 +8,29 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ortoo.common.process.background import Background
-from ortoo.common.records.message import Message
 from ortoo.common.groups.pop import PopRules, PopWish
+from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import encode, open_batch
+from ortoo.common.records.message import Message
 from ortoo.common.records.sealed_batch import SealedBatch
+from ortoo.enode.changes.groups import Mode
+from ortoo.enode.deferred.checks import CheckSchedule
 from ortoo.enode.deferred.delays import Delays
+from ortoo.enode.deferred.identified import IdentifiedIntake
 from ortoo.enode.deferred.intake import Intake
 from ortoo.enode.deferred.transactions import Transactions
 from ortoo.enode.disk.disk import RealDisk
-from ortoo.enode.deferred.identified import IdentifiedIntake
-from ortoo.enode.pops.leasing import Leasing
-from ortoo.enode.deferred.checks import CheckSchedule
-from ortoo.enode.changes.groups import Mode
-from ortoo.enode.store.lock_table import LockRequest
 from ortoo.enode.log.answers import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.pops.leasing import Leasing
+from ortoo.enode.store.lock_table import LockRequest
 from ortoo.enode.store.store import Store
 from ortoo.namesrv.catalog.catalog import Catalog
-from ortoo.namesrv.directory.directory import Directory
 from ortoo.namesrv.decisions.groups import Group
 from ortoo.namesrv.decisions.leases import Enode
 from ortoo.namesrv.decisions.topics import NewTopic
+from ortoo.namesrv.directory.directory import Directory
 
 NOW_MS = 1_735_689_600_000
 SETTINGS = StoreSettings(
@@ -138,7 +138,9 @@ async def write_store(folder: Path) -> dict[str, Any]:
         await store.engine.housekeeping.checkpoint()
         await store.append(ORDERS, 0, batch("behind the checkpoint"))
         await desk.lines.close()
-        expected["delayed"] = [[one.timer_id, ORDERS, one.queue_id, one.deliver_at_ms] for one in store.timers.listed(ORDERS, 0, 100)]
+        expected["delayed"] = [
+            [one.timer_id, ORDERS, one.queue_id, one.deliver_at_ms] for one in store.timers.listed(ORDERS, 0, 100)
+        ]
         expected["halves"] = [
             dataclasses.asdict(one)
             for one in store.halves.listed(topic_id=0, producer_group="", parked_only=False, limit=100)
@@ -185,7 +187,9 @@ async def write_directory(folder: Path) -> dict[str, Any]:
     await directory.put_group(workers, create_only=True)
     for name, enabled in (("alice", True), ("mallory", False)):
         await catalog.change_users(
-            lambda users, name=name, enabled=enabled: users.put(name, f"{name}'s secret", enabled=enabled, now_ms=NOW_MS)
+            lambda users, name=name, enabled=enabled: users.put(
+                name, f"{name}'s secret", enabled=enabled, now_ms=NOW_MS
+            )
         )
     expected = {
         "version": directory.version,
