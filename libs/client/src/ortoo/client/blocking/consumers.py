@@ -26,7 +26,7 @@ M = TypeVar("M")
 
 
 class Stoppable(Protocol):
-    """A consumer of the asynchronous client."""
+    """A consumer of the asynchronous client whose `run` ends after `stop`."""
 
     async def stop(self) -> None:
         """Let `run` finish its handlers and return."""
@@ -139,7 +139,7 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Call `handler` for each message in `concurrency` threads, until `stop`; a return acknowledges the message."""
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
@@ -181,12 +181,12 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
-        """Until `stop`, call `handler` for each message in threads; acknowledge it after the call."""
+        """Call `handler` for each message in threads, until `stop`; a return acknowledges the message."""
         chosen = options or HandlerOptions()
         self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
-        """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
+        """Call `handler` for several messages of a queue at once, until `stop`; it returns the number processed."""
         self._run(handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
@@ -208,7 +208,7 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Call `handler` for each message in `concurrency` threads, until `stop`; a return acknowledges the message."""
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
