@@ -153,7 +153,7 @@ async def probe(
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Number of messages, sent one after another.")] = 4,
     tag: Annotated[str, typer.Option(help="The messages' tag, with which groups can filter them out.")] = PROBE_TAG,
 ) -> CommandOutput:
-    """Send messages to a topic, read each of them, and show both durations. Groups of the topic also receive them."""
+    """Send messages to a topic, read each of them, and show the durations. Groups of the topic also receive them."""
     from ortoo.client import Message
 
     clock = SystemClock()

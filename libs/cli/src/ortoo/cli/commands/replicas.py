@@ -66,7 +66,7 @@ async def transfer_leadership(
 
 
 async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Propose a replica as leader if there is none.
+    """Propose a replica as the leader of an enode without a leader.
 
     With two replicas, only the last leader is proposed automatically.
     """

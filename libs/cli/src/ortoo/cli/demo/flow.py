@@ -56,7 +56,7 @@ class FlightProgress:
 
 
 class FlightFlow:
-    """Counts sent and received messages. One group gets all flights, the other group only those of United."""
+    """Counts sent and received messages. One group gets all flights, the other group only United's flights."""
 
     def __init__(self) -> None:
         """Start with zero."""

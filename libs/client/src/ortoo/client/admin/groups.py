@@ -114,7 +114,7 @@ class GroupAdmin:
         offsets: Mapping[Queue, int] | None = None,
         force: bool = False,
     ) -> list[QueueOffset]:
-        """Move a group's offsets to a time (-1 = the end), to `offset`, or to the offset of each queue in `offsets`.
+        """Move a group's offsets to `time_ms` (-1 = the end), to `offset`, or to the offset of each queue in `offsets`.
 
         Returns the new offsets. The group's members continue from them immediately. Without `force`, offsets move only
         backwards. Errors: Invalid, or NotFound for a topic or a group without offsets.

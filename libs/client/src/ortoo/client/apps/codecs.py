@@ -25,7 +25,7 @@ class Undecodable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BodyCodec(Generic[T]):
-    """Encoding and decoding of one type."""
+    """The functions that encode and decode values of one type."""
 
     encode: Callable[[T], bytes]
     decode: Callable[[bytes], T]

@@ -139,7 +139,10 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Call `handler` for each message in `concurrency` threads, until `stop`; a return acknowledges the message."""
+        """Call `handler` for each message, in `concurrency` threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
@@ -181,12 +184,18 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
-        """Call `handler` for each message in threads, until `stop`; a return acknowledges the message."""
+        """Call `handler` for each message, in threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         chosen = options or HandlerOptions()
         self._run(handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
-        """Call `handler` for several messages of a queue at once, until `stop`; it returns the number processed."""
+        """Call `handler` for several messages of a queue at once, in threads, until `stop`.
+
+        `handler` returns the number of processed messages, counted from the first; None = all.
+        """
         self._run(handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
@@ -208,7 +217,10 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Call `handler` for each message in `concurrency` threads, until `stop`; a return acknowledges the message."""
+        """Call `handler` for each message, in `concurrency` threads, until `stop`.
+
+        When `handler` returns, the message is acknowledged.
+        """
         self._run(handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:

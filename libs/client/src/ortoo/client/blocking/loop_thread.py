@@ -190,7 +190,7 @@ class LoopThread:
         self._loop.call_soon_threadsafe(call, *arguments)
 
     def close(self) -> None:
-        """Close all open context managers, the newest first, then end loop and thread. Errors: those of leaving."""
+        """Close all open context managers, newest first, then end loop and thread. Errors: those of the managers."""
         if self._is_closed or os.getpid() != self._process_id:
             return
         with contextlib.ExitStack() as stack:

@@ -68,7 +68,7 @@ class HandlerCalls(Generic[G, R]):
     def of(
         cls, handler: "Callable[[G], Awaitable[R] | R] | HandlerCalls[G, R]", *, threads: int
     ) -> "HandlerCalls[G, R]":
-        """Make the calls of a handler; an object of this class is returned unchanged."""
+        """Make the calls of a handler; a `HandlerCalls` is returned unchanged."""
         return handler if isinstance(handler, HandlerCalls) else cls(handler, threads=threads)
 
     @asynccontextmanager

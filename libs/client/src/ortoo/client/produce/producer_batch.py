@@ -51,7 +51,7 @@ class ProducerBatch:
         return self._sealed
 
     def seal(self, sealed: SealedBatch) -> None:
-        """Set the encoded batch."""
+        """Set the sealed batch, which is already encoded."""
         self._sealed = sealed
 
     def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
