@@ -140,9 +140,8 @@ class Admin:
         await self._call("DeleteTopic", namesrv_pb2.DeleteTopicRequest(name=name, skip_grace_period=at_once))
 
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
-        """Restore a deleted topic with its messages and offsets.
+        """Restore a deleted topic with its messages and offsets. `topic_id` selects among deleted topics of this name.
 
-        `topic_id` selects one of several deleted topics of the same name; 0 = the only one.
         Errors: NotFound, AlreadyExists if a topic has the name now, Conflict if several deleted topics had the name.
         """
         request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
@@ -186,10 +185,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create or change a group; a number of 0 = the default.
-
-        With a `consume_enabled` of None the setting is unchanged; a new group may consume.
-        """
+        """Create or change a group. 0 = the default. `consume_enabled` None = unchanged; a new group may consume."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,

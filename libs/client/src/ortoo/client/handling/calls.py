@@ -93,7 +93,7 @@ class HandlerCalls(Generic[G, R]):
                 self.idle.set()
 
     def close(self) -> None:
-        """Begin no more calls. Tasks that try to begin a call wait until they are cancelled."""
+        """Begin no further calls. Tasks that try to begin a call wait until they are cancelled."""
         self._is_closed = True
 
     def abandon_threads(self) -> None:

@@ -37,7 +37,7 @@ class HandlerRuns:
             run.ended.set()
 
     async def stop(self, finish_timeout_s: float) -> None:
-        """Begin no more handlers, and wait at most `finish_timeout_s` for the running ones."""
+        """Begin no further handlers, and wait at most `finish_timeout_s` for the running ones."""
         for run in (runs := list(self._runs)):
             run.finish_timeout_s = finish_timeout_s
             run.stopped.set()
