@@ -23,7 +23,10 @@ class BlockingProducer(ClosableFacade[AsyncProducer]):
     flush = blocking(AsyncProducer.flush)
 
     def send_many(self, messages: Iterable[Message | bytes]) -> list[Receipt]:
-        """Send many messages and wait until all are stored. Errors: the first failure (other messages may be stored)."""
+        """Send many messages and wait until all are stored.
+
+        Errors: the first failure (other messages may be stored).
+        """
         given = list(messages)
 
         async def send() -> list[Receipt]:
