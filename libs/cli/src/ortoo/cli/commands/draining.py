@@ -22,7 +22,7 @@ LISTED_MAX = 10_000
 
 
 class RemainingMessages(NamedTuple):
-    """Messages that a group has not read on an enode."""
+    """The number of messages in a topic that a group has not read on an enode."""
 
     topic: str
     group: str
@@ -77,7 +77,7 @@ async def _topics_on(mq: "Client", enode: str) -> "list[TopicInfo]":
     """The topics that have queues on an enode. Errors: NotFound."""
     enode_names = [one.name for one in (await mq.admin.describe_cluster()).enodes]
     if enode not in enode_names:
-        raise NotFound(f"there is no enode {enode!r}; there are {', '.join(enode_names)}", field="enode")
+        raise NotFound(f"there is no enode {enode!r}; the enodes are {', '.join(enode_names)}", field="enode")
     return [one for one in await mq.admin.list_topics() if any(place.enode == enode for place in one.placements)]
 
 

@@ -199,7 +199,7 @@ async def lag(
         return CommandOutput(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
-        raise Invalid(f"{group} has no member with a topic now; expected a topic", field="topic")
+        raise Invalid(f"no member of {group} subscribes to a topic now; name the topic", field="topic")
     all_behind = {name: await mq.admin.describe_lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
     return CommandOutput(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])

@@ -37,7 +37,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a cluster whose snode answers, from which `cluster_findings` derives problems."""
+    """The facts from which `cluster_findings` derives the problems of a cluster whose snode answers."""
 
     cluster: ClusterInfo
     skew_ms: int
@@ -68,7 +68,7 @@ class Facts:
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
-    """The problems with the checked address; none when a snode serves there."""
+    """The problems with the checked address; no problems if a snode serves at the address."""
     address, host = check.address, check.address.rpartition(":")[0]
     if check.proxy_variable:
         observed = f"{check.proxy_variable} is set, so gRPC uses that proxy, which rarely supports it"

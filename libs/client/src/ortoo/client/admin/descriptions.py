@@ -66,7 +66,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """The stored range of one queue: offsets from `begin_offset` to `end_offset`, exclusive."""
+    """The stored range of one queue: the offsets from `begin_offset` up to, but not including, `end_offset`."""
 
     queue: Queue
     begin_offset: int
@@ -272,7 +272,8 @@ class ClientInfo:
 class ClientQueue:
     """One queue of a client.
 
-    `offset` follows the last processed message, `next_offset` the last one read; -1 = unknown.
+    `offset` is the offset after the last processed message, and `next_offset` the offset after the last read message.
+    -1 = unknown.
     """
 
     group: str
@@ -331,7 +332,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """The progress of a replay."""
+    """The progress of a replay of dead letters."""
 
     replayed_messages: int
     """Messages sent again so far, or in a dry run those that would be."""
@@ -343,7 +344,7 @@ class ReplayProgress:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message that a group would get next."""
+    """One of the next messages for a group; it is not leased."""
 
     message_id: str
     queue: Queue

@@ -60,14 +60,14 @@ class ReplicaSetInfo:
 
 
 class ReplicaAdmin:
-    """An operator's calls about the replicas of enodes. Reached as `Client.admin.replicas`."""
+    """The operator's calls about the replicas of enodes. Available as `Client.admin.replicas`."""
 
     def __init__(self, connection: Connection) -> None:
         """Applications use `Client.admin.replicas`."""
         self._call = partial(connection.call, AdminServiceStub)
 
     async def list(self, enode: str = "") -> tuple[ReplicaSetInfo, ...]:
-        """The replicas of one enode, or of all enodes with several. Errors: NotFound."""
+        """The replicas of one enode, or of all enodes with several replicas. Errors: NotFound."""
         answer = await self._call("ListReplicas", replica_admin_pb2.ListReplicasRequest(enode=enode))
         return tuple(map(_replica_set, answer.enodes))
 
@@ -83,7 +83,7 @@ class ReplicaAdmin:
         return int(answer.successor.number)
 
     async def elect(self, enode: str, number: int, disk: str = "") -> int:
-        """Propose a replica as leader if there is none; returns the epoch. Errors: NotFound, Conflict (reason)."""
+        """Propose a replica as leader if there is no leader; returns the proposed epoch. Errors: NotFound, Conflict."""
         request = replica_admin_pb2.ElectReplicaRequest(enode=enode, replica=_replica_id(number, disk))
         return int((await self._call("ElectReplica", request)).proposal.epoch)
 
