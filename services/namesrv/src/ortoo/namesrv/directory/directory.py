@@ -76,8 +76,9 @@ class Directory:
         return self._routes.directory_id
 
     def processes(self) -> list[tuple[str, str, bool]]:
-        """(role, name, whether it is alive) of every registered enode and snode."""
-        enodes = [("enode", enode.name, enode.alive) for enode in self._leases.enodes().values()]
+        """(role, name, whether it is alive) of every expected enode and every registered snode."""
+        alive = {name for name, is_alive in self._leases.enode_liveness().items() if is_alive}
+        enodes = [("enode", name, name in alive) for name in sorted(alive | self._routes.placed_enodes())]
         return enodes + [("snode", snode.name, snode.alive) for snode in self._leases.snodes().values()]
 
     def topic(self, name: str) -> Topic:

@@ -34,8 +34,8 @@ async def open_cluster(runtime: Runtime) -> ClusterView:
     metrics.gauge("rocketmq_proxy_up", "Always 1 while the snode runs.", lambda: 1)
     metrics.gauge(
         "ortoo_enode_alive",
-        "1 while this snode considers an enode alive.",
-        lambda: {(enode.name,): int(enode.alive) for enode in directory.enodes()},
+        "1 while this snode considers an enode alive; 0 for another enode that has queues of topics.",
+        lambda: {(enode.name,): int(enode.alive) for enode in directory.expected_enodes()},
         labels=("enode",),
     )
     metrics.gauge(

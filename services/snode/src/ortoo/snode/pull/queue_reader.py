@@ -81,9 +81,8 @@ class QueueReader:
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
         """The stored ranges of all readable queues. Errors: Unavailable, with `refusal`, if an enode is unreachable."""
         ranges = await self.queue_ranges(topic)
-        expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
-        if away := expected - {queue.enode for queue in ranges}:
-            raise Unavailable(f"{', '.join(sorted(away))} cannot be reached now; {refusal}; retry", retry_after_ms=500)
+        if away := missing_enodes(topic, ranges):
+            raise Unavailable(f"{', '.join(away)} cannot be reached now; {refusal}; retry", retry_after_ms=500)
         return ranges
 
     async def fetch(
@@ -178,7 +177,10 @@ class QueueReader:
         follow: bool,
         message_filter: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield messages of all queues: those stored before the call by time, then new ones as they arrive."""
+        """Yield messages of all queues: those stored before the call by time, then new ones as they arrive.
+
+        Errors: NotFound, Unavailable. Without `follow` the last error names the enodes whose messages are missing.
+        """
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
@@ -186,6 +188,11 @@ class QueueReader:
         if from_beginning:
             async for message in self._stored_messages(ranges, message_filter, memory):
                 yield message
+            if not follow and (away := missing_enodes(topic, ranges)):
+                raise Unavailable(
+                    f"{', '.join(away)} cannot be reached now, so their messages of {topic_name} are missing; retry",
+                    retry_after_ms=500,
+                )
         if follow or not from_beginning:
             async for message in self._new_messages(ranges, message_filter, memory):
                 yield message
@@ -267,6 +274,12 @@ class QueueReader:
                     raise
                 _log.emit(log_events.DAMAGED_MESSAGES_SKIPPED, queue=str(queue), begin=at, end=error.end_offset)
                 at = error.end_offset
+
+
+def missing_enodes(topic: Topic, answered: Iterable[Queue]) -> list[str]:
+    """The enodes that have readable queues of a topic, and none of the queues that answered."""
+    expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
+    return sorted(expected - {queue.enode for queue in answered})
 
 
 def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:

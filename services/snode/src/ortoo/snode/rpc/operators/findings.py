@@ -12,6 +12,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.telemetry.findings_service import NAME as NAME
 from ortoo.common.telemetry.findings_service import LocalFindings, findings_of, findings_to
 from ortoo.snode.cluster import ClusterView
+from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.membership.group_membership import Membership
@@ -61,6 +62,7 @@ class ClusterFindings(FindingsServiceServicer):
         answers = [one.answer for one in probed if one.answer is not None]
         found = [finding for answer in (own, *answers) for finding in findings_of(answer)]
         found += chain(
+            away_enodes(self.cluster.directory),
             _silent_processes(probed),
             _differing_clocks(probed),
             _differing_versions((own, *answers)),
@@ -72,7 +74,7 @@ class ClusterFindings(FindingsServiceServicer):
     def _others(self) -> Iterator[ProbedProcess]:
         for address in self.cluster.name_server.servers.addresses:
             yield ProbedProcess("name server", address, address)
-        for enode in self.cluster.directory.enodes():
+        for enode in self.cluster.directory.expected_enodes():
             if enode.alive:
                 yield ProbedProcess("enode", enode.name, enode.address)
         for snode in self.cluster.directory.snodes():
@@ -116,6 +118,25 @@ def differing_filters(membership: Membership) -> Iterator[Finding]:
 def _filter_text(subscription: Subscription) -> str:
     tags = "" if subscription.tag_expression == "*" else subscription.tag_expression
     return " ".join(filter(None, (tags, subscription.sql_expression))) or "none"
+
+
+def away_enodes(directory: DirectoryCache) -> Iterator[Finding]:
+    """The enodes without a lease on which topics have queues."""
+    placed = directory.placed_topics()
+    for enode in directory.expected_enodes():
+        if enode.alive:
+            continue
+        topics = placed.get(enode.name, ())
+        count = f"{len(topics)} topic has" if len(topics) == 1 else f"{len(topics)} topics have"
+        more = ", ..." if len(topics) > SHOWN_MAX else ""
+        at = f" ({enode.address})" if enode.address else ""
+        yield Finding(
+            "enode unavailable",
+            f"enode {enode.name}{at} has no lease, and {count} queues on it ({', '.join(topics[:SHOWN_MAX])}{more})",
+            "the messages on it wait, and sends to its queues fail or go to other enodes",
+            "start it again with its volume: its messages are in its log. If it is permanently lost, "
+            f"`ortoo enode forget {enode.name}` shows the loss",
+        )
 
 
 def _silent_processes(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
