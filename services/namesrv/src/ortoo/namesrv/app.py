@@ -95,6 +95,12 @@ async def open_namesrv(
         )
         await elections.load()
         stores = StoresOfEnodes(catalog.stores, shared=catalog.shared)
+
+        def drop_enode(name: str) -> None:
+            directory.drop_enode(name)
+            elections.forget(name)
+
+        stores.on_forgotten = drop_enode
         await stores.load()
         background = await parts.enter_async_context(Background("namesrv"))
         admin_token = read_token(settings.admin_token_file, "admin_token_file")

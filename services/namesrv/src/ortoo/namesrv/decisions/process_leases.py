@@ -45,13 +45,22 @@ class KnownStore:
 
     enode: str
     store_id: str
-    """The id of its store, or of its replica set."""
+    """The id of its store, or of its replica set; empty = the enode is forgotten, and no store is registered."""
     replicas: tuple[ReplicaId, ...] = ()
     """The last known replicas of the set, including learners; empty for an enode without replicas."""
     version: int = 0
     """The number of changes, so that an older copy of the database is ignored."""
     accepted: str = ""
     """The id of another store that an operator has permitted to replace the registered one."""
+
+    @property
+    def is_forgotten(self) -> bool:
+        """Whether an operator has forgotten the enode."""
+        return not self.store_id
+
+    def forgotten(self) -> "KnownStore":
+        """A copy with the next version and without a registered store, so that every store needs a permission."""
+        return KnownStore(self.enode, "", version=self.version + 1)
 
     def changed(self, store_id: str, replicas: tuple[ReplicaId, ...]) -> "KnownStore":
         """A copy with the next version. The permission for another store ends when another store is registered."""
@@ -238,6 +247,10 @@ class ProcessLeases:
         lease = self._snodes.pop(name, None)
         return None if lease is None else dataclasses.replace(lease.snode, alive=False)
 
+    def forget_enode(self, name: str) -> None:
+        """Drop what is known of an enode."""
+        self._enodes.pop(name, None)
+
     def expire(self, now_s: float) -> tuple[list[Enode], list[Snode]]:
         """End all expired leases; returns the processes whose leases ended now."""
         enodes = [n for n, lease in self._enodes.items() if lease.enode.alive and lease.until_s <= now_s]
@@ -276,13 +289,20 @@ class ProcessLeases:
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
     """Whether an enode may use a store: the registered or permitted one, or one that an operator made from either."""
-    return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
+    return known is None or not ({known.store_id, known.accepted} - {""}).isdisjoint((store_id, made_from))
 
 
 def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: str) -> None:
     """Refuse a store that may not be used; the error names the command that permits it. Errors: Conflict."""
     if known is None or may_come(known, store_id, made_from):
         return
+    if known.is_forgotten:
+        raise Conflict(
+            f"enode {enode!r} was forgotten by an operator, and its topics have no queues on it any more. If it is to "
+            f"return with its store {store_id}, permit it with `ortoo enode accept-store {enode} {store_id}`; then it "
+            "offers its topics for adoption",
+            field=STORE_FIELD,
+        )
     raise Conflict(
         f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}. Check whether its volume "
         "is mounted and its data_dir is the right one. If the former store is permanently lost, "

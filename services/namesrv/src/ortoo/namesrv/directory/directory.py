@@ -22,8 +22,8 @@ from ortoo.namesrv.decisions.orphaned_topics import OrphanedTopic, OrphanedTopic
 from ortoo.namesrv.decisions.process_leases import Enode, ProcessLeases, Snode
 from ortoo.namesrv.decisions.replicas import ReplicaSet
 from ortoo.namesrv.decisions.route_changes import ROUTES_BYTES_MAX, RouteChange, Routes, StoredDirectory
-from ortoo.namesrv.decisions.topics import NewTopic, Topic, TopicChange
-from ortoo.namesrv.directory import adoption, deletion
+from ortoo.namesrv.decisions.topics import ForgottenEnode, NewTopic, Topic, TopicChange
+from ortoo.namesrv.directory import adoption, deletion, forgetting
 from ortoo.namesrv.directory.watches import RouteWatchers
 
 T = TypeVar("T")
@@ -247,6 +247,16 @@ class Directory:
         self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
         if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
             self._orphaned_topics.update(enode.name, unknown, unlisted_count)
+
+    async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:
+        """Remove an enode from all topics. Errors: as `forgetting.forget_enode`."""
+        enodes = self._leases.enode_liveness()
+        return await self._change(partial(forgetting.forget_enode, name, lose, replicas, enodes))
+
+    def drop_enode(self, name: str) -> None:
+        """Drop the lease and the offered topics of a forgotten enode."""
+        self._leases.forget_enode(name)
+        self._orphaned_topics.update(name, (), 0)
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool) -> None:
         """Grant or renew a snode's lease. Errors: as `ProcessLeases.register_snode`."""

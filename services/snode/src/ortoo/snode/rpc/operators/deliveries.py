@@ -73,7 +73,8 @@ class DeliveryService(DeliveryServiceServicer):
         """Why a group does not consume a topic, or one message of it."""
         check_group_name(request.group, "group")
         topic = await self.cluster.watch.topic(request.topic)
-        message, lost = None, list[str]()
+        message: PlacedMessage | None = None
+        lost: Sequence[str] = ()
         queues: Sequence[Queue] = topic.read_queues()
         enode_request = enode_pop_pb2.DescribeDeliveriesRequest(
             topic_id=topic.topic_id, group=request.group, limit=LIMIT_DEFAULT
