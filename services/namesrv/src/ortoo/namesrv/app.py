@@ -6,7 +6,7 @@ from pathlib import Path
 
 from ortoo.common.cluster.dynamic_settings import DynamicSettings
 from ortoo.common.errors import Unavailable
-from ortoo.common.errors.findings import Findings
+from ortoo.common.errors.findings import ClusterIdentity, Findings
 from ortoo.common.grpc.cluster_token import cluster_token, read_token
 from ortoo.common.grpc.inner.guard import inner_guards
 from ortoo.common.grpc.server import GrpcServer
@@ -110,6 +110,7 @@ async def open_namesrv(
         memory = MemoryBudget(settings.memory_budget_bytes, clock)
         register_memory(telemetry.metrics, memory)
         found = Findings("name server", settings.name, [catalog.findings, handlers.findings])
+        found.identity = lambda: ClusterIdentity(directory.directory_id)
         found.sources += [memory.findings, telemetry.findings, live.findings]
         server = GrpcServer(
             settings.listen_address,

@@ -37,6 +37,8 @@ class Enode:
     write_refusal: str = ""
     made_from: str = ""
     """The id of the store from which an operator made this one."""
+    other_directory_id: str = ""
+    """The id of another directory that the enode has followed for a whole lease; empty = it follows this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,8 @@ class Snode:
 class _EnodeLease:
     enode: Enode
     until_s: float
+    differs_since_s: float | None = None
+    """Since when it has followed another directory; None = it follows this one."""
     left_epoch: tuple[str, ...] = ()
     """Its earlier addresses in this epoch, since the lease last ended."""
 
@@ -125,8 +129,11 @@ class ProcessLeases:
         """All live snodes by name."""
         return {name: lease.snode for name, lease in self._snodes.items()}
 
-    def register_enode(self, enode: Enode, now_s: float) -> Enode | None:
+    def register_enode(self, enode: Enode, now_s: float, other_directory_id: str = "") -> Enode | None:
         """Grant or renew a lease; returns the enode if anything changed.
+
+        `other_directory_id` is the directory that the enode follows, if it is another one. After the loss of a database
+        an enode follows the new directory within a lease; one that does not has other name servers.
 
         Errors: Invalid, Conflict, Overloaded. Fenced if another replica of the enode leads in a later epoch.
         """
@@ -148,7 +155,12 @@ class ProcessLeases:
             if self._is_live(known, now_s) and known.enode.epoch == enode.epoch:
                 left = self._check_not_left(known, enode, now_s)
             enode = dataclasses.replace(enode, replicas=known.enode.replicas)
-        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, left)
+        since_s = None
+        if other_directory_id:
+            since_s = now_s if known is None or known.differs_since_s is None else known.differs_since_s
+            if now_s - since_s >= self._lease_s:
+                enode = dataclasses.replace(enode, other_directory_id=other_directory_id)
+        self._enodes[enode.name] = _EnodeLease(enode, now_s + self._lease_s, since_s, left)
         return None if known is not None and known.enode == enode else enode
 
     def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:

@@ -244,8 +244,9 @@ class Directory:
 
         Errors: as `ProcessLeases.register_enode` and `OrphanedTopics.update`.
         """
-        self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s()))
-        if directory_id == self.directory_id:  # otherwise the topics are unknown to another directory
+        other_id = "" if directory_id == self.directory_id else directory_id
+        self._publish(enode=self._leases.register_enode(enode, self._clock.monotonic_s(), other_id))
+        if not other_id and directory_id:  # otherwise the topics are unknown to another directory
             self._orphaned_topics.update(enode.name, unknown, unlisted_count)
 
     async def forget_enode(self, name: str, *, lose: bool, replicas: str) -> ForgottenEnode:

@@ -77,7 +77,8 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Register an enode or renew its lease."""
         unknown = [read(StoredTopic, one) for one in request.unknown_topics]
-        enode = read(Enode, request.enode, alive=True, replicas=())  # replicas come from their own reports
+        # Replicas come from their own reports, and this name server compares the directories.
+        enode = read(Enode, request.enode, alive=True, replicas=(), other_directory_id="")
         with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)

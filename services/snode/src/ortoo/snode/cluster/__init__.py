@@ -7,6 +7,7 @@ package may import it.
 from dataclasses import dataclass
 
 from ortoo.common.cluster.address_server import resolve_name_servers
+from ortoo.common.errors.findings import ClusterIdentity
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.common.grpc.cluster_token import read_token
 from ortoo.snode.cluster.directory import DirectoryCache
@@ -22,6 +23,10 @@ class ClusterView:
     directory: DirectoryCache
     watch: DirectoryWatch
     name_server: NameServerClient
+
+    def identity(self) -> ClusterIdentity:
+        """The directory that this snode follows, and its name servers."""
+        return ClusterIdentity(self.directory.directory_id, self.name_server.servers.addresses)
 
 
 async def open_cluster(runtime: Runtime) -> ClusterView:

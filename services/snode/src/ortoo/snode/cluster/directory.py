@@ -134,12 +134,17 @@ class DirectoryCache:
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """The queues whose enode has a lease and accepts messages; if none has, those whose enode refuses writes."""
+        """The queues whose enode has a lease and accepts messages; if there is none, the queues of refusing enodes.
+
+        An enode that follows another directory refuses too.
+        """
         cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
-        found = [q for q, entry in alive if not entry.write_refusal] or [q for q, _ in alive]
+        found = [q for q, entry in alive if not (entry.write_refusal or entry.other_directory_id)] or [
+            q for q, _ in alive
+        ]
         if isinstance(queues, tuple):  # the cached queues of one version of a topic
             if len(self._available_cache) >= AVAILABLE_CACHE_MAX:
                 self._available_cache.clear()

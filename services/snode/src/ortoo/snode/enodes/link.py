@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ortoo.common.errors import NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
@@ -195,8 +195,18 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if it has not registered or is known to be unreachable."""
+        """The link to an enode.
+
+        Errors: Unavailable if it has not registered or is known to be unreachable. Conflict if it follows another
+        directory: it would never learn of the topic, so that a retry cannot succeed.
+        """
         entry = self._directory.registered_enode(enode)
+        if entry.other_directory_id:
+            raise Conflict(
+                f"enode {enode} follows directory {entry.other_directory_id}, and this snode follows directory "
+                f"{self._directory.directory_id}: their name servers use different databases. `ortoo doctor` names the "
+                "name servers; give all of them one database_url"
+            )
         link = self._link_factory(enode, entry.address, entry.leader_epoch)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
