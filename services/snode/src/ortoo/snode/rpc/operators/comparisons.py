@@ -155,6 +155,24 @@ def _name_servers_first(text: str) -> tuple[bool, str]:
     return not text.startswith(NAME_SERVER), text
 
 
+def differing_membership_stores(answers: Iterable[pb.ListFindingsResponse]) -> Iterator[Finding]:
+    """Snodes that share the members of groups in different stores."""
+    users: dict[str, list[str]] = {}
+    for answer in answers:
+        for process in answer.processes:
+            if process.membership_store:
+                users.setdefault(process.membership_store, []).append(f"snode {process.name}")
+    if len(users) > 1:
+        listed = "; ".join(f"{store}: {_shown(sorted(names))}" for store, names in sorted(users.items()))
+        yield Finding(
+            "membership stores differ",
+            f"snodes share the members of groups in {len(users)} stores ({listed})",
+            "the snodes of each store assign all queues of a group to their own members, so that consumers take the "
+            "queues from each other",
+            "give all snodes one redis_url (server and database) and one redis_prefix, and restart those that change",
+        )
+
+
 def differing_clocks(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
     """Processes whose clock differs from this snode's."""
     for one in probed:
