@@ -64,6 +64,17 @@ async def dead_enode(scene: Scene) -> AsyncIterator[None]:
 
 
 @asynccontextmanager
+async def enode_away_since_the_restart(scene: Scene) -> AsyncIterator[None]:
+    """An enode is killed, then the name server and the snode restart without it: only placements name it."""
+    await scene.enode.kill()
+    await scene.namesrv.restart()
+    await scene.snode.restart()
+    yield
+    await scene.enode.start()
+    await scene.cluster.wait_until_alive()
+
+
+@asynccontextmanager
 async def nobody_left(scene: Scene) -> AsyncIterator[None]:
     """All processes are stopped."""
     for role in reversed(scene.cluster.roles):
@@ -312,6 +323,11 @@ class Fault:
 FAULTS = (
     Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
     Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"})),
+    Fault(
+        enode_away_since_the_restart,
+        frozenset({"OrtooProcessDown", "OrtooEnodeAway"}),
+        RESTARTED,
+    ),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
     Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
