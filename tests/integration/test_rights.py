@@ -261,7 +261,7 @@ async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: P
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         old = signed_headers("ann", SECRET, date_time)
         channel = cluster.channels.channel_to(cluster.address)
-        with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* here it is 2") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* clock shows 2") as refused:
             await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=old)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         route = s.QueryRouteRequest(topic=resource("t"))

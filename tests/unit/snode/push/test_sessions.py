@@ -50,7 +50,7 @@ async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_
         assert isinstance(none, Invalid)
         assert (none.field, none.message) == ("a.path", "0 subscriptions; give 1 to 1000")
         twice = await refused(it, *wanted("t", "t"))
-        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each one subscription")
+        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each topic one subscription")
         closed_topic = await refused(it, *wanted("t", "w"))
         assert isinstance(closed_topic, Conflict)
         assert (closed_topic.field, closed_topic.message) == ("topic", "topic w is WRITE_ONLY: it cannot be read")
@@ -157,7 +157,7 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
         second = await it.open("same")
         assert await closed(first) == (
             CloseReason.REPLACED,
-            "another session of client same has replaced it; give each client a unique id",
+            "another session of client same has replaced this one; give each client a unique id",
         )
         assert it.sessions.all() == [second]
         assert members(it) == {"same": second.session_id}

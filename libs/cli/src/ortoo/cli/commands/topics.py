@@ -62,13 +62,15 @@ async def update(
     mq: "Client",
     name: TopicName,
     queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; cannot be reduced.")] = 0,
-    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; others are only read.")] = 0,
+    write_queues: Annotated[
+        int, typer.Option(min=0, help="Queues to write on each enode; further queues are only read.")
+    ] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
     enode: Annotated[
         list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=complete_enodes)
     ] = None,
     publish_order: Annotated[
-        str, typer.Option(help="Queues that producers use, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
+        str, typer.Option(help="Order for producers, ENODE:COUNT;…, with COUNT queues of each enode; sorted = all.")
     ] = "",
     lite_ttl: LiteTtl = "",
 ) -> CommandOutput:
@@ -89,7 +91,7 @@ async def delete(
     mq: "Client",
     name: TopicName,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="Make its messages unreadable now; it cannot be restored.")
+        bool, typer.Option("--at-once", help="Make the messages unreadable now; the topic cannot be restored.")
     ] = False,
 ) -> CommandOutput:
     """Delete a topic. It can be restored for a day (topic_deletion_grace_ms).
@@ -103,7 +105,9 @@ async def delete(
 async def undelete(
     mq: "Client",
     name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete_deleted_topics)],
-    topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
+    topic_id: Annotated[
+        str, typer.Option("--id", help="The topic's id, if several topics of this name were deleted.")
+    ] = "",
 ) -> CommandOutput:
     """Restore a deleted topic with all messages and offsets."""
     topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
@@ -133,7 +137,7 @@ async def adopt(
     names: Annotated[
         list[str] | None, typer.Argument(help="The topics' names.", autocompletion=complete_orphaned_topics)
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that can be adopted.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Adopt all topics that can be adopted.")] = False,
 ) -> CommandOutput:
     """Add topics that enodes hold to the name server's directory, with all messages and offsets."""
     if bool(names) == everything:
@@ -155,7 +159,7 @@ def _orphaned_table(topics: "Sequence[OrphanedTopic]") -> OutputTable:
 
 
 def _id(text: str) -> int:
-    """An id in hexadecimal or decimal digits; empty = 0. Errors: Invalid."""
+    """Parse a topic id in hexadecimal or decimal digits; an empty text gives 0. Errors: Invalid."""
     try:
         return int(text, 0) if text else 0
     except ValueError:

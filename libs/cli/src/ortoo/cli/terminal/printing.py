@@ -1,6 +1,6 @@
-"""The only place that prints text of commands; a test refuses other ways. Unsafe characters become escapes.
+"""Prints the text of all commands; a test forbids printing elsewhere.
 
-So do characters that the encoding of the output lacks.
+Unsafe characters are escaped, and so are characters that the encoding of the output lacks.
 """
 
 import json
@@ -23,7 +23,7 @@ def print_json(line: str) -> None:
 
 
 def print_note(text: str) -> None:
-    """Print text beside the output, on standard error."""
+    """Print a note for people on standard error, so that it does not mix with the output."""
     print(printable(text), file=sys.stderr)
 
 

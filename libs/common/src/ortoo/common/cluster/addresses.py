@@ -38,7 +38,10 @@ def check_receiver(text: str, field: str) -> None:
 def check_advertised(
     text: str, listen_address: str = "", *, who: str = "others", field: str = "advertised_address"
 ) -> None:
-    """Raise Invalid unless `who` can reach the process by its `advertised_address`, or else its listen address."""
+    """Raise Invalid unless `text`, the advertised address, can be reached; if it is empty, check `listen_address`.
+
+    `who` names the callers in the error.
+    """
     if text:
         check_address(text, field)
         if text.endswith(":0"):

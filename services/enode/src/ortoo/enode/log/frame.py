@@ -65,7 +65,9 @@ class FrameHeader(NamedTuple):
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
     leader_epoch: Annotated[
-        int, "Q", "epoch of the leader that wrote the frame, 0 with one replica; never falls along the log"
+        int,
+        "Q",
+        "epoch of the leader that wrote the frame, 0 without a replica set; never falls along the log",
     ] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[
@@ -101,7 +103,7 @@ class FrameHeader(NamedTuple):
 
     @property
     def order(self) -> tuple[int, int]:
-        """The order of frames, which never falls along the log: a frame after one with a higher order is stale."""
+        """(epoch, opening), which never decreases along the log; a frame behind one of a greater order is stale."""
         return self.leader_epoch, self.store_open
 
     @property
@@ -120,11 +122,11 @@ class FrameHeader(NamedTuple):
         return self.first_offset + self.item_count
 
     def is_of(self, log_mark: int) -> bool:
-        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any."""
+        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any fingerprint."""
         return self.kind == FrameKind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:
-        """The batch of a messages frame, with these bytes."""
+        """The batch of a messages frame, whose payload is `records`."""
         return SealedBatch(
             records, self.payload_crc, self.item_count, self.inflated_bytes, self.producer_id, self.first_sequence
         )

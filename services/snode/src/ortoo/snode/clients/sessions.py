@@ -1,4 +1,4 @@
-"""The sessions of clients: registration, membership, notification, and a common end."""
+"""The sessions of clients: registration, membership, notification, and end."""
 
 import asyncio
 import dataclasses
@@ -91,7 +91,7 @@ class ClientSessions:
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
-        """Replace the identity of the client. A new client id replaces the old one in its groups. Errors: Invalid."""
+        """Replace the identity of the client. A new client id replaces the old one in all groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
@@ -115,16 +115,16 @@ class ClientSessions:
         self._send_opened(session)
 
     def register_producer(self, session: ClientSession, group: str) -> None:
-        """Join a group of producers. Errors: Invalid, Overloaded."""
+        """Join a group of producers. Errors: Invalid, Overloaded, Forbidden (another user's client id)."""
         check_group_name(group, "group")
         self._check_group_count(session)
         check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
-        """Join a group of consumers as `requested`, or change that membership; returns the group members now.
+        """Join a group of consumers as `requested`, or change that membership; returns the current group members.
 
-        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
+        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
         check_group_name(group, "group")
         self._check_group_count(session)
@@ -154,13 +154,13 @@ class ClientSessions:
         return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of producers; a no-op if the session is not in it."""
+        """Leave a group of producers; a no-op if the session is not in the group."""
         if group in session.producers:
             session.producers.pop(group, None)
             self._membership.leave(PRODUCER_GROUP_PREFIX + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of consumers; a no-op if the session is not in it."""
+        """Leave a group of consumers; a no-op if the session is not in the group."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:
@@ -170,7 +170,7 @@ class ClientSessions:
     async def command(self, session: ClientSession, command_id: str, command: Any, timeout_s: float) -> Any:
         """Send a command to a client; returns its answer.
 
-        Errors: Overloaded if too many events wait for it, Unavailable if it does not answer in time or disconnects.
+        Errors: Overloaded if too many events wait for the client, Unavailable if the client does not answer in time.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         session.outbox.put(ClientCommand(command))
@@ -193,7 +193,7 @@ class ClientSessions:
             answer.set_result(result)
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session, once. Every session ends here."""
+        """End a session; a no-op if it is already closing. Every session ends by this method."""
         if session.is_closing:
             return
         session.is_closing = True
@@ -209,7 +209,7 @@ class ClientSessions:
         self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
     def on_call_ended(self, session: ClientSession) -> None:
-        """End a session, because its call has ended."""
+        """Note that the call of a closed session has ended, so that `sweep` need not cancel it."""
         self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
@@ -255,7 +255,7 @@ class ClientSessions:
 
     def _check_group_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
-            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
+            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another session", field="group")
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
         session.producers[group] = None
@@ -290,7 +290,8 @@ class ClientSessions:
                 self.close(
                     session,
                     CloseReason.REPLACED,
-                    f"another session of client {session.client_id} has replaced it; give each client a unique id",
+                    f"another session of client {session.client_id} has replaced this one; "
+                    "give each client a unique id",
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))

@@ -28,7 +28,7 @@ class FairTable(dict[str, Entry]):
         """Refuse one more entry of `owner`. Errors: Overloaded."""
         free, used = self.capacity - len(self), self._counts[owner]
         if free <= 0:
-            raise Overloaded(f"{len(self)} {self._kind} on this snode; use another", retry_after_ms=5_000)
+            raise Overloaded(f"{len(self)} {self._kind} on this snode; use another snode", retry_after_ms=5_000)
         if used >= USED_PER_FREE * free:
             raise Overloaded(
                 f"{len(self)} {self._kind} on this snode, {used} of them from {owner.removeprefix('@')}. "

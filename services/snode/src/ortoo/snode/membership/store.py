@@ -1,6 +1,6 @@
 """Shares membership through Redis or Valkey, so that every snode has the members of every group.
 
-Its keys, below a prefix, are:
+The keys of the store, below a prefix:
 
 * `members/GROUP`: a hash of client id to `NUMBER JSON`
 * `groups`: a set
@@ -9,7 +9,7 @@ Its keys, below a prefix, are:
 * `changes`: a channel
 * `id`: the identity of this store, which is the first snode's incarnation
 
-Its content may be lost: each snode writes its own members again whenever it connects.
+The store may lose its content: each snode writes its own members again whenever it connects.
 """
 
 import asyncio
@@ -34,9 +34,9 @@ from ortoo.snode.membership.group_membership import Key, MembershipChange, Share
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_INTERVAL_S = 20.0
-"""Interval for reading everything again, in case a change got lost. An emptied store is noticed sooner."""
+"""Interval for reading all members again, in case a change got lost. An emptied store is noticed sooner."""
 CONNECT_TIMEOUT_S = 5.0
-"""Time for which a start waits for the store."""
+"""Time for which a starting snode waits for the store."""
 BATCH_MAX = 500
 """Maximum of changes written at once."""
 _log = get_logger("membership")
@@ -77,8 +77,8 @@ return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1), redis.call('GET', KEYS[
 def redis_client(url: str) -> Any:
     """A client of the server at `url`; the caller limits the time of calls. Errors: Invalid for the URL.
 
-    It has no `socket_timeout`. redis.asyncio implements that by `asyncio.wait_for`, which up to Python 3.11 swallows
-    the cancellation of a call that has just been written. A task that waits for the end of such a loop would hang.
+    The client has no `socket_timeout`, because redis.asyncio implements it by `asyncio.wait_for`. Up to Python 3.11,
+    `wait_for` swallows the cancellation of a call that has just been written. A cancelled task would then not end.
     """
     # It takes a tenth of a second to import, and a single snode does not need it.
     import redis.asyncio
@@ -148,7 +148,7 @@ class MembershipStore:
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connect and stay connected; the block begins when the members are read, or the store does not answer."""
+        """Connect and stay connected; the block begins when the members are read, or when the store does not answer."""
         running = self.runtime.background.spawn("membership", self._run())
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -198,7 +198,7 @@ class MembershipStore:
                     self._on_message(message["data"])
 
     async def _resync(self) -> None:
-        """Write all own members, then read all others; members of snodes that are not back yet are kept."""
+        """Write all own members, then read all members. Members of snodes that have not reconnected yet stay."""
         self.membership.reset_numbers()
         for key, member in self.membership.own_members().items():
             await self._publish(key, member, is_resync=True)
@@ -217,7 +217,7 @@ class MembershipStore:
         self.membership.on_published(key, change, await self._store_change(key, change, "heal" if is_resync else ""))
 
     async def _store_change(self, key: Key, change: MembershipChange, mode: str = "") -> int:
-        """Write a member or its departure; returns the number of the record, 0 if it was not accepted."""
+        """Write a member or its departure; returns the number of the record, or 0 if the store did not accept it."""
         group, client_id = key
         if isinstance(change, str):
             session_id, text, since_ms = change, "", 0
@@ -245,7 +245,7 @@ class MembershipStore:
                 self.membership.remove_dead(key, member.session_id)
 
     async def _heartbeat(self) -> tuple[bool, set[str]]:
-        """Whether the store had this snode as alive, and all alive snodes."""
+        """Write a heartbeat; returns whether the store had this snode as alive, and all alive incarnations."""
         incarnation = self.runtime.incarnation
         result = self._heartbeat_script(
             keys=[self._key("alive"), self._key("id")],
@@ -301,7 +301,7 @@ class MembershipStore:
 
 
 def _first_error(group: BaseExceptionGroup[Exception]) -> Exception:
-    first: Exception = group.exceptions[0]
+    first = group.exceptions[0]
     return _first_error(first) if isinstance(first, BaseExceptionGroup) else first
 
 
@@ -322,8 +322,8 @@ def _remedy(error: Exception | None) -> str:
     if isinstance(error, redis.ResponseError):
         return "check that redis_url is the address of a Redis or Valkey that accepts writes, and its log"
     if error is not None and _is_timeout(error):
-        return "start it if it does not run; otherwise check its processor time, its machine and the network"
-    return "start it, or check its log and the network; snodes reconnect automatically, and it needs no backup"
+        return "start Redis if it does not run; otherwise check its processor time, its machine and the network"
+    return "start Redis, or check its log and the network; snodes reconnect automatically, and it needs no backup"
 
 
 def _is_timeout(error: Exception) -> bool:
@@ -333,7 +333,7 @@ def _is_timeout(error: Exception) -> bool:
 
 
 async def _with_timeout(call: Awaitable[Any]) -> Any:
-    """The store's answer. Errors: TimeoutError."""
+    """Wait for the store's answer. Errors: TimeoutError."""
     async with asyncio.timeout(CALL_TIMEOUT_S):
         return await call
 

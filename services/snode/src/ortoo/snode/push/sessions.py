@@ -1,4 +1,4 @@
-"""All push sessions of this snode: opening them, ending silent and slow ones, closing all."""
+"""All push sessions of this snode: opening, closing, and ending of silent and slow sessions."""
 
 import asyncio
 import dataclasses
@@ -86,7 +86,7 @@ class PushSessions:
         self.group_settings = topics.group_settings
         self.delivery_modes = topics.delivery_modes
         self.expiry_s = runtime.settings.session_expiry_s
-        """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
+        """Timeout of a silent session; a session with its own longer timeout keeps its own."""
         self.evicted_count = 0
         """Number of slow sessions that were ended."""
         self._sessions: FairTable[PushSession] = FairTable(SESSIONS_MAX, "sessions are open")
@@ -94,7 +94,7 @@ class PushSessions:
         self._register(runtime.metrics)
 
     def _register(self, metrics: Metrics) -> None:
-        """Register the metrics of sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics of sessions; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
@@ -149,7 +149,7 @@ class PushSessions:
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
             raise Invalid(f"{len(topics)} subscriptions; give 1 to {SUBSCRIPTIONS_MAX}", field=path)
         if len(set(topics)) != len(topics):
-            raise Invalid("a topic is named twice; give each one subscription", field=path)
+            raise Invalid("a topic is named twice; give each topic one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
             if one.topic == retry_topic(group) and self.context.directory.find_topic(one.topic) is None:
@@ -162,7 +162,7 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `make_member` makes its group member, once it has its id.
+        """Open a session for a checked plan; `make_member` makes the group member of the new session.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.
@@ -197,14 +197,14 @@ class PushSessions:
         self.context.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
     def _current_member(self, session: PushSession) -> GroupMember | None:
-        """The group member of a session; None if the session has ended or another replaced it."""
+        """The group member of a session; None if the session has ended or was replaced."""
         if self.find(session.group, session.client_id) is not session:
             return None
         member = self.context.groups.membership.members(session.group).get(session.client_id)
         return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session, once."""
+        """End a session; further calls do nothing."""
         if self._sessions.remove(session.session_id) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
@@ -212,7 +212,7 @@ class PushSessions:
         await session.close(reason, message)
 
     def on_call_ended(self, session: PushSession) -> None:
-        """The call of a session has ended, so no reason can be sent."""
+        """Note that the call of a session has ended, so that no reason can be sent to the client."""
         session.call = None
         self._closing_until_s.pop(session.session_id, None)
 
@@ -221,7 +221,7 @@ class PushSessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
+        """End silent and slow sessions, and those of groups that may not consume. To be called about once a second."""
         now_s = self.context.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
@@ -265,7 +265,7 @@ class PushSessions:
         self.context.background.run_contained("close", self.close(session, reason, message))
 
     async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:
-        """Why a session is slow; empty if it is not. Only enodes of queues with a due acknowledgement are asked."""
+        """Why a session is slow; empty if it is not. Only enodes of queues with overdue acknowledgements are asked."""
         rule: SlowConsumerRule | None = None
         for feeder in list(session.awaiting_commit()):
             cursor = feeder.cursor

@@ -39,7 +39,7 @@ class PushCall:
     _late_subscriptions: tuple[Subscription, ...] = field(default=(), init=False)
     """Subscriptions that arrived while the session was being opened."""
     _request_memory: RequestMemory = field(init=False)
-    """Requests, by kind."""
+    """The memory of requests, by kind."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
@@ -84,7 +84,7 @@ class PushCall:
         return await self.sessions.open(plan, as_member)
 
     def _registered_member(self, request: pb.OpenSession) -> GroupMember:
-        """The registration in the client's session."""
+        """The group member that the client has registered in its session."""
         client = self.clients.get(request.session_id)
         member = client.consumers.get(request.group)
         if member is None:
@@ -113,7 +113,7 @@ class PushCall:
         )
 
     async def read(self, session: PushSession) -> None:
-        """Execute the client's requests until it leaves or disconnects."""
+        """Execute the client's requests until the client leaves or disconnects."""
         try:
             if self._late_subscriptions:
                 await self.sessions.subscribe(session, self._late_subscriptions)
@@ -154,7 +154,7 @@ class PushCall:
             self._request_memory.set_size(kind, request.suspend.ByteSize())
             session.suspend(None if request.suspend.all else frozenset(map(decode_queue, request.suspend.queues)))
         elif kind == "open":
-            raise Invalid("the session is already open; open another one on its own stream", field="open")
+            raise Invalid("the session is already open; open another session in its own call", field="open")
         return True
 
 
