@@ -56,16 +56,7 @@ async def forgotten_message(scene: Scene) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def dead_enode(scene: Scene) -> AsyncIterator[None]:
-    """An enode is killed."""
-    await scene.enode.kill()
-    yield
-    await scene.enode.start()
-    await scene.cluster.wait_until_alive()
-
-
-@asynccontextmanager
-async def enode_away_since_the_restart(scene: Scene) -> AsyncIterator[None]:
-    """An enode is killed, then the name server and the snode restart without it: only placements name it."""
+    """An enode is killed, and the other processes restart: they know it only from the placements of topics."""
     await scene.enode.kill()
     await scene.namesrv.restart()
     await scene.snode.restart()
@@ -322,12 +313,7 @@ class Fault:
 
 FAULTS = (
     Fault(forgotten_message, frozenset({"OrtooOldMessage"})),
-    Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"})),
-    Fault(
-        enode_away_since_the_restart,
-        frozenset({"OrtooProcessDown", "OrtooEnodeAway"}),
-        RESTARTED,
-    ),
+    Fault(dead_enode, frozenset({"OrtooProcessDown", "OrtooEnodeAway"}), RESTARTED),
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
     Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
