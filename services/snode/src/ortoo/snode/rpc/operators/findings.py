@@ -43,7 +43,10 @@ PEER_TIMEOUT_SHARE = 0.5
 
 @dataclass(eq=False)
 class ClusterFindings(FindingsServiceServicer):
-    """Queries all processes at once, each for a bounded time."""
+    """The service that lists findings of this process or of the cluster.
+
+    All processes are queried at once, each with a timeout.
+    """
 
     own: Findings
     runtime: Runtime
@@ -114,7 +117,7 @@ class ClusterFindings(FindingsServiceServicer):
 
 
 def differing_filters(membership: Membership) -> Iterator[Finding]:
-    """Topics that the members of one group filter in different ways; at most LISTED_MAX."""
+    """Yield a finding for each topic that the members of one group filter differently; at most LISTED_MAX."""
     filters: dict[tuple[str, str], set[str]] = {}
     for group in membership.groups():
         for member in membership.members(group).values():
