@@ -91,6 +91,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
             "add": replicas.add,
             "remove": replicas.remove,
             "accept-store": replicas.accept_store,
+            "forget": replicas.forget,
         },
     ),
     "settings": (

@@ -99,6 +99,7 @@ async def open_snode(
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         findings = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
+        findings.identity = cluster.identity
         observation = await enter(open_observation(runtime, cluster.directory))
         links = await enter(
             GrpcLinks(

@@ -8,7 +8,7 @@ import typer
 from ortoo.cli.terminal.command import EnodeName
 from ortoo.cli.terminal.completion import SYSTEM_PREFIX
 from ortoo.cli.terminal.output import CommandOutput, OutputTable
-from ortoo.common.errors import Conflict, NotFound
+from ortoo.common.errors import Conflict, NotFound, Unavailable
 
 if TYPE_CHECKING:
     from ortoo.client import Client, TopicInfo
@@ -115,6 +115,10 @@ async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") ->
         for group in await mq.admin.groups.list_topic_groups(topic.name):
             lag = await mq.admin.describe_lag(group, topic.name)
             messages = sum(one.lag_messages for one in lag.queues if one.queue.enode == enode)
+            if enode in lag.unreachable_enodes:
+                raise Unavailable(
+                    f"enode {enode} cannot be reached, so its unread messages are unknown; start it, then retry"
+                )
             if messages:
                 remaining.append(RemainingMessages(topic.name, group, messages))
         if here := await _count_delayed(mq, enode, topic.name):

@@ -206,7 +206,13 @@ async def lag(
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
-    return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
+    return {
+        "group": group,
+        "topic": topic,
+        "lag_messages": behind.lag_messages,
+        "queues": behind.queues,
+        "unreachable_enodes": behind.unreachable_enodes,
+    }
 
 
 def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
@@ -217,7 +223,10 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} is {behind.lag_messages} messages behind in {topic}", OutputTable(columns, behind.queues)
+    text = f"{group} is {behind.lag_messages} messages behind in {topic}"
+    if behind.unreachable_enodes:
+        text += f"; the lag on {', '.join(behind.unreachable_enodes)} is unknown, since no process answers for it"
+    return text, OutputTable(columns, behind.queues)
 
 
 def _offset(offset: int) -> object:

@@ -117,6 +117,8 @@ async def tail(
 ) -> AsyncIterator[CommandOutput]:
     """Show the last 10 messages, then new ones until Ctrl-C."""
     filter = _filter_of(tags, sql)
+    if unreachable := (await mq.admin.describe_topic(topic)).unreachable_enodes:
+        print_note(f"enodes that cannot be reached, so their messages are missing: {', '.join(unreachable)}")
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

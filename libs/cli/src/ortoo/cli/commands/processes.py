@@ -22,7 +22,7 @@ async def cluster(mq: "Client") -> CommandOutput:
     found = await mq.admin.describe_cluster()
     rows = []
     for role, items in (("enode", found.enodes), ("snode", found.snodes)):
-        rows += [(role, item.name, item.address, "alive" if item.alive else "away") for item in items]
+        rows += [(role, item.name, item.address or "-", "alive" if item.alive else "away") for item in items]
     headings = ("ROLE", "NAME", "ADDRESS", "STATE")
     return CommandOutput(found, OutputTable({heading: itemgetter(at) for at, heading in enumerate(headings)}, rows))
 

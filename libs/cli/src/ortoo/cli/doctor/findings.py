@@ -162,7 +162,7 @@ def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
         if not enode.alive:
             remedy = "start it again with its volume; its messages are in its log, and its queues wait for it"
             yield DoctorFinding(
-                "enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", remedy
+                "enode unavailable", f"enode {enode.name} ({enode.address or 'no address known'}) has no lease", remedy
             )
         if enode.index_nearly_full:
             observed = (

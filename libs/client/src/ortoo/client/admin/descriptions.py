@@ -80,6 +80,12 @@ class TopicDescription:
     topic: TopicInfo
     queues: tuple[QueueInfo, ...]
 
+    @property
+    def unreachable_enodes(self) -> list[str]:
+        """The enodes whose queues are missing."""
+        answered = {one.queue.enode for one in self.queues}
+        return [one.enode for one in self.topic.placements if one.read_queue_count and one.enode not in answered]
+
 
 @dataclass(frozen=True, slots=True)
 class GroupInfo:
@@ -130,6 +136,8 @@ class GroupLag:
 
     queues: tuple[QueueLag, ...]
     lag_messages: int
+    unreachable_enodes: tuple[str, ...] = ()
+    """Enodes that could not be reached; their queues are missing, so the lag may be larger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,6 +59,18 @@ class ReplicaSetInfo:
     replicas: tuple[ReplicaInfo, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ForgottenEnode:
+    """The topics that had queues on a forgotten enode."""
+
+    reduced_topics: tuple[str, ...]
+    """Topics that keep their queues on other enodes."""
+    moved_topics: tuple[str, ...]
+    """Topics that had queues on no other enode, and have empty queues on the live enodes now."""
+    lost_deleted_topics: tuple[str, ...]
+    """Deleted topics that can no longer be restored."""
+
+
 class ReplicaAdmin:
     """The operator's calls about the replicas of enodes. Available as `Client.admin.replicas`."""
 
@@ -111,6 +123,15 @@ class ReplicaAdmin:
         """
         request = replica_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
         return str((await self._call("AcceptStore", request)).former_store_id)
+
+    async def forget(self, enode: str, *, lose: bool = False) -> ForgottenEnode:
+        """Forget an enode that does not come back; a second call changes nothing.
+
+        The enode can register again only after `accept_store`. Errors: NotFound, Conflict for a running enode. Without
+        `lose`, Conflict if only this enode has some messages; the error names their topics.
+        """
+        request = replica_admin_pb2.ForgetEnodeRequest(enode=enode, lose=lose)
+        return read(ForgottenEnode, await self._call("ForgetEnode", request))
 
 
 def _replica_id(number: int, disk: str) -> replica_report_pb2.ReplicaId:

@@ -5,12 +5,12 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
-from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.directory import DirectoryCache, unavailable_enode
 from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
 
 if TYPE_CHECKING:
@@ -201,14 +201,22 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if the enode has never registered, or is unreachable."""
-        entry = self._directory.enode(enode)
-        if entry is None:
-            raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
+        """The link to an enode.
+
+        Errors: Unavailable if it has not registered or is known to be unreachable. Conflict if it follows another
+        directory: it would never learn of the topic, so that a retry cannot succeed.
+        """
+        entry = self._directory.registered_enode(enode)
+        if entry.other_directory_id:
+            raise Conflict(
+                f"enode {enode} follows directory {entry.other_directory_id}, and this snode follows directory "
+                f"{self._directory.directory_id}: their name servers use different databases. `ortoo doctor` names the "
+                "name servers; give all of them one database_url"
+            )
         link = self._link_factory(enode, entry.address, entry.leader_epoch)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away_error(f"enode {enode} is unreachable, its lease expired; retry when it is back")
+            raise unavailable_enode(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
@@ -255,10 +263,6 @@ class EnodeLinks:
                 if not is_tolerated(error):
                     raise
         return answers
-
-
-def _away_error(message: str) -> Unavailable:
-    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
 
 
 def explain_error(error: OrtooError) -> OrtooError:

@@ -11,7 +11,7 @@ from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
 from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, QueueRange
 from ortoo.snode.pull.offsets import query_stored_offsets
-from ortoo.snode.pull.queue_reader import QueueReader
+from ortoo.snode.pull.queue_reader import QueueReader, missing_enodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +73,15 @@ class ConsumerLag:
         self._reader = reader
         self._clock = clock
 
-    async def lag_of_available(self, group: str, topic_name: str) -> list[GroupQueueLag]:
-        """The lag of a group in each readable queue of a topic whose enode is reachable. Errors: NotFound, Invalid."""
+    async def lag_of_available(self, group: str, topic_name: str) -> tuple[list[GroupQueueLag], list[str]]:
+        """The lag of a group in each readable queue of a topic whose enode is reachable, and the other enodes.
+
+        Errors: NotFound, Invalid.
+        """
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
-        return await self._compare(group, topic, await self._reader.queue_ranges(topic))
+        ranges = await self._reader.queue_ranges(topic)
+        return await self._compare(group, topic, ranges), missing_enodes(topic, ranges)
 
     async def lag_of_all(self, group: str, topic_name: str) -> list[GroupQueueLag]:
         """The lag of a group in every readable queue of a topic.

@@ -62,12 +62,13 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """The lag of a group."""
-        queues = await self.pull.lag.lag_of_available(request.group, request.topic)
+        queues, unreachable = await self.pull.lag.lag_of_available(request.group, request.topic)
         if all(one.committed_offset < 0 for one in queues):
             await self.check_group_exists(request.group)
         return pb.DescribeLagResponse(
             queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
             lag_messages=sum(one.messages for one in queues),
+            unreachable_enodes=unreachable,
         )
 
     async def ListDelayedMessages(
@@ -100,7 +101,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         """The processes of the cluster, and whether callers of enodes can bypass the access rules of this snode."""
         directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
-            enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
+            enodes=[write(topic_pb2.Enode, one) for one in directory.expected_enodes()],
             snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],
             version=directory.version,
             now_ms=self.runtime.clock.now_ms(),

@@ -186,7 +186,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
         """The progress of a group in a topic; None if the topic was deleted while the group still subscribes to it."""
         try:
-            lags = await self.pull.lag.lag_of_available(group, topic)
+            lags, _ = await self.pull.lag.lag_of_available(group, topic)
         except NotFound:
             return None
         return pb.TopicProgress(
