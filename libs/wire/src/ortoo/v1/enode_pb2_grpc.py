@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from ortoo.v1 import backlog_pb2 as ortoo_dot_v1_dot_backlog__pb2
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
@@ -122,6 +123,11 @@ class EnodeServiceStub:
                 '/ortoo.v1.EnodeService/DescribeDeliveries',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.DescribeBacklogs = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeBacklogs',
+                request_serializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.FromString,
                 _registered_method=True)
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
@@ -318,6 +324,13 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DescribeBacklogs(self, request, context):
+        """The unfinished messages of a group in all its topics on this enode, by state. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def SettlePopped(self, request, context):
         """Finishes, returns or renews leased messages. Returns when that is durable.
         """
@@ -496,6 +509,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeDeliveries,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.SerializeToString,
+            ),
+            'DescribeBacklogs': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeBacklogs,
+                    request_deserializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -1023,6 +1041,33 @@ class EnodeService:
             '/ortoo.v1.EnodeService/DescribeDeliveries',
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeBacklogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/DescribeBacklogs',
+            ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.SerializeToString,
+            ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.FromString,
             options,
             channel_credentials,
             insecure,

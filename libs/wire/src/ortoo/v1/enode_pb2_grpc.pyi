@@ -5,6 +5,7 @@ The services of an enode for snodes. Clients never call them."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
+from ortoo.v1 import backlog_pb2 as _backlog_pb2
 from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
@@ -61,6 +62,8 @@ class EnodeServiceStub:
     """Leases messages of a group to a consumer. It waits for the first message."""
     DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
     """The delivery states of a queue's messages for a group. Read-only."""
+    DescribeBacklogs: _aio.UnaryUnaryMultiCallable[_backlog_pb2.DescribeBacklogsRequest, _backlog_pb2.DescribeBacklogsResponse]
+    """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Finishes, returns or renews leased messages. Returns when that is durable."""
     StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
@@ -234,6 +237,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pop_pb2.DescribeDeliveriesRequest, _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]],
     ) -> _abc.Awaitable[_enode_pop_pb2.DescribeDeliveriesResponse]:
         """The delivery states of a queue's messages for a group. Read-only."""
+
+    @_abc_1.abstractmethod
+    def DescribeBacklogs(
+        self,
+        request: _backlog_pb2.DescribeBacklogsRequest,
+        context: _aio.ServicerContext[_backlog_pb2.DescribeBacklogsRequest, _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]],
+    ) -> _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]:
+        """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
 
     @_abc_1.abstractmethod
     def SettlePopped(

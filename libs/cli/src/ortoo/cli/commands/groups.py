@@ -13,7 +13,10 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupLag
+    from ortoo.client import Client, GroupBacklog, GroupLag
+
+RETENTION_SHOWN = 0.5
+"""A smaller used share of the retention is not shown."""
 
 
 async def show_all(mq: "Client") -> CommandOutput:
@@ -41,7 +44,12 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
             f"attempts per message: {it.attempts_max}, retry policy {it.retry}, expired messages are "
             f"{'parked' if it.park_expired else 'dropped'}, in flight at most {it.in_flight_max or '10,000 per queue'}",
             OutputTable(columns, found.members),
-            *(f"{progress.topic}: {progress.lag_messages} messages behind" for progress in found.progress),
+            *(
+                line
+                for one in found.progress
+                for line in (f"{one.topic}: {one.lag_messages} messages behind", *_backlog_lines(group, one.backlog))
+            ),
+            *(line.strip() for line in _backlog_lines(group, found.retries)),
         ),
     )
 
@@ -206,10 +214,35 @@ async def lag(
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
-    return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
+    return {
+        "group": group,
+        "topic": topic,
+        "lag_messages": behind.lag_messages,
+        "queues": behind.queues,
+        "backlog": behind.backlog,
+    }
 
 
-def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
+def _backlog_lines(group: str, backlog: "GroupBacklog") -> list[str]:
+    """The states of a group's messages, except those that only wait for a consumer; a line for each."""
+    lines = [f"{backlog.leased} are held by consumers"] if backlog.leased else []
+    if backlog.retrying:
+        due = f"{utc(backlog.next_retry_at_ms):%Y-%m-%d %H:%M:%SZ}"
+        lines.append(f"{backlog.retrying} wait in retries, the next one until {due}")
+    if backlog.error:
+        lines.append(f"last error, of {backlog.consumer or 'a consumer'}, attempt {backlog.attempts}: {backlog.error}")
+    if backlog.retention_used > RETENTION_SHOWN:
+        lines.append(f"the oldest one has used {backlog.retention_used:.0%} of its retention")
+    if backlog.lost:
+        lines.append(f"retention deleted {backlog.lost} messages before the group finished them")
+    if backlog.delayed:
+        lines.append(f"{backlog.delayed} messages are delayed and not due")
+    if backlog.parked:
+        lines.append(f"{backlog.parked} dead letters (ortoo dlq list {group})")
+    return [f"  {line}" for line in lines]
+
+
+def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str | OutputTable, ...]:
     columns: Columns = {
         "ENODE": "queue.enode",
         "QUEUE": "queue.queue_id",
@@ -217,7 +250,11 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} is {behind.lag_messages} messages behind in {topic}", OutputTable(columns, behind.queues)
+    return (
+        f"{group} is {behind.lag_messages} messages behind in {topic}",
+        *_backlog_lines(group, behind.backlog),
+        OutputTable(columns, behind.queues),
+    )
 
 
 def _offset(offset: int) -> object:

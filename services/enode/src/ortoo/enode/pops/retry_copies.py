@@ -1,7 +1,7 @@
 """Redelivery by copies: messages that a group nacks by offset, and dead letters that are replayed."""
 
 import asyncio
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -27,6 +27,17 @@ from ortoo.enode.store.store import Store
 
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
+GROUPS_REMEMBERED = 1_000
+"""The number of groups whose last failed attempt is kept in memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class FailedAttempt:
+    """The last failed attempt of a group that commits offsets."""
+
+    attempt: int = 0
+    consumer: str = ""
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +59,8 @@ class RetryCopies:
         """Read from `store` through `opened`; write through `appends`, which delays copies with a back-off."""
         self.parked_totals: Counter[tuple[int, str]] = Counter()
         """(topic id, group) to the number of dead letters."""
+        self.failures: OrderedDict[str, FailedAttempt] = OrderedDict()
+        """The last failed attempt of each group since the store was opened."""
         self._background = background
         self._store = store
         self._appends = appends
@@ -78,12 +91,20 @@ class RetryCopies:
                 "offset after them: commit an offset",
                 field="offsets",
             )
+        if request.counts and failed:
+            self._record_failure(request, [one.verdict.attempt for one in failed.values()])
         if new:
             done = asyncio.get_running_loop().create_future()
             self._in_flight.update(((place, one.mark), done) for one in new)
             # It continues when the caller is cancelled, so that a repeated request finds its result.
             await self._background.run_shielded("send back", self._store_copies(request, new, done))
         return [failed[offset].message.message_id or "" for offset in request.offsets]
+
+    def _record_failure(self, request: RetryRequest, attempts: Sequence[int]) -> None:
+        self.failures[request.group] = FailedAttempt(max(attempts), request.consumer, request.error)
+        self.failures.move_to_end(request.group)
+        if len(self.failures) > GROUPS_REMEMBERED:
+            self.failures.popitem(last=False)
 
     async def _failed_message(self, request: RetryRequest, offset: int) -> _FailedMessage:
         opened = await self._batches.get(request.topic_id, request.queue_id, offset)

@@ -4,8 +4,10 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.messages import write
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.rpc.handlers import EnodeHandlers
+from ortoo.v1 import backlog_pb2 as backlog_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 
@@ -56,6 +58,20 @@ class GroupHandlers(EnodeHandlers):
     ) -> pb.QueryOffsetGroupsResponse:
         """List the groups that have an offset in a topic."""
         return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
+
+    async def DescribeBacklogs(
+        self, request: backlog_pb.DescribeBacklogsRequest, context: Context
+    ) -> backlog_pb.DescribeBacklogsResponse:
+        """Describe the unfinished messages of a group."""
+        check_group_name(request.group)
+        return backlog_pb.DescribeBacklogsResponse(
+            backlogs=[
+                backlog_pb.TopicBacklog(
+                    topic_id=one.topic_id, backlog=write(backlog_pb.GroupBacklog, one), unfinished=one.by_queue
+                )
+                for one in self.backlogs.of_group(request.group)
+            ]
+        )
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

@@ -42,6 +42,7 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
+    TopicBacklog,
     VerdictSource,
 )
 from ortoo.snode.enodes.pop_wire import (
@@ -53,6 +54,7 @@ from ortoo.snode.enodes.pop_wire import (
     encode_settlement,
 )
 from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
+from ortoo.v1 import backlog_pb2 as backlog_pb
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
@@ -113,6 +115,12 @@ class GrpcEnodeLink(ReplicaLink):
         """The groups that have an offset in a topic, sorted by name."""
         request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
+
+    async def describe_backlogs(self, group: str) -> list[TopicBacklog]:
+        """The unfinished messages of a group, by topic."""
+        request = backlog_pb.DescribeBacklogsRequest(group=group)
+        response = await self._call(lambda stub: stub.DescribeBacklogs, request)
+        return [read(TopicBacklog, one) for one in response.backlogs]
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks; returns one result each. Locks with an incarnation end when it detaches."""

@@ -1,8 +1,8 @@
 """Requests to an enode and its answers, as plain values; and the lookup of links by enode name."""
 
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
@@ -97,6 +97,54 @@ class QueueRange:
     queue_id: int
     begin_offset: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBacklog:
+    """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
+
+    waiting: int = 0
+    leased: int = 0
+    retrying: int = 0
+    parked: int = 0
+    delayed: int = 0
+    next_retry_at_ms: int = 0
+    attempts: int = 0
+    consumer: str = ""
+    error: str = ""
+    oldest_at_ms: int = 0
+    retention_used: float = 0.0
+    lost: int = 0
+    lost_at_ms: int = 0
+
+    def merged(self, other: "GroupBacklog") -> "GroupBacklog":
+        """The messages of both."""
+        failing = max((self, other), key=lambda one: (bool(one.error), one.attempts))
+        return GroupBacklog(
+            self.waiting + other.waiting,
+            self.leased + other.leased,
+            self.retrying + other.retrying,
+            self.parked + other.parked,
+            self.delayed + other.delayed,
+            min(self.next_retry_at_ms or other.next_retry_at_ms, other.next_retry_at_ms or self.next_retry_at_ms),
+            max(self.attempts, other.attempts),
+            failing.consumer,
+            failing.error,
+            min(self.oldest_at_ms or other.oldest_at_ms, other.oldest_at_ms or self.oldest_at_ms),
+            max(self.retention_used, other.retention_used),
+            self.lost + other.lost,
+            max(self.lost_at_ms, other.lost_at_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicBacklog:
+    """The backlog of a group in one topic on one enode."""
+
+    topic_id: int
+    backlog: GroupBacklog
+    unfinished: Mapping[int, int] = field(default_factory=dict)
+    """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
 
 
 class MessagePlace(NamedTuple):

@@ -99,7 +99,7 @@ class Services:
         finding = findings.ClusterFindings(own_findings, runtime, cluster, policy, clients.directory.membership)
         setting = settings.ClusterSettings(live, cluster, runtime.channels, policy)
         delivering = deliveries.DeliveryService(
-            cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, runtime.clock
+            cluster, runtime.channels, clients.directory, pull.search, pop.dead_letters, pull.backlogs, runtime.clock
         )
         scaling = scaler.ExternalScaler(pull.lag, long_calls, runtime.clock)
         served: list[tuple[str, Callable[[Any, Any], None], Any]] = [

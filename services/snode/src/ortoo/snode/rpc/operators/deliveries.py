@@ -21,6 +21,7 @@ from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
+from ortoo.snode.pull.backlogs import BacklogReader
 from ortoo.snode.pull.message_search import MessageSearch, SearchRequest
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.pull.read_sizes import ANSWER_BYTES_MAX
@@ -48,6 +49,7 @@ class DeliveryService(DeliveryServiceServicer):
     clients: ClientDirectory
     search: MessageSearch
     dead_letters: DeadLetters
+    backlogs: BacklogReader
     clock: Clock
 
     async def ListDeliveries(self, request: pb.ListDeliveriesRequest, context: Context) -> pb.ListDeliveriesResponse:
@@ -86,6 +88,7 @@ class DeliveryService(DeliveryServiceServicer):
                 1,
             )
         described, away = await self._describe_all(queues, enode_request)
+        backlogs = await self.backlogs.read(request.group, topic)
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
             await self._mark_parked(request.group, rows)
@@ -99,11 +102,12 @@ class DeliveryService(DeliveryServiceServicer):
             consumers=len(consumers),
             filters=sorted({one.tag_expression or one.sql_expression or "*" for one in subscriptions}),
             is_matched=message is None or any(_matches(one, message.message) for one in subscriptions),
-            queues=[_queue_state(queue, found) for queue, found in described],
+            queues=[_queue_state(queue, found, backlogs.of_queue(topic, queue)) for queue, found in described],
             enodes_away=sorted(away),
             message=message,
             delivery=rows[0] if message is not None and rows else None,
             now_ms=self.clock.now_ms(),
+            backlog=backlogs.of_topic(topic).merged(backlogs.retries),
         )
         found = [pb.Reason(name=one.name, observed=one.observed, remedy=one.remedy) for one in find_reasons(state)]
         return pb.ExplainConsumptionResponse(reasons=found, delivery=state.delivery)
@@ -218,14 +222,19 @@ def _state(phase: int, is_later: bool, pops: bool) -> pb.DeliveryState.ValueType
     return pb.DELIVERY_STATE_WAITING if pops else pb.DELIVERY_STATE_OUTSTANDING
 
 
-def _queue_state(queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse) -> GroupQueueState:
+def _queue_state(
+    queue: Queue, found: enode_pop_pb2.DescribeDeliveriesResponse, unfinished: int | None
+) -> GroupQueueState:
+    """The state of a queue; `unfinished` is None if its enode did not report it."""
+    behind = max(0, found.end_offset - max(found.committed_offset, found.begin_offset))
+
     def count(*phases: int) -> int:
         return sum(one.count for one in found.ranges if one.phase in phases)
 
     tried = [one for one in found.ranges if one.phase in DELIVERED_PHASES and one.error]
     return GroupQueueState(
         queue,
-        behind=max(0, found.end_offset - max(found.committed_offset, found.begin_offset)),
+        behind=behind if unfinished is None else unfinished,
         pops=found.uses_pop,
         leased=count(LEASED),
         delayed=count(RETURNED),

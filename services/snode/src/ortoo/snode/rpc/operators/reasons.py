@@ -5,10 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.snode.cluster.routes import Queue, Topic
+from ortoo.snode.enodes.link import GroupBacklog
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 FAILING_ATTEMPTS_MIN = 3
+RETENTION_USED_MAX = 0.75
+"""The share of its retention that the oldest message may use before it is a reason."""
 
 
 class Cause(NamedTuple):
@@ -55,13 +58,22 @@ class ConsumptionState:
     delivery: pb.MessageDelivery | None
     """The delivery state of the message."""
     now_ms: int
+    backlog: GroupBacklog = GroupBacklog()
+    """The group's unfinished messages of the topic, with those of all its topics that wait in retries."""
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
     """The reasons why the group does not consume; at least one reason."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
-    found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]
+    found = [
+        *_of_rights(state),
+        *_of_message(state),
+        *_of_consumers(state),
+        *_of_retries(state),
+        *_of_queues(state),
+        *_of_retention(state),
+    ]
     return found or [Cause("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
 
 
@@ -117,8 +129,8 @@ def _of_message(state: ConsumptionState) -> Iterator[Cause]:
 
 
 def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
-    behind = sum(one.behind for one in state.queues)
     pops = any(one.pops for one in state.queues)
+    behind = sum(one.behind for one in state.queues) + (0 if pops else state.backlog.retrying)
     if behind and not state.consumers and not pops:
         observed = f"group {state.group} has no consumer, and {behind} messages wait"
         yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
@@ -128,6 +140,29 @@ def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
         observed = f"{behind} messages wait, and no consumer of {state.group} has or requests messages"
         yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
+
+
+def _of_retries(state: ConsumptionState) -> Iterator[Cause]:
+    """Failed messages that wait for their next attempt, for the topic as a whole."""
+    backlog = state.backlog
+    if state.message is not None or not backlog.retrying:
+        return
+    attempts = f" after up to {backlog.attempts} attempts" if backlog.attempts else ""
+    due = _seconds(backlog.next_retry_at_ms - state.now_ms)
+    error = f"; the last error of {backlog.consumer or 'a consumer'}: {backlog.error}" if backlog.error else ""
+    observed = f"{backlog.retrying} messages wait in retries{attempts}, the next one for {due}{error}"
+    yield Cause("retrying", observed, f"look at the consumers' logs; ortoo group describe {state.group} shows the backlog")
+
+
+def _of_retention(state: ConsumptionState) -> Iterator[Cause]:
+    """Messages that retention deleted, or soon deletes, before the group finishes them."""
+    backlog, remedy = state.backlog, "raise store.retention_age_ms or store.retention_bytes, or run more consumers"
+    if backlog.lost:
+        observed = f"retention deleted {backlog.lost} messages before group {state.group} finished them"
+        yield Cause("lost to retention", observed, remedy)
+    if backlog.retention_used > RETENTION_USED_MAX:
+        observed = f"the oldest unfinished message has used {backlog.retention_used:.0%} of its retention"
+        yield Cause("retention nearly used up", observed, remedy)
 
 
 def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
