@@ -44,7 +44,9 @@ async def failing_consumer(mq: Client, seen: list[str]) -> AsyncIterator[None]:
         raise RuntimeError("the shop is closed")
 
     async with (
-        mq.consumer("g", "t", ConsumerSettings(from_beginning=True, ack_interval_ms=10)) as consumer,
+        mq.consumer(
+            "g", "t", ConsumerSettings(from_beginning=True, ack_interval_ms=10, client_id="worker-1")
+        ) as consumer,
         Background("consumer") as background,
     ):
         background.spawn("consumer", consumer.run(handle))
@@ -52,52 +54,55 @@ async def failing_consumer(mq: Client, seen: list[str]) -> AsyncIterator[None]:
 
 
 async def test_messages_that_wait_in_retries_are_lag_and_are_explained(tmp_path: Path) -> None:
-    """A push consumer that fails at every message: lag, group, doctor, explanation, metrics and KEDA show all of them."""
+    """A push consumer that fails at every message: lag, group, doctor, explain, metrics and KEDA show all of them."""
     metrics = f"127.0.0.1:{free_ports(1)[0]}"
     clock = SystemClock()
     environ = {"enode": {**SMALL_STORE, "METRICS_ADDRESS": metrics}}
-    async with process_cluster(tmp_path, environ=environ) as cluster, asyncio.timeout(90):
-        async with connect(cluster.address, client_id="worker-1") as mq:
-            await mq.admin.create_topic("t", queue_count=1)
-            await mq.admin.groups.update("g", retry="list:1h")
-            await send(mq, "t", COUNT)
-            async with failing_consumer(mq, []):
-                while (await mq.admin.describe_lag("g", "t")).queues[0].committed_offset < COUNT:
-                    await clock.sleep(0.05)
-                lag = await mq.admin.describe_lag("g", "t")
-                assert lag.lag_messages == lag.backlog.retrying == COUNT
-                assert lag.backlog.next_retry_at_ms > clock.now_ms() + 3_000_000
-                assert (lag.backlog.consumer, lag.backlog.attempts) == ("worker-1", 1)
-                assert "the shop is closed" in lag.backlog.error
+    async with (
+        asyncio.timeout(90),
+        process_cluster(tmp_path, environ=environ) as cluster,
+        connect(cluster.address) as mq,
+    ):
+        await mq.admin.create_topic("t", queue_count=1)
+        await mq.admin.groups.update("g", retry="list:1h")
+        await send(mq, "t", COUNT)
+        async with failing_consumer(mq, []):
+            while (await mq.admin.describe_lag("g", "t")).queues[0].committed_offset < COUNT:
+                await clock.sleep(0.05)
+            lag = await mq.admin.describe_lag("g", "t")
+            assert lag.lag_messages == lag.backlog.retrying == COUNT
+            assert lag.backlog.next_retry_at_ms > clock.now_ms() + 3_000_000
+            assert (lag.backlog.consumer, lag.backlog.attempts) == ("worker-1", 1)
+            assert "the shop is closed" in lag.backlog.error
 
-                described = await mq.admin.groups.describe("g")
-                assert described.retries.retrying == COUNT
-                shown = (await command.run(["ortoo", "group", "describe", "g"], cluster.address)).stdout
-                assert f"{COUNT} wait in retries" in shown
-                assert "the shop is closed" in shown
+            described = await mq.admin.groups.describe("g")
+            assert described.retries.retrying == COUNT
+            shown = (await command.run(["ortoo", "group", "describe", "g"], cluster.address)).stdout
+            assert f"{COUNT} wait in retries" in shown
+            assert "the shop is closed" in shown
 
-                reasons = {one.name: one.observed for one in (await explained(mq)).reasons}
-                assert f"{COUNT} messages wait in retries" in reasons["retrying"]
-                assert "the shop is closed" in reasons["retrying"]
-                assert "no backlog" not in reasons
-
-                found = {one["name"]: one["observed"] for one in await json_of(cluster, "doctor", "--patience", "10")}
-                assert f"{COUNT} messages of group g" in found["failing handler"]
-                assert "the shop is closed" in found["failing handler"]
-
-                series = await scraped(metrics)
-                assert series["rocketmq_consumer_lag_messages"][PAIR] == COUNT
-                by_state = series["ortoo_group_messages"]
-                assert by_state[*PAIR[:1], ("state", "retrying"), *PAIR[1:]] == COUNT
-
-                async with Channels() as channels:
-                    scaler = ExternalScalerStub(channels.channel_to(cluster.address))
-                    about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t"})
-                    assert (await scaler.IsActive(about)).result is True
-
-            # Without a consumer the retries wait for one: that is said, too.
             reasons = {one.name: one.observed for one in (await explained(mq)).reasons}
-            assert f"{COUNT} messages wait" in reasons["no consumers"]
+            assert f"{COUNT} messages wait in retries" in reasons["retrying"]
+            assert "the shop is closed" in reasons["retrying"]
+            assert "no backlog" not in reasons
+
+            found = {one["name"]: one["observed"] for one in await json_of(cluster, "doctor", "--patience", "10")}
+            assert f"{COUNT} messages of group g" in found["failing handler"]
+            assert "the shop is closed" in found["failing handler"]
+
+            series = await scraped(metrics)
+            assert series["rocketmq_consumer_lag_messages"][PAIR] == COUNT
+            by_state = series["ortoo_group_messages"]
+            assert by_state[*PAIR[:1], ("state", "retrying"), *PAIR[1:]] == COUNT
+
+            async with Channels() as channels:
+                scaler = ExternalScalerStub(channels.channel_to(cluster.address))
+                about = externalscaler_pb2.ScaledObjectRef(scalerMetadata={"group": "g", "topic": "t"})
+                assert (await scaler.IsActive(about)).result is True
+
+        # Without a consumer the retries wait for one: that is said, too.
+        reasons = {one.name: one.observed for one in (await explained(mq)).reasons}
+        assert f"{COUNT} messages wait" in reasons["no consumers"]
 
 
 async def explained(mq: Client) -> Any:

@@ -21,7 +21,6 @@ from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.observe.backlog import Backlogs
 from ortoo.enode.observe.metrics import register_backlogs, register_store
-from ortoo.enode.observe.retention_losses import RetentionLosses
 from ortoo.enode.store.store import Store
 from ortoo.verification.servers.cluster import InProcessCluster, open_cluster
 from ortoo.verification.servers.ports import free_ports
@@ -184,7 +183,7 @@ async def test_ten_thousand_pairs_are_scraped_quickly(tmp_path: Path) -> None:
         metrics = Metrics()
         clock = SystemClock()
         register_store(metrics, store)
-        register_backlogs(metrics, Backlogs(store, {}, RetentionLosses(store, clock), clock), clock)
+        register_backlogs(metrics, Backlogs(store, clock), clock)
         durations, text = [], ""
         for _ in range(3):
             begun_s = time.process_time()  # in this process alone: the machine may be busy

@@ -33,7 +33,6 @@ from ortoo.enode.observe.metrics import (
     register_store,
     register_transactions,
 )
-from ortoo.enode.observe.retention_losses import RetentionLosses
 from ortoo.enode.observe.traces import TracedAppendRouter
 from ortoo.enode.pops.leasing import PopLeasing
 from ortoo.enode.pops.retry_copies import RetryCopies
@@ -186,11 +185,9 @@ async def open_enode_services(
         pops = PopLeasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
-        backlogs = Backlogs(store, retry_copies.failures, RetentionLosses(store, clock), clock)
+        backlogs = Backlogs(store, clock, retry_copies.failures)
         attached = AttachedSnodes(store)
-        handlers = EnodeService(
-            store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs
-        )
+        handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs)
         yield EnodeServices(
             settings, background, clock, randomness, store, groups, delays, transactions, appends, handlers
         )

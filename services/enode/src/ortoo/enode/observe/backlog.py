@@ -65,12 +65,16 @@ class Backlogs:
     """Computes backlogs from the state and the catalog of an open store; it reads no disk."""
 
     store: Store
-    failures: Mapping[str, FailedAttempt]
-    """The last failed attempts of groups that commit offsets."""
-    losses: RetentionLosses
     clock: Clock
+    failures: Mapping[str, FailedAttempt] = field(default_factory=dict)
+    """The last failed attempts of groups that commit offsets."""
+    losses: RetentionLosses = field(init=False)
     _cached: list[GroupBacklog] = field(default_factory=list)
     _cached_until_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Count the losses to retention from now on."""
+        self.losses = RetentionLosses(self.store, self.clock)
 
     def all(self) -> list[GroupBacklog]:
         """The backlogs of all groups, at most MAX_AGE_S old. The caller must not change them."""

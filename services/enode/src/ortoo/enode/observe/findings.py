@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from ortoo.common.errors.findings import Finding
+from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.enode.observe.backlog import Backlogs, GroupBacklog
 from ortoo.enode.store.store import Store
@@ -164,7 +165,7 @@ class EnodeFindings:
                 f"{one.retrying} messages of group {one.group} in {one.topic} wait in retries{attempts}, "
                 f"the next one for {due_s:.0f} s{error}",
                 "after the last attempt they are parked as dead letters",
-                f"ortoo group describe {one.group} shows its backlog; look at the consumers' logs",
+                f"{_shown_by(one)} shows more; look at the consumers' logs",
                 critical=False,
             )
 
@@ -186,6 +187,13 @@ class EnodeFindings:
                     f"the oldest of {one.unfinished} unfinished messages of group {one.group} in {one.topic} has used "
                     f"{one.retention_used:.0%} of its retention",
                     "retention deletes messages whether or not the group has finished them",
-                    "raise store.retention_age_ms or store.retention_bytes (ortoo settings), or run more consumers: "
-                    f"ortoo explain {one.group} {one.topic}",
+                    "raise store.retention_age_ms or store.retention_bytes, or run more consumers; "
+                    f"{_shown_by(one)} shows more",
                 )
+
+
+def _shown_by(backlog: GroupBacklog) -> str:
+    """The command that shows the messages of a backlog."""
+    if group_of_topic(backlog.topic) == backlog.group:
+        return f"ortoo group describe {backlog.group}"
+    return f"ortoo explain {backlog.group} {backlog.topic}"

@@ -125,9 +125,7 @@ class ConsumerLag:
             behind = max(0, held.end_offset - max(committed, held.begin_offset))
             # A group that pops may have finished messages behind its first unfinished one.
             unfinished = backlogs.of_queue(topic, queue)
-            lags.append(
-                GroupQueueLag(queue, committed, held.end_offset, behind if unfinished is None else unfinished)
-            )
+            lags.append(GroupQueueLag(queue, committed, held.end_offset, behind if unfinished is None else unfinished))
         if group_of_topic(topic.name) != group:
             return GroupLag(lags, backlogs.of_topic(topic), backlogs.retries)
         delayed = backlogs.of_topic(topic).retrying - sum(one.messages for one in lags)

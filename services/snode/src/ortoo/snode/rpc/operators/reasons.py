@@ -151,7 +151,9 @@ def _of_retries(state: ConsumptionState) -> Iterator[Cause]:
     due = _seconds(backlog.next_retry_at_ms - state.now_ms)
     error = f"; the last error of {backlog.consumer or 'a consumer'}: {backlog.error}" if backlog.error else ""
     observed = f"{backlog.retrying} messages wait in retries{attempts}, the next one for {due}{error}"
-    yield Cause("retrying", observed, f"look at the consumers' logs; ortoo group describe {state.group} shows the backlog")
+    yield Cause(
+        "retrying", observed, f"look at the consumers' logs; ortoo group describe {state.group} shows the backlog"
+    )
 
 
 def _of_retention(state: ConsumptionState) -> Iterator[Cause]:
