@@ -22,10 +22,10 @@ COUNT = 5
 PAIR = (("consumer_group", "g"), ("topic", "%RETRY%g"))
 
 
-async def json_of(cluster: ProcessCluster, *words: str) -> list[dict[str, Any]]:
-    """The objects that a command prints."""
+async def json_of(cluster: ProcessCluster, *words: str, check: bool = True) -> list[dict[str, Any]]:
+    """The objects that a command prints; `check`: whether it must succeed."""
     outcome = await command.run(["ortoo", *words, "--json"], cluster.address)
-    assert outcome.exit_code == 0, outcome.stderr
+    assert outcome.exit_code == 0 or not check, outcome.stderr
     return [json.loads(line) for line in outcome.stdout.splitlines()]
 
 
@@ -105,6 +105,57 @@ async def test_messages_that_wait_in_retries_are_lag_and_are_explained(tmp_path:
         assert f"{COUNT} messages wait" in reasons["no consumers"]
 
 
-async def explained(mq: Client) -> Any:
-    """Why group g does not consume topic t."""
-    return await mq.admin.operations.explain_consumption("g", "t")
+async def explained(mq: Client, group: str = "g") -> Any:
+    """Why a group does not consume topic t."""
+    return await mq.admin.operations.explain_consumption(group, "t")
+
+
+async def test_messages_that_retention_takes_are_counted_and_announced_before(tmp_path: Path) -> None:
+    """A push group and a pop group that do not read in time: a warning before the loss, its number afterwards."""
+    metrics = f"127.0.0.1:{free_ports(1)[0]}"
+    store = {**SMALL_STORE, "STORE_RETENTION_INTERVAL_MS": 100, "STORE_RETENTION_AGE_MS": 5_000}
+    clock = SystemClock()
+    async with (
+        asyncio.timeout(120),
+        process_cluster(tmp_path, environ={"enode": {**store, "METRICS_ADDRESS": metrics}}) as cluster,
+        connect(cluster.address) as mq,
+    ):
+        await mq.admin.create_topic("t", queue_count=1)
+        await send(mq, "t", 1)
+        async with mq.consumer("pushes", "t", ConsumerSettings(from_beginning=True)) as consumer:
+            async for batch in consumer.batches():
+                batch.ack()
+                break
+        async with mq.pop_consumer("pops", "t") as consumer:
+            (message,) = await consumer.pop(wait_ms=10_000)
+            await message.ack()
+        await send(mq, "t", COUNT)
+
+        def of_groups(series: dict[Any, float]) -> dict[str, float]:
+            return {dict(labels)["consumer_group"]: value for labels, value in series.items()}
+
+        soon = set[str]()
+        while "retention nearly used up" not in soon:
+            soon = {one["name"] for one in await json_of(cluster, "doctor", "--patience", "10", check=False)}
+        used = of_groups((await scraped(metrics))["ortoo_group_retention_used_ratio"])
+        assert min(used["pushes"], used["pops"]) > 0.75
+
+        lost: dict[str, float] = {}
+        while lost != {"pushes": COUNT, "pops": COUNT}:
+            await clock.sleep(0.2)
+            lost = of_groups((await scraped(metrics)).get("ortoo_group_lost_messages_total", {}))
+        for group in ("pushes", "pops"):
+            reasons = {one.name: one.observed for one in (await explained(mq, group)).reasons}
+            assert f"retention deleted {COUNT} messages" in reasons["lost to retention"]
+            shown = (await command.run(["ortoo", "lag", group, "t"], cluster.address)).stdout
+            assert f"retention deleted {COUNT} messages before the group finished them" in shown
+        found = [one["observed"] for one in await json_of(cluster, "doctor", "--patience", "10", check=False)]
+        for group in ("pushes", "pops"):
+            assert f"retention deleted {COUNT} messages of t before group {group} finished them" in found
+
+        await cluster.enode.stop()
+        cluster.enode.environ["STORE_RETENTION_AGE_MS"] = 3_600_000
+        await cluster.enode.start()
+        await cluster.wait_until_alive()
+        # No group has passed the loss yet, so the next process counts it too.
+        assert of_groups((await scraped(metrics))["ortoo_group_lost_messages_total"]) == lost

@@ -172,6 +172,12 @@ def register_backlogs(metrics: Metrics, backlogs: Backlogs, clock: Clock) -> Non
         labels=(*OF_GROUP, "state"),
     )
     metrics.gauge(
+        "ortoo_group_failed_attempts",
+        "Largest known number of failed attempts of a message that waits for another attempt.",
+        lambda: nonzero(lambda one: one.attempts if one.retrying else 0),
+        labels=OF_GROUP,
+    )
+    metrics.gauge(
         "ortoo_group_retention_used_ratio",
         "Share of its retention that the oldest unacknowledged message of a group has used.",
         lambda: nonzero(lambda one: one.retention_used),

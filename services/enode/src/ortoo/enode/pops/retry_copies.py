@@ -27,6 +27,7 @@ from ortoo.enode.store.store import Store
 
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
+FAILURE_WINDOW_MS = 3_600_000
 GROUPS_REMEMBERED = 1_000
 """The number of groups whose last failed attempt is kept in memory."""
 
@@ -36,8 +37,10 @@ class FailedAttempt:
     """The last failed attempt of a group that commits offsets."""
 
     attempt: int = 0
+    """The largest number of a failed attempt, as long as attempts fail more often than every FAILURE_WINDOW_MS."""
     consumer: str = ""
     error: str = ""
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,10 @@ class RetryCopies:
         return [failed[offset].message.message_id or "" for offset in request.offsets]
 
     def _record_failure(self, request: RetryRequest, attempts: Sequence[int]) -> None:
-        self.failures[request.group] = FailedAttempt(max(attempts), request.consumer, request.error)
+        now_ms, last = self._clock.now_ms(), self.failures.get(request.group)
+        if last is not None and now_ms - last.at_ms < FAILURE_WINDOW_MS:
+            attempts = (*attempts, last.attempt)
+        self.failures[request.group] = FailedAttempt(max(attempts), request.consumer, request.error, now_ms)
         self.failures.move_to_end(request.group)
         if len(self.failures) > GROUPS_REMEMBERED:
             self.failures.popitem(last=False)
