@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from ortoo.client import Client, ConsumerSettings, ReceivedMessage, connect
+from ortoo.client import App, Client, ConsumerSettings, ReceivedMessage, blocking, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
@@ -17,6 +17,7 @@ from ortoo.verification.servers import command
 from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, process_cluster
 from ortoo.verification.servers.scrape import scraped
+from tests.official.client import official
 
 COUNT = 5
 PAIR = (("consumer_group", "g"), ("topic", "%RETRY%g"))
@@ -126,8 +127,8 @@ async def test_messages_that_retention_takes_are_counted_and_announced_before(tm
             async for batch in consumer.batches():
                 batch.ack()
                 break
-        async with mq.pop_consumer("pops", "t") as consumer:
-            (message,) = await consumer.pop(wait_ms=10_000)
+        async with mq.pop_consumer("pops", "t") as popping:
+            (message,) = await popping.pop(wait_ms=10_000)
             await message.ack()
         await send(mq, "t", COUNT)
 
@@ -159,3 +160,54 @@ async def test_messages_that_retention_takes_are_counted_and_announced_before(tm
         await cluster.wait_until_alive()
         # No group has passed the loss yet, so the next process counts it too.
         assert of_groups((await scraped(metrics))["ortoo_group_lost_messages_total"]) == lost
+
+
+async def test_consumers_that_pop_are_members_and_a_group_without_one_is_a_finding(tmp_path: Path) -> None:
+    """Native, blocking, App and RocketMQ's simple consumers are listed; they go soon after their last pop."""
+    clock = SystemClock()
+    async with (
+        asyncio.timeout(150),
+        process_cluster(tmp_path) as cluster,
+        connect(cluster.address, client_id="native") as mq,
+        connect(cluster.address, client_id="app") as app_mq,
+        official("python", cluster.address) as rocketmq,
+    ):
+        await mq.admin.create_topic("t", queue_count=1)
+        program = App("g")
+
+        @program.consumer("t")
+        async def ignore(body: bytes) -> None:
+            pass
+
+        await rocketmq("simple", name="simple", group="g", subscriptions={"t": {"expression": "*"}})
+        with blocking.connect(cluster.address, client_id="blocking") as blocked, blocked.pop_consumer("g", "t") as old:
+            async with mq.pop_consumer("g", "t") as consumer, program.running(app_mq):
+                await asyncio.to_thread(old.pop, wait_ms=1)
+                await consumer.pop(wait_ms=1)
+                shown = await listed(mq)
+                while len(shown) < 4:
+                    await clock.sleep(0.1)
+                    shown = await listed(mq)
+        assert {"native", "blocking", "app"} < shown.keys()
+        assert set(shown.values()) == {(("t",), True)}
+        described = (await command.run(["ortoo", "group", "describe", "g"], cluster.address)).stdout
+        assert described.count(" pop ") == 4
+        clients = (await command.run(["ortoo", "clients", "--group", "g"], cluster.address)).stdout
+        assert all(name in clients for name in shown)
+        assert await mq.admin.groups.list_topic_groups("t") == ["g"]
+
+        await rocketmq("shutdown", name="simple")
+        await send(mq, "t", COUNT)
+        found: dict[str, str] = {}
+        words = ("doctor", "--patience", "10", "--group", "g", "--topic", "t")
+        while "no consumers" not in found:
+            await clock.sleep(0.5)
+            found = {one["name"]: one["observed"] for one in await json_of(cluster, *words, check=False)}
+        assert found["no consumers"] == f"group g is {COUNT} messages behind, and it has no consumer"
+        reasons = {one.name: one.observed for one in (await explained(mq)).reasons}
+        assert reasons["no consumers"] == f"group g has no consumer, and {COUNT} messages wait"
+
+
+async def listed(mq: Client) -> dict[str, tuple[tuple[str, ...], bool]]:
+    """Client id of each member of group g to its topics and whether it pops."""
+    return {one.client_id: (one.topics, one.pops) for one in (await mq.admin.groups.describe("g")).members}

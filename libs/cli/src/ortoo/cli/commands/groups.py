@@ -33,7 +33,10 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
         "MEMBER": "client_id",
         "SNODE": "snode",
         "LANGUAGE": "language",
-        "HOW": lambda member: ("push" if member.pushed else "pull") + (", broadcast" if member.broadcast else ""),
+        "HOW": lambda member: (
+            ("push" if member.pushed else "pop" if member.pops else "pull")
+            + (", broadcast" if member.broadcast else "")
+        ),
         "TOPICS": lambda member: ",".join(member.topics),
     }
     return CommandOutput(

@@ -243,10 +243,12 @@ class GroupMemberInfo:
     client_version: str
     topics: tuple[str, ...]
     pushed: bool
-    """Whether it receives messages by push; otherwise it pulls."""
+    """Whether it receives messages by push; otherwise it pulls or pops."""
     broadcast: bool
     zone: str
     joined_at_ms: int
+    pops: bool = False
+    """Whether it requests messages by pops. It is listed for a while after its last pop."""
 
 
 @dataclass(frozen=True, slots=True)

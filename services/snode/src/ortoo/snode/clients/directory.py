@@ -10,7 +10,7 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 
@@ -55,7 +55,7 @@ class ClientDirectory:
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCER_GROUP_PREFIX)
-            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX)
+            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
             for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
@@ -68,17 +68,20 @@ class ClientDirectory:
         ]
 
     def consumers(self, group: str) -> list[GroupMember]:
-        """The consumers of a group, sorted by client id."""
-        members = self.membership.members(group)
-        return [members[client_id] for client_id in sorted(members)]
+        """The consumers of a group, sorted by client id, with those that pop."""
+        names = (group, POP_GROUP_PREFIX + group)
+        members = [member for name in names for member in self.membership.members(name).values()]
+        return sorted(members, key=lambda member: member.client_id)
 
     def subscribed_groups(self, topic: str) -> list[str]:
         """The groups with a consumer that subscribes to a topic now."""
         return sorted(
-            group
-            for group in self.membership.groups()
-            if not group.startswith(PRODUCER_GROUP_PREFIX)
-            and any(topic in member.topics for member in self.membership.members(group).values())
+            {
+                name.removeprefix(POP_GROUP_PREFIX)
+                for name in self.membership.groups()
+                if not name.startswith(PRODUCER_GROUP_PREFIX)
+                and any(topic in member.topics for member in self.membership.members(name).values())
+            }
         )
 
     def find(self, client_id: str) -> ClientEntry:

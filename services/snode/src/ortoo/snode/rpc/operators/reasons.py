@@ -47,7 +47,7 @@ class ConsumptionState:
     is_known: bool
     is_enabled: bool
     consumers: int
-    """Number of group members; consumers that pop are not counted."""
+    """Number of consumers of the group, in any mode."""
     filters: Sequence[str]
     """The filters of the group's members for the topic."""
     is_matched: bool
@@ -131,7 +131,7 @@ def _of_message(state: ConsumptionState) -> Iterator[Cause]:
 def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
     pops = any(one.pops for one in state.queues)
     behind = sum(one.behind for one in state.queues) + (0 if pops else state.backlog.retrying)
-    if behind and not state.consumers and not pops:
+    if behind and not state.consumers:
         observed = f"group {state.group} has no consumer, and {behind} messages wait"
         yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
     elif behind and state.consumers and not state.filters:
