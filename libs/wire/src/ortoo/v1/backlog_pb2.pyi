@@ -189,3 +189,70 @@ class TopicBacklog(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TopicBacklog: _TypeAlias = TopicBacklog  # noqa: Y015
+
+@_typing.final
+class RecordFailedAttemptRequest(_message.Message):
+    """A failed attempt of a consumer that commits offsets and keeps the order, so that the rest of the queue waits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUE_ID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    ATTEMPT_FIELD_NUMBER: _builtins.int
+    DELAY_MS_FIELD_NUMBER: _builtins.int
+    CONSUMER_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
+    group: _builtins.str
+    """The group."""
+    topic_id: _builtins.int
+    """The topic of the message."""
+    queue_id: _builtins.int
+    """The queue of the message."""
+    offset: _builtins.int
+    """The offset of the message."""
+    attempt: _builtins.int
+    """The number of failed attempts."""
+    delay_ms: _builtins.int
+    """The delay before the next attempt, milliseconds."""
+    consumer: _builtins.str
+    """The name of the consumer."""
+    error: _builtins.str
+    """The error of the consumer."""
+    def __init__(
+        self,
+        *,
+        group: _builtins.str = ...,
+        topic_id: _builtins.int = ...,
+        queue_id: _builtins.int = ...,
+        offset: _builtins.int = ...,
+        attempt: _builtins.int = ...,
+        delay_ms: _builtins.int = ...,
+        consumer: _builtins.str = ...,
+        error: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempt", b"attempt", "consumer", b"consumer", "delay_ms", b"delay_ms", "error", b"error", "group", b"group", "offset", b"offset", "queue_id", b"queue_id", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordFailedAttemptRequest: _TypeAlias = RecordFailedAttemptRequest  # noqa: Y015
+
+@_typing.final
+class RecordFailedAttemptResponse(_message.Message):
+    """The attempt is recorded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordFailedAttemptResponse: _TypeAlias = RecordFailedAttemptResponse  # noqa: Y015

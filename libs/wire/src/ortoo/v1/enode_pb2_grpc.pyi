@@ -52,6 +52,8 @@ class EnodeServiceStub:
     """Cancels a delayed message. Returns when it can never be delivered."""
     ListDelayed: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.ListDelayedRequest, _enode_deferred_pb2.ListDelayedResponse]
     """The delayed messages of a topic, ordered by due time."""
+    FindDeferred: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.FindDeferredRequest, _enode_deferred_pb2.FindDeferredResponse]
+    """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
     Lease: _aio.StreamStreamMultiCallable[_enode_pop_pb2.LeaseRequest, _enode_pop_pb2.LeaseResponse]
     """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
     the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
@@ -64,6 +66,8 @@ class EnodeServiceStub:
     """The delivery states of a queue's messages for a group. Read-only."""
     DescribeBacklogs: _aio.UnaryUnaryMultiCallable[_backlog_pb2.DescribeBacklogsRequest, _backlog_pb2.DescribeBacklogsResponse]
     """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+    RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_backlog_pb2.RecordFailedAttemptRequest, _backlog_pb2.RecordFailedAttemptResponse]
+    """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Finishes, returns or renews leased messages. Returns when that is durable."""
     StoreHalf: _aio.UnaryUnaryMultiCallable[_enode_deferred_pb2.StoreHalfRequest, _enode_deferred_pb2.StoreHalfResponse]
@@ -211,6 +215,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """The delayed messages of a topic, ordered by due time."""
 
     @_abc_1.abstractmethod
+    def FindDeferred(
+        self,
+        request: _enode_deferred_pb2.FindDeferredRequest,
+        context: _aio.ServicerContext[_enode_deferred_pb2.FindDeferredRequest, _abc.Awaitable[_enode_deferred_pb2.FindDeferredResponse]],
+    ) -> _abc.Awaitable[_enode_deferred_pb2.FindDeferredResponse]:
+        """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only."""
+
+    @_abc_1.abstractmethod
     def Lease(
         self,
         request_iterator: _abc.AsyncIterator[_enode_pop_pb2.LeaseRequest],
@@ -245,6 +257,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_backlog_pb2.DescribeBacklogsRequest, _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]],
     ) -> _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]:
         """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
+
+    @_abc_1.abstractmethod
+    def RecordFailedAttempt(
+        self,
+        request: _backlog_pb2.RecordFailedAttemptRequest,
+        context: _aio.ServicerContext[_backlog_pb2.RecordFailedAttemptRequest, _abc.Awaitable[_backlog_pb2.RecordFailedAttemptResponse]],
+    ) -> _abc.Awaitable[_backlog_pb2.RecordFailedAttemptResponse]:
+        """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
 
     @_abc_1.abstractmethod
     def SettlePopped(

@@ -185,7 +185,7 @@ async def open_enode_services(
         pops = PopLeasing(store, clock, background, randomness.below(LEASES_APART))
         stack.push_async_callback(pops.lines.close)
         retry_copies = RetryCopies(store, pops.batches, appends, clock, background)
-        backlogs = Backlogs(store, clock, retry_copies.failures)
+        backlogs = Backlogs(store, clock, retry_copies)
         attached = AttachedSnodes(store)
         handlers = EnodeService(store, topics, traced_appends, deduplicated, pops, retry_copies, attached, backlogs)
         yield EnodeServices(

@@ -8,7 +8,7 @@ from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.enode.index.catalog import QueueLog
 from ortoo.enode.observe.retention_losses import LossTotal, RetentionLosses
-from ortoo.enode.pops.retry_copies import FailedAttempt
+from ortoo.enode.pops.retry_copies import FailedAttempt, RetryCopies
 from ortoo.enode.state.interval_map import IntervalMap, Phase
 from ortoo.enode.state.tables.pops import REPLAY_PREFIX, PopQueue
 from ortoo.enode.store.store import Store
@@ -66,8 +66,8 @@ class Backlogs:
 
     store: Store
     clock: Clock
-    failures: Mapping[str, FailedAttempt] = field(default_factory=dict)
-    """The last failed attempts of groups that commit offsets."""
+    copies: RetryCopies | None = None
+    """The failed attempts of groups that commit offsets; None without them."""
     losses: RetentionLosses = field(init=False)
     _cached: list[GroupBacklog] = field(default_factory=list)
     _cached_until_s: float = 0.0
@@ -121,7 +121,7 @@ class Backlogs:
         backlog.lost, backlog.lost_at_ms = loss.messages, loss.at_ms
 
     def _measure_queue(self, backlog: GroupBacklog, queue: QueueLog, popped: PopQueue) -> None:
-        now_ms, first_unfinished = self.clock.now_ms(), -1
+        now_ms, first_unfinished, place = self.clock.now_ms(), -1, (backlog.topic_id, backlog.group)
         for piece in popped.intervals.unfinished(queue.begin_offset, queue.end_offset):
             count, state = piece.end - piece.first, piece.state
             first_unfinished = piece.first if first_unfinished < 0 else first_unfinished
@@ -135,6 +135,12 @@ class Backlogs:
                 backlog.attempts = max(backlog.attempts, state.attempt)
         for consumer, error in popped.notes.values():
             backlog.consumer, backlog.error = consumer, error
+        failure = self.copies.ordered_failure((*place, queue.key[1])) if self.copies is not None else None
+        if failure is not None and backlog.waiting:
+            backlog.waiting, backlog.retrying = backlog.waiting - 1, backlog.retrying + 1
+            backlog.next_retry_at_ms = _earlier(backlog.next_retry_at_ms, failure.retry_at_ms)
+            backlog.attempts = max(backlog.attempts, failure.attempt)
+            backlog.consumer, backlog.error = failure.consumer, failure.error
         if first_unfinished >= 0:
             stored_at_ms, position = _stored_at(queue, first_unfinished, self.store.engine.catalog.active.base)
             backlog.oldest_at_ms = _earlier(backlog.oldest_at_ms, stored_at_ms)
@@ -151,7 +157,7 @@ class Backlogs:
         elif delayed:
             backlog.next_retry_at_ms = timers.select(backlog.topic_id, 0, 1)[0].deliver_at_ms
         if backlog.retrying:
-            failure = self.failures.get(backlog.group, NO_FAILURE)
+            failure = self.copies.failures.get(backlog.group, NO_FAILURE) if self.copies is not None else NO_FAILURE
             backlog.attempts = max(backlog.attempts, failure.attempt)
             backlog.consumer = backlog.consumer or failure.consumer
             backlog.error = backlog.error or failure.error

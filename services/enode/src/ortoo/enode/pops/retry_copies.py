@@ -27,6 +27,8 @@ from ortoo.enode.store.store import Store
 
 MARKS_MAX = 10_000
 """The number of messages of a queue that a group may nack without committing an offset behind them."""
+ORDERED_FAILURES_MAX = 10_000
+"""The number of queues whose last failed attempt in order is kept in memory."""
 FAILURE_WINDOW_MS = 3_600_000
 GROUPS_REMEMBERED = 1_000
 """The number of groups whose last failed attempt is kept in memory."""
@@ -41,6 +43,17 @@ class FailedAttempt:
     consumer: str = ""
     error: str = ""
     at_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class OrderedFailure:
+    """A failed attempt of a consumer that keeps the order and retries on its own: the rest of the queue waits."""
+
+    offset: int
+    attempt: int
+    retry_at_ms: int
+    consumer: str
+    error: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +77,8 @@ class RetryCopies:
         """(topic id, group) to the number of dead letters."""
         self.failures: OrderedDict[str, FailedAttempt] = OrderedDict()
         """The last failed attempt of each group since the store was opened."""
+        self.ordered_failures: OrderedDict[RetryPlace, OrderedFailure] = OrderedDict()
+        """The last failed attempt in each queue that waits for one message."""
         self._background = background
         self._store = store
         self._appends = appends
@@ -111,6 +126,24 @@ class RetryCopies:
         self.failures.move_to_end(request.group)
         if len(self.failures) > GROUPS_REMEMBERED:
             self.failures.popitem(last=False)
+
+    def record_ordered_failure(self, place: RetryPlace, failure: OrderedFailure) -> None:
+        """Remember a failed attempt of a consumer that keeps the order, until the group's offset passes the message."""
+        self.ordered_failures[place] = failure
+        self.ordered_failures.move_to_end(place)
+        if len(self.ordered_failures) > ORDERED_FAILURES_MAX:
+            self.ordered_failures.popitem(last=False)
+
+    def ordered_failure(self, place: RetryPlace) -> OrderedFailure | None:
+        """The message that a queue of a group waits for; None if its last attempt did not fail."""
+        failure = self.ordered_failures.get(place)
+        if failure is None:
+            return None
+        committed = self._store.engine.state.offsets.of(place[0], place[1], (place[2],)).get(place[2], 0)
+        if failure.offset < committed:
+            del self.ordered_failures[place]
+            return None
+        return failure
 
     async def _failed_message(self, request: RetryRequest, offset: int) -> _FailedMessage:
         opened = await self._batches.get(request.topic_id, request.queue_id, offset)

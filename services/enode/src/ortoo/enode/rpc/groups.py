@@ -4,8 +4,9 @@ from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
-from ortoo.common.grpc.messages import write
+from ortoo.common.grpc.messages import read, write
 from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import backlog_pb2 as backlog_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
@@ -72,6 +73,19 @@ class GroupHandlers(EnodeHandlers):
                 for one in self.backlogs.of_group(request.group)
             ]
         )
+
+    async def RecordFailedAttempt(
+        self, request: backlog_pb.RecordFailedAttemptRequest, context: Context
+    ) -> backlog_pb.RecordFailedAttemptResponse:
+        """Remember a failed attempt of a consumer that keeps the order."""
+        check_group_name(request.group)
+        self.store.queue_range(request.topic_id, request.queue_id)
+        retry_at_ms = self.backlogs.clock.now_ms() + request.delay_ms
+        self.retry_copies.record_ordered_failure(
+            (request.topic_id, request.group, request.queue_id),
+            read(OrderedFailure, request, retry_at_ms=retry_at_ms),
+        )
+        return backlog_pb.RecordFailedAttemptResponse()
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

@@ -38,6 +38,8 @@ class OwnedQueue:
     held_messages: int
     held_bytes: int
     locked: bool
+    waiting_ms: int = 0
+    """The time for which an acknowledgement has been due; 0 = none is due."""
 
 
 @dataclass(slots=True, eq=False)
@@ -111,7 +113,7 @@ class ClientDirectory:
             owned
             for push in self.push_sessions.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned_queues(push)
+            for owned in _owned_queues(push, self.runtime.clock.monotonic_s())
         ]
 
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
@@ -129,17 +131,17 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, command, timeout_s)
 
 
-def _owned_queues(push: PushSession) -> Iterable[OwnedQueue]:
+def _owned_queues(push: PushSession, now_s: float) -> Iterable[OwnedQueue]:
     for feeder in push.feeders.values():
         cursor = feeder.cursor
         committed = -1 if cursor.committed_offset is None else cursor.committed_offset
-        outstanding = cursor.sent_offset - committed
         yield OwnedQueue(
             push.group,
             cursor.queue,
             committed,
             cursor.sent_offset,
-            max(0, outstanding) if committed >= 0 else 0,
+            cursor.unacknowledged_count,
             cursor.unacknowledged_bytes,
             feeder.fence > 0,
+            0 if cursor.waiting_since_s is None else int((now_s - cursor.waiting_since_s) * 1000),
         )

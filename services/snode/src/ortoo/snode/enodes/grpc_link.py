@@ -29,6 +29,7 @@ from ortoo.snode.enodes.append_wire import encode_append
 from ortoo.snode.enodes.held_appends import RETRY_DELAY_MAX_S, RETRY_DELAY_MIN_S
 from ortoo.snode.enodes.link import (
     AppendedBatch,
+    DeferredMessage,
     DelayedEntry,
     DueHalf,
     FetchBatchesRequest,
@@ -121,6 +122,40 @@ class GrpcEnodeLink(ReplicaLink):
         request = backlog_pb.DescribeBacklogsRequest(group=group)
         response = await self._call(lambda stub: stub.DescribeBacklogs, request)
         return [read(TopicBacklog, one) for one in response.backlogs]
+
+    async def record_failed_attempt(
+        self,
+        group: str,
+        topic_id: int,
+        queue_id: int,
+        offset: int,
+        *,
+        attempt: int,
+        delay_ms: int,
+        consumer: str,
+        error: str,
+    ) -> None:
+        """Record a failed attempt of a consumer that keeps the order, for operators."""
+        request = backlog_pb.RecordFailedAttemptRequest(
+            group=group,
+            topic_id=topic_id,
+            queue_id=queue_id,
+            offset=offset,
+            attempt=attempt,
+            delay_ms=delay_ms,
+            consumer=consumer,
+            error=error,
+        )
+        await self._call(lambda stub: stub.RecordFailedAttempt, request)
+
+    async def find_deferred(self, topic_id: int, message_id: str) -> DeferredMessage | None:
+        """The delayed message, or the message of an open transaction, with this id; None if it was not found."""
+        request = deferred_pb.FindDeferredRequest(topic_id=topic_id, message_id=message_id)
+        response = await self._call(lambda stub: stub.FindDeferred, request)
+        if not response.found:
+            return None
+        half = read(OpenHalf, response.half) if response.HasField("half") else None
+        return read(DeferredMessage, response, half=half)
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
         """Take or renew locks; returns one result each. Locks with an incarnation end when it detaches."""

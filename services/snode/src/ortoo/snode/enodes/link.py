@@ -147,6 +147,18 @@ class TopicBacklog:
     """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
 
 
+@dataclass(frozen=True, slots=True)
+class DeferredMessage:
+    """A message that is not visible yet: a delayed message, or one of an open transaction."""
+
+    queue_id: int
+    deliver_at_ms: int
+    """0 = it belongs to a transaction."""
+    attempts: int
+    """The number of failed attempts, for a copy in a retry topic."""
+    half: "OpenHalf | None" = None
+
+
 class MessagePlace(NamedTuple):
     """The location of a message in a topic on one enode; for a delayed message, `offset` is its timer number."""
 

@@ -80,6 +80,10 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
         """One client: its identity, its queues, and its own description."""
+        return await self.describe_client(request)
+
+    async def describe_client(self, request: pb.DescribeClientRequest) -> pb.DescribeClientResponse:
+        """Describe a client of any snode. Errors: NotFound, Unavailable."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):

@@ -5,11 +5,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import GroupBacklog
+from ortoo.snode.enodes.link import DeferredMessage, GroupBacklog
 from ortoo.snode.pull.queue_reader import PlacedMessage
+from ortoo.snode.rpc.operators.message_trace import BlockingMessage
 from ortoo.v1 import delivery_pb2 as pb
 
 FAILING_ATTEMPTS_MIN = 3
+HOLDERS_SHOWN_MAX = 5
 RETENTION_USED_MAX = 0.75
 """The share of its retention that the oldest message may use before it is a reason."""
 
@@ -36,6 +38,18 @@ class GroupQueueState:
     error: str
     """A consumer's error for a nacked message."""
     attempt: int
+    holders: Sequence[str] = ()
+    """The consumers that hold leased messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class SilentConsumer:
+    """A push consumer that holds messages of a queue and acknowledges nothing."""
+
+    client_id: str
+    queue: Queue
+    held_messages: int
+    waiting_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +74,9 @@ class ConsumptionState:
     now_ms: int
     backlog: GroupBacklog = GroupBacklog()
     """The group's unfinished messages of the topic, with those of all its topics that wait in retries."""
+    blocking: BlockingMessage | None = None
+    """The earlier message for which the message waits."""
+    silent: Sequence[SilentConsumer] = ()
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
@@ -68,13 +85,30 @@ def find_reasons(state: ConsumptionState) -> list[Cause]:
         return [final]
     found = [
         *_of_rights(state),
+        *_of_blocking(state),
         *_of_message(state),
         *_of_consumers(state),
         *_of_retries(state),
+        *_of_silent(state),
         *_of_queues(state),
         *_of_retention(state),
     ]
     return found or [Cause("no backlog", f"group {state.group} has consumed all of {state.topic.name}")]
+
+
+def cause_of_deferred(topic: Topic, deferred: DeferredMessage, now_ms: int) -> Cause:
+    """Why no group gets a delayed message, or a message of an open transaction."""
+    half = deferred.half
+    if half is None:
+        observed = f"the message is delayed for another {_seconds(deferred.deliver_at_ms - now_ms)}"
+        return Cause("not due", observed, f"ortoo delay list {topic.name} shows the delayed messages of the topic")
+    checks = "it is parked and not checked any more" if half.parked else f"it was checked {half.checks} times"
+    observed = (
+        f"the message belongs to a transaction of producer group {half.producer_group}, which has been open for "
+        f"{_seconds(now_ms - half.stored_at_ms)}; {checks}"
+    )
+    remedy = f"ortoo tx list --topic {topic.name} shows the transaction; its producer, or ortoo tx commit ID, ends it"
+    return Cause("open transaction", observed, remedy)
 
 
 def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Cause | None:
@@ -102,6 +136,34 @@ def _of_rights(state: ConsumptionState) -> Iterator[Cause]:
         )
     for enode in state.enodes_away:
         yield Cause("enode unavailable", f"enode {enode} does not answer: its queues are blocked", "run ortoo doctor")
+
+
+def _of_blocking(state: ConsumptionState) -> Iterator[Cause]:
+    """An earlier message that has to be finished first."""
+    if state.blocking is None:
+        return
+    row = state.blocking.row
+    name = f"message {state.blocking.message_id or 'without id'} (offset {row.offset} of {state.topic.name})"
+    if row.state == pb.DELIVERY_STATE_LEASED:
+        at = f"{row.consumer or 'a consumer'} has it for another {_seconds(row.until_ms - state.now_ms)}"
+    else:
+        at = f"the next attempt is in {_seconds(row.until_ms - state.now_ms)}"
+    error = f"; its last error: {row.error}" if row.error else ""
+    observed = f"it waits behind {name}, attempt {row.attempt}, {at}{error}"
+    remedy = f"ortoo explain {state.group} {state.topic.name} {state.blocking.message_id} explains that message"
+    yield Cause("behind another message", observed, remedy)
+
+
+def _of_silent(state: ConsumptionState) -> Iterator[Cause]:
+    """Push consumers whose handlers hang or are slow."""
+    for one in state.silent:
+        if state.message is None or state.message.queue == one.queue:
+            observed = (
+                f"{one.client_id} has {one.held_messages} messages of {one.queue} and has acknowledged nothing for "
+                f"{_seconds(one.waiting_ms)}"
+            )
+            remedy = "its handler hangs or is slow: look at the log and the stacks of that consumer"
+            yield Cause("silent consumer", observed, remedy)
 
 
 def _of_message(state: ConsumptionState) -> Iterator[Cause]:
@@ -180,10 +242,18 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
     if state.message is None:
         leased, delayed = sum(one.leased for one in state.queues), sum(one.delayed for one in state.queues)
         if leased:
-            yield Cause("leased", f"{leased} of the next messages are leased and not acknowledged")
+            holders = ", ".join(sorted({name for one in state.queues for name in one.holders})[:HOLDERS_SHOWN_MAX])
+            by = f", by {holders}" if holders else ""
+            yield Cause("leased", f"{leased} of the next messages are leased and not acknowledged{by}")
         if delayed:
             yield Cause("delayed", f"{delayed} of the next messages failed and are delivered again later")
-        if not leased and not delayed and (behind := sum(one.behind for one in state.queues)) and state.consumers:
+        if (
+            not state.silent
+            and not leased
+            and not delayed
+            and (behind := sum(one.behind for one in state.queues))
+            and state.consumers
+        ):
             observed = f"{behind} messages wait for {state.consumers} consumers"
             yield Cause(
                 "consumer lag", observed, f"ortoo lag {state.group} {state.topic.name}; more or faster consumers"
