@@ -19,7 +19,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ortoo.client import ConsumerSettings, DataLoss, OrtooError, PopSettings, Queue, connect
+from ortoo.client import DataLoss, OrtooError, PopSettings, Queue, connect
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.logs import logger as logs
 from ortoo.common.process.background import Background
@@ -31,6 +31,7 @@ from ortoo.verification.servers.ports import free_ports
 from ortoo.verification.servers.postgres import postgres
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from tests.deploy import ailing_enode
+from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
@@ -97,59 +98,6 @@ async def failing_consumer(scene: Scene) -> AsyncIterator[None]:
                 await message.park(error="no such customer")
                 parked += 1
         yield
-
-
-@asynccontextmanager
-async def failing_handler(scene: Scene) -> AsyncIterator[None]:
-    """The handler of a push consumer fails at every message."""
-    await scene.new_topic("failed")
-    await scene.mq.admin.groups.update("failing-pushes", retry="list:200ms,200ms,200ms,1h")
-    await scene.send("failed", 3)
-
-    async def fail(message: object) -> None:
-        raise RuntimeError("no such customer")
-
-    settings = ConsumerSettings(from_beginning=True)
-    async with (
-        scene.mq.consumer("failing-pushes", "failed", settings) as consumer,
-        running(scene.background, consumer.run(fail)),
-    ):
-        yield
-    # Its retries wait for an hour; only the deletion of the topic ends them earlier.
-    await scene.mq.admin.delete_topic("%RETRY%failing-pushes", at_once=True)
-
-
-@asynccontextmanager
-async def short_retention(scene: Scene) -> AsyncIterator[None]:
-    """Retention is short, and the consumers of a group have ended."""
-    await scene.catch_up("forgetful", "old")
-    await scene.new_topic("short")
-    await scene.send("short", 1)
-    await scene.catch_up("too-late", "short")
-    await scene.send("short", 3)
-    await _set_retention(scene, 20_000)
-    yield
-    await _set_retention(scene, 3_600_000)
-    await scene.catch_up("too-late", "short")
-
-
-@asynccontextmanager
-async def lost_messages(scene: Scene) -> AsyncIterator[None]:
-    """Retention deletes messages that a group has not read."""
-    await scene.new_topic("lossy")
-    await scene.send("lossy", 1)
-    await scene.catch_up("loser", "lossy")
-    await scene.send("lossy", 3)
-    await _set_retention(scene, 1_000)
-    yield
-    await _set_retention(scene, 3_600_000)
-    await scene.catch_up("loser", "lossy")
-
-
-async def _set_retention(scene: Scene, age_ms: int) -> None:
-    """Change the retention of the faulty enode, which is checked every ten seconds."""
-    changed = {"store.retention_age_ms": str(age_ms)}
-    await scene.mq.admin.operations.update_settings("enode", changed, process=scene.enode.folder.name)
 
 
 @asynccontextmanager

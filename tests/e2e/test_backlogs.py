@@ -71,10 +71,10 @@ async def test_messages_that_wait_in_retries_are_lag_and_are_explained(tmp_path:
             while (await mq.admin.describe_lag("g", "t")).queues[0].committed_offset < COUNT:
                 await clock.sleep(0.05)
             lag = await mq.admin.describe_lag("g", "t")
-            assert lag.lag_messages == lag.backlog.retrying == COUNT
-            assert lag.backlog.next_retry_at_ms > clock.now_ms() + 3_000_000
-            assert (lag.backlog.consumer, lag.backlog.attempts) == ("worker-1", 1)
-            assert "the shop is closed" in lag.backlog.error
+            assert lag.lag_messages == lag.by_state.retrying == COUNT
+            assert lag.by_state.next_retry_at_ms > clock.now_ms() + 3_000_000
+            assert (lag.by_state.consumer, lag.by_state.attempts) == ("worker-1", 1)
+            assert "the shop is closed" in lag.by_state.error
 
             described = await mq.admin.groups.describe("g")
             assert described.retries.retrying == COUNT

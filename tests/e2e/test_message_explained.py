@@ -96,7 +96,7 @@ async def test_a_message_behind_a_failed_one_of_its_message_group_is_explained(t
                 in (found["behind another message"])
             )
             assert "no such customer" in found["behind another message"]
-            backlog = (await mq.admin.describe_lag("pushes", "t")).backlog
+            backlog = (await mq.admin.describe_lag("pushes", "t")).by_state
             assert (backlog.retrying, backlog.waiting) == (1, 2)
             assert "attempt 1 failed" in (await reasons(mq, "pushes", "t", first))["delayed"]
 

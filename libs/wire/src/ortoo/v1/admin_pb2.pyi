@@ -7,7 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from ortoo.v1 import backlog_pb2 as _backlog_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import record_pb2 as _record_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
 import builtins as _builtins
@@ -309,17 +309,17 @@ class DescribeLagResponse(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
-    BACKLOG_FIELD_NUMBER: _builtins.int
+    BY_STATE_FIELD_NUMBER: _builtins.int
     lag_messages: _builtins.int
-    """The messages that the group still has to process: the sum over the queues, and the messages of all its topics that
-    wait in its retry topic.
+    """The messages that the group still has to process. These are the messages of the queues, and the copies in the
+    group's retry topic, from all its topics.
     """
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLag]:
         """One entry per readable queue."""
 
     @_builtins.property
-    def backlog(self) -> _backlog_pb2.GroupBacklog:
+    def by_state(self) -> _lag_pb2.LagByState:
         """The same messages by state, and the messages that are not part of the lag. Enodes of older versions report none."""
 
     def __init__(
@@ -327,11 +327,11 @@ class DescribeLagResponse(_message.Message):
         *,
         queues: _abc.Iterable[Global___QueueLag] | None = ...,
         lag_messages: _builtins.int = ...,
-        backlog: _backlog_pb2.GroupBacklog | None = ...,
+        by_state: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "lag_messages", b"lag_messages", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state", "lag_messages", b"lag_messages", "queues", b"queues"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

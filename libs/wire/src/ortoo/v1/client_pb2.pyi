@@ -7,9 +7,9 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
-from ortoo.v1 import backlog_pb2 as _backlog_pb2
 from ortoo.v1 import consumer_pb2 as _consumer_pb2
 from ortoo.v1 import failure_pb2 as _failure_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 from ortoo.v1 import pull_pb2 as _pull_pb2
 from ortoo.v1 import session_pb2 as _session_pb2
 from ortoo.v1 import topic_pb2 as _topic_pb2
@@ -839,7 +839,7 @@ class DescribeGroupResponse(_message.Message):
         """Its progress in each of these topics that exists."""
 
     @_builtins.property
-    def retries(self) -> _backlog_pb2.GroupBacklog:
+    def retries(self) -> _lag_pb2.LagByState:
         """The messages in its retry topic and its dead-letter topic, from all its topics."""
 
     def __init__(
@@ -849,7 +849,7 @@ class DescribeGroupResponse(_message.Message):
         members: _abc.Iterable[_consumer_pb2.GroupMember] | None = ...,
         topics: _abc.Iterable[_builtins.str] | None = ...,
         progress: _abc.Iterable[Global___TopicProgress] | None = ...,
-        retries: _backlog_pb2.GroupBacklog | None = ...,
+        retries: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "retries", b"retries"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -868,7 +868,7 @@ class TopicProgress(_message.Message):
     TOPIC_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
-    BACKLOG_FIELD_NUMBER: _builtins.int
+    BY_STATE_FIELD_NUMBER: _builtins.int
     topic: _builtins.str
     """The topic."""
     lag_messages: _builtins.int
@@ -878,7 +878,7 @@ class TopicProgress(_message.Message):
         """The offset of each readable queue, by enode and id."""
 
     @_builtins.property
-    def backlog(self) -> _backlog_pb2.GroupBacklog:
+    def by_state(self) -> _lag_pb2.LagByState:
         """The messages of this topic by state, without those in the group's retry topic and dead-letter topic."""
 
     def __init__(
@@ -887,11 +887,11 @@ class TopicProgress(_message.Message):
         topic: _builtins.str = ...,
         offsets: _abc.Iterable[_pull_pb2.ConsumerOffset] | None = ...,
         lag_messages: _builtins.int = ...,
-        backlog: _backlog_pb2.GroupBacklog | None = ...,
+        by_state: _lag_pb2.LagByState | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["backlog", b"backlog", "lag_messages", b"lag_messages", "offsets", b"offsets", "topic", b"topic"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["by_state", b"by_state", "lag_messages", b"lag_messages", "offsets", b"offsets", "topic", b"topic"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,11 +3,11 @@
 import grpc
 import warnings
 
-from ortoo.v1 import backlog_pb2 as ortoo_dot_v1_dot_backlog__pb2
 from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -129,15 +129,15 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
                 _registered_method=True)
-        self.DescribeBacklogs = channel.unary_unary(
-                '/ortoo.v1.EnodeService/DescribeBacklogs',
-                request_serializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.FromString,
+        self.DescribeLags = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeLags',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
                 _registered_method=True)
         self.RecordFailedAttempt = channel.unary_unary(
                 '/ortoo.v1.EnodeService/RecordFailedAttempt',
-                request_serializer=ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
                 _registered_method=True)
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
@@ -341,7 +341,7 @@ class EnodeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def DescribeBacklogs(self, request, context):
+    def DescribeLags(self, request, context):
         """The unfinished messages of a group in all its topics on this enode, by state. Read-only.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -539,15 +539,15 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.SerializeToString,
             ),
-            'DescribeBacklogs': grpc.unary_unary_rpc_method_handler(
-                    servicer.DescribeBacklogs,
-                    request_deserializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.SerializeToString,
+            'DescribeLags': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLags,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.SerializeToString,
             ),
             'RecordFailedAttempt': grpc.unary_unary_rpc_method_handler(
                     servicer.RecordFailedAttempt,
-                    request_deserializer=ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -1113,7 +1113,7 @@ class EnodeService:
             _registered_method=True)
 
     @staticmethod
-    def DescribeBacklogs(request,
+    def DescribeLags(request,
             target,
             options=(),
             channel_credentials=None,
@@ -1126,9 +1126,9 @@ class EnodeService:
         return grpc.experimental.unary_unary(
             request,
             target,
-            '/ortoo.v1.EnodeService/DescribeBacklogs',
-            ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsRequest.SerializeToString,
-            ortoo_dot_v1_dot_backlog__pb2.DescribeBacklogsResponse.FromString,
+            '/ortoo.v1.EnodeService/DescribeLags',
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1154,8 +1154,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/RecordFailedAttempt',
-            ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptRequest.SerializeToString,
-            ortoo_dot_v1_dot_backlog__pb2.RecordFailedAttemptResponse.FromString,
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,11 +5,11 @@ The services of an enode for snodes. Clients never call them."""
 
 from collections import abc as _abc
 from grpc import aio as _aio
-from ortoo.v1 import backlog_pb2 as _backlog_pb2
 from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
+from ortoo.v1 import lag_pb2 as _lag_pb2
 import abc as _abc_1
 
 
@@ -64,9 +64,9 @@ class EnodeServiceStub:
     """Leases messages of a group to a consumer. It waits for the first message."""
     DescribeDeliveries: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.DescribeDeliveriesRequest, _enode_pop_pb2.DescribeDeliveriesResponse]
     """The delivery states of a queue's messages for a group. Read-only."""
-    DescribeBacklogs: _aio.UnaryUnaryMultiCallable[_backlog_pb2.DescribeBacklogsRequest, _backlog_pb2.DescribeBacklogsResponse]
+    DescribeLags: _aio.UnaryUnaryMultiCallable[_lag_pb2.DescribeLagsRequest, _lag_pb2.DescribeLagsResponse]
     """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
-    RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_backlog_pb2.RecordFailedAttemptRequest, _backlog_pb2.RecordFailedAttemptResponse]
+    RecordFailedAttempt: _aio.UnaryUnaryMultiCallable[_lag_pb2.RecordFailedAttemptRequest, _lag_pb2.RecordFailedAttemptResponse]
     """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
     SettlePopped: _aio.UnaryUnaryMultiCallable[_enode_pop_pb2.SettlePoppedRequest, _enode_pop_pb2.SettlePoppedResponse]
     """Finishes, returns or renews leased messages. Returns when that is durable."""
@@ -251,19 +251,19 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         """The delivery states of a queue's messages for a group. Read-only."""
 
     @_abc_1.abstractmethod
-    def DescribeBacklogs(
+    def DescribeLags(
         self,
-        request: _backlog_pb2.DescribeBacklogsRequest,
-        context: _aio.ServicerContext[_backlog_pb2.DescribeBacklogsRequest, _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]],
-    ) -> _abc.Awaitable[_backlog_pb2.DescribeBacklogsResponse]:
+        request: _lag_pb2.DescribeLagsRequest,
+        context: _aio.ServicerContext[_lag_pb2.DescribeLagsRequest, _abc.Awaitable[_lag_pb2.DescribeLagsResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.DescribeLagsResponse]:
         """The unfinished messages of a group in all its topics on this enode, by state. Read-only."""
 
     @_abc_1.abstractmethod
     def RecordFailedAttempt(
         self,
-        request: _backlog_pb2.RecordFailedAttemptRequest,
-        context: _aio.ServicerContext[_backlog_pb2.RecordFailedAttemptRequest, _abc.Awaitable[_backlog_pb2.RecordFailedAttemptResponse]],
-    ) -> _abc.Awaitable[_backlog_pb2.RecordFailedAttemptResponse]:
+        request: _lag_pb2.RecordFailedAttemptRequest,
+        context: _aio.ServicerContext[_lag_pb2.RecordFailedAttemptRequest, _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]],
+    ) -> _abc.Awaitable[_lag_pb2.RecordFailedAttemptResponse]:
         """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable."""
 
     @_abc_1.abstractmethod

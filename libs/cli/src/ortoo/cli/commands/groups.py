@@ -13,7 +13,7 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable, utc
 from ortoo.common.errors import Conflict, Invalid
 
 if TYPE_CHECKING:
-    from ortoo.client import Client, GroupBacklog, GroupLag
+    from ortoo.client import Client, GroupLag, LagByState
 
 RETENTION_SHOWN = 0.5
 """A smaller used share of the retention is not shown."""
@@ -50,9 +50,9 @@ async def describe(mq: "Client", group: GroupName) -> CommandOutput:
             *(
                 line
                 for one in found.progress
-                for line in (f"{one.topic}: {one.lag_messages} messages behind", *_backlog_lines(group, one.backlog))
+                for line in (f"{one.topic}: {one.lag_messages} messages behind", *_state_lines(group, one.by_state))
             ),
-            *(line.strip() for line in _backlog_lines(group, found.retries)),
+            *(line.strip() for line in _state_lines(group, found.retries)),
         ),
     )
 
@@ -222,26 +222,26 @@ def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
         "topic": topic,
         "lag_messages": behind.lag_messages,
         "queues": behind.queues,
-        "backlog": behind.backlog,
+        "by_state": behind.by_state,
     }
 
 
-def _backlog_lines(group: str, backlog: "GroupBacklog") -> list[str]:
+def _state_lines(group: str, lag: "LagByState") -> list[str]:
     """The states of a group's messages, except those that only wait for a consumer; a line for each."""
-    lines = [f"{backlog.leased} are held by consumers"] if backlog.leased else []
-    if backlog.retrying:
-        due = f"{utc(backlog.next_retry_at_ms):%Y-%m-%d %H:%M:%SZ}"
-        lines.append(f"{backlog.retrying} wait in retries, the next one until {due}")
-    if backlog.error:
-        lines.append(f"last error, of {backlog.consumer or 'a consumer'}, attempt {backlog.attempts}: {backlog.error}")
-    if backlog.retention_used > RETENTION_SHOWN:
-        lines.append(f"the oldest one has used {backlog.retention_used:.0%} of its retention")
-    if backlog.lost:
-        lines.append(f"retention deleted {backlog.lost} messages before the group finished them")
-    if backlog.delayed:
-        lines.append(f"{backlog.delayed} messages are delayed and not due")
-    if backlog.parked:
-        lines.append(f"{backlog.parked} dead letters (ortoo dlq list {group})")
+    lines = [f"{lag.leased} are held by consumers"] if lag.leased else []
+    if lag.retrying:
+        due = f"{utc(lag.next_retry_at_ms):%Y-%m-%d %H:%M:%SZ}"
+        lines.append(f"{lag.retrying} wait in retries, the next one until {due}")
+    if lag.error:
+        lines.append(f"last error, of {lag.consumer or 'a consumer'}, attempt {lag.attempts}: {lag.error}")
+    if lag.retention_used > RETENTION_SHOWN:
+        lines.append(f"the oldest one has used {lag.retention_used:.0%} of its retention")
+    if lag.lost:
+        lines.append(f"retention deleted {lag.lost} messages before the group finished them")
+    if lag.delayed:
+        lines.append(f"{lag.delayed} messages are delayed and not due")
+    if lag.parked:
+        lines.append(f"{lag.parked} dead letters (ortoo dlq list {group})")
     return [f"  {line}" for line in lines]
 
 
@@ -255,7 +255,7 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str | OutputTable,
     }
     return (
         f"{group} is {behind.lag_messages} messages behind in {topic}",
-        *_backlog_lines(group, behind.backlog),
+        *_state_lines(group, behind.by_state),
         OutputTable(columns, behind.queues),
     )
 

@@ -125,7 +125,7 @@ class QueueLag:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupBacklog:
+class LagByState:
     """The messages of one topic that a group has not finished, by state."""
 
     waiting: int = 0
@@ -163,7 +163,7 @@ class GroupLag:
     queues: tuple[QueueLag, ...]
     lag_messages: int
     """The unfinished messages of the queues, and the messages of all topics that wait in the group's retry topic."""
-    backlog: GroupBacklog = GroupBacklog()
+    by_state: LagByState = LagByState()
     """The same messages by state; a snode of an older version reports none."""
 
 
@@ -270,7 +270,7 @@ class TopicProgress:
     topic: str
     offsets: tuple[QueueOffset, ...]
     lag_messages: int
-    backlog: GroupBacklog = GroupBacklog()
+    by_state: LagByState = LagByState()
     """The messages of this topic, without those in the group's retry topic and dead-letter topic."""
 
 
@@ -290,7 +290,7 @@ class GroupDescription:
     group: GroupInfo
     members: tuple[GroupMemberInfo, ...]
     progress: tuple[TopicProgress, ...]
-    retries: GroupBacklog = GroupBacklog()
+    retries: LagByState = LagByState()
     """The messages of all topics in the group's retry topic and dead-letter topic."""
 
 

@@ -8,9 +8,9 @@ from ortoo.common.grpc.messages import read, write
 from ortoo.enode.changes.groups import GroupMode
 from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
-from ortoo.v1 import backlog_pb2 as backlog_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import lag_pb2 as lag_pb
 
 OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
@@ -60,23 +60,19 @@ class GroupHandlers(EnodeHandlers):
         """List the groups that have an offset in a topic."""
         return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
 
-    async def DescribeBacklogs(
-        self, request: backlog_pb.DescribeBacklogsRequest, context: Context
-    ) -> backlog_pb.DescribeBacklogsResponse:
+    async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
         """Describe the unfinished messages of a group."""
         check_group_name(request.group)
-        return backlog_pb.DescribeBacklogsResponse(
-            backlogs=[
-                backlog_pb.TopicBacklog(
-                    topic_id=one.topic_id, backlog=write(backlog_pb.GroupBacklog, one), unfinished=one.by_queue
-                )
+        return lag_pb.DescribeLagsResponse(
+            lags=[
+                lag_pb.TopicLag(topic_id=one.topic_id, by_state=write(lag_pb.LagByState, one), unfinished=one.by_queue)
                 for one in self.backlogs.of_group(request.group)
             ]
         )
 
     async def RecordFailedAttempt(
-        self, request: backlog_pb.RecordFailedAttemptRequest, context: Context
-    ) -> backlog_pb.RecordFailedAttemptResponse:
+        self, request: lag_pb.RecordFailedAttemptRequest, context: Context
+    ) -> lag_pb.RecordFailedAttemptResponse:
         """Remember a failed attempt of a consumer that keeps the order."""
         check_group_name(request.group)
         self.store.queue_range(request.topic_id, request.queue_id)
@@ -85,7 +81,7 @@ class GroupHandlers(EnodeHandlers):
             (request.topic_id, request.group, request.queue_id),
             read(OrderedFailure, request, retry_at_ms=retry_at_ms),
         )
-        return backlog_pb.RecordFailedAttemptResponse()
+        return lag_pb.RecordFailedAttemptResponse()
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

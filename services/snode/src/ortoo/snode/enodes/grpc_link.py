@@ -43,7 +43,7 @@ from ortoo.snode.enodes.link import (
     OffsetRow,
     OpenHalf,
     QueueRange,
-    TopicBacklog,
+    TopicLag,
     VerdictSource,
 )
 from ortoo.snode.enodes.pop_wire import (
@@ -55,11 +55,11 @@ from ortoo.snode.enodes.pop_wire import (
     encode_settlement,
 )
 from ortoo.snode.enodes.replica_link import Answer, ReplicaLink
-from ortoo.v1 import backlog_pb2 as backlog_pb
 from ortoo.v1 import enode_deferred_pb2 as deferred_pb
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pop_pb2 as pop_pb
+from ortoo.v1 import lag_pb2 as lag_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_HEARTBEAT_S = 5.0
@@ -117,11 +117,11 @@ class GrpcEnodeLink(ReplicaLink):
         request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
-    async def describe_backlogs(self, group: str) -> list[TopicBacklog]:
+    async def describe_lags(self, group: str) -> list[TopicLag]:
         """The unfinished messages of a group, by topic."""
-        request = backlog_pb.DescribeBacklogsRequest(group=group)
-        response = await self._call(lambda stub: stub.DescribeBacklogs, request)
-        return [read(TopicBacklog, one) for one in response.backlogs]
+        request = lag_pb.DescribeLagsRequest(group=group)
+        response = await self._call(lambda stub: stub.DescribeLags, request)
+        return [read(TopicLag, one) for one in response.lags]
 
     async def record_failed_attempt(
         self,
@@ -136,7 +136,7 @@ class GrpcEnodeLink(ReplicaLink):
         error: str,
     ) -> None:
         """Record a failed attempt of a consumer that keeps the order, for operators."""
-        request = backlog_pb.RecordFailedAttemptRequest(
+        request = lag_pb.RecordFailedAttemptRequest(
             group=group,
             topic_id=topic_id,
             queue_id=queue_id,

@@ -100,7 +100,7 @@ class QueueRange:
 
 
 @dataclass(frozen=True, slots=True)
-class GroupBacklog:
+class LagByState:
     """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
 
     waiting: int = 0
@@ -117,10 +117,10 @@ class GroupBacklog:
     lost: int = 0
     lost_at_ms: int = 0
 
-    def merged(self, other: "GroupBacklog") -> "GroupBacklog":
+    def merged(self, other: "LagByState") -> "LagByState":
         """The messages of both."""
         failing = max((self, other), key=lambda one: (bool(one.error), one.attempts))
-        return GroupBacklog(
+        return LagByState(
             self.waiting + other.waiting,
             self.leased + other.leased,
             self.retrying + other.retrying,
@@ -138,11 +138,11 @@ class GroupBacklog:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicBacklog:
-    """The backlog of a group in one topic on one enode."""
+class TopicLag:
+    """The lag of a group in one topic on one enode."""
 
     topic_id: int
-    backlog: GroupBacklog
+    by_state: LagByState
     unfinished: Mapping[int, int] = field(default_factory=dict)
     """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
 

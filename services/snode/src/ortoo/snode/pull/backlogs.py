@@ -7,23 +7,23 @@ from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.groups.group_topics import DEAD_LETTER_PREFIX, RETRY_PREFIX
 from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import EnodeLinks, GroupBacklog, TopicBacklog
+from ortoo.snode.enodes.link import EnodeLinks, LagByState, TopicLag
 
-NO_BACKLOG = GroupBacklog()
+NO_BACKLOG = LagByState()
 
 
 @dataclass(frozen=True, slots=True)
 class GroupBacklogs:
     """The backlogs of one group, from the enodes that answered."""
 
-    by_topic: Mapping[int, GroupBacklog] = field(default_factory=dict)
+    by_topic: Mapping[int, LagByState] = field(default_factory=dict)
     """Topic id to the sum over the enodes."""
     unfinished: Mapping[tuple[str, int, int], int] = field(default_factory=dict)
     """(enode, topic id, queue id) to the number of unfinished messages."""
-    retries: GroupBacklog = NO_BACKLOG
+    retries: LagByState = NO_BACKLOG
     """The messages in the retry topic and the dead-letter topic of the group."""
 
-    def of_topic(self, topic: Topic) -> GroupBacklog:
+    def of_topic(self, topic: Topic) -> LagByState:
         """The backlog in one topic, without the group's other topics."""
         return self.by_topic.get(topic.topic_id, NO_BACKLOG)
 
@@ -50,7 +50,7 @@ class BacklogReader:
             enodes = {enode for one in (topic, *own) for enode in one.enodes}
         answers = await self._links.ask_all(
             sorted(enodes),
-            lambda link: link.describe_backlogs(group),
+            lambda link: link.describe_lags(group),
             is_tolerated=lambda error: _is_older(error) or (error.retriable and not need_all),
         )
         return _merge(answers, {one.topic_id for one in own})
@@ -65,12 +65,12 @@ def _is_older(error: OrtooError) -> bool:
     return isinstance(error, Unsupported)
 
 
-def _merge(answers: Mapping[str, Iterable[TopicBacklog]], own_topic_ids: set[int]) -> GroupBacklogs:
-    by_topic: dict[int, GroupBacklog] = {}
+def _merge(answers: Mapping[str, Iterable[TopicLag]], own_topic_ids: set[int]) -> GroupBacklogs:
+    by_topic: dict[int, LagByState] = {}
     unfinished: dict[tuple[str, int, int], int] = {}
     for enode, found in answers.items():
         for one in found:
-            by_topic[one.topic_id] = by_topic.get(one.topic_id, NO_BACKLOG).merged(one.backlog)
+            by_topic[one.topic_id] = by_topic.get(one.topic_id, NO_BACKLOG).merged(one.by_state)
             unfinished |= {(enode, one.topic_id, queue_id): count for queue_id, count in one.unfinished.items()}
     retries = NO_BACKLOG
     for topic_id in own_topic_ids:

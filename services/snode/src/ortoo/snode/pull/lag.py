@@ -10,7 +10,7 @@ from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.process.clock import Clock
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.watch import DirectoryWatch
-from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, GroupBacklog, QueueRange
+from ortoo.snode.enodes.link import EnodeLinks, FetchBatchesRequest, LagByState, QueueRange
 from ortoo.snode.pull.backlogs import BacklogReader, GroupBacklogs
 from ortoo.snode.pull.offsets import query_stored_offsets
 from ortoo.snode.pull.queue_reader import QueueReader
@@ -31,9 +31,9 @@ class GroupLag:
     """The lag of a group in one topic, and the messages of all its topics that wait in retries."""
 
     queues: Sequence[GroupQueueLag]
-    backlog: GroupBacklog
+    backlog: LagByState
     """The messages of the topic by state, without those of the group's own topics."""
-    retries: GroupBacklog
+    retries: LagByState
     """The messages in the group's retry topic and dead-letter topic. Nothing if the topic is one of these."""
 
     @property
@@ -42,7 +42,7 @@ class GroupLag:
         return sum(one.messages for one in self.queues) + self.retries.retrying
 
     @property
-    def by_state(self) -> GroupBacklog:
+    def by_state(self) -> LagByState:
         """The messages by state, with those that wait in retries."""
         return self.backlog.merged(self.retries)
 
@@ -129,7 +129,7 @@ class ConsumerLag:
         if group_of_topic(topic.name) != group:
             return GroupLag(lags, backlogs.of_topic(topic), backlogs.retries)
         delayed = backlogs.of_topic(topic).retrying - sum(one.messages for one in lags)
-        return GroupLag(lags, backlogs.of_topic(topic), GroupBacklog(retrying=max(0, delayed)))
+        return GroupLag(lags, backlogs.of_topic(topic), LagByState(retrying=max(0, delayed)))
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
         """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""

@@ -16,7 +16,7 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import backlog_pb2, topic_pb2
+from ortoo.v1 import lag_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
@@ -68,7 +68,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         return pb.DescribeLagResponse(
             queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in lag.queues],
             lag_messages=lag.messages,
-            backlog=write(backlog_pb2.GroupBacklog, lag.by_state),
+            by_state=write(lag_pb2.LagByState, lag.by_state),
         )
 
     async def ListDelayedMessages(

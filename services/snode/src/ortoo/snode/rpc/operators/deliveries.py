@@ -20,7 +20,7 @@ from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
-from ortoo.snode.enodes.link import GroupBacklog
+from ortoo.snode.enodes.link import LagByState
 from ortoo.snode.membership.group_members import GroupMember, Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
 from ortoo.snode.pull.backlogs import BacklogReader
@@ -149,7 +149,7 @@ class DeliveryService(DeliveryServiceServicer):
         return pb.ExplainConsumptionResponse(reasons=[reason])
 
     async def _mark_retrying(
-        self, group: str, message: PlacedMessage, rows: Sequence[pb.MessageDelivery], retries: GroupBacklog
+        self, group: str, message: PlacedMessage, rows: Sequence[pb.MessageDelivery], retries: LagByState
     ) -> None:
         """Correct the state of a finished message whose copy waits in the group's retry topic."""
         for row in rows:

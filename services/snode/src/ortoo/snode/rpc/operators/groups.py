@@ -24,7 +24,7 @@ from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import encode_member
 from ortoo.snode.topics import TopicComponents
-from ortoo.v1 import admin_pb2_grpc, backlog_pb2, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -71,7 +71,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
             members=map(encode_member, members),
             topics=topics,
             progress=[one for one in progress if one is not None],
-            retries=write(backlog_pb2.GroupBacklog, backlogs.retries),
+            retries=write(lag_pb2.LagByState, backlogs.retries),
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
@@ -204,7 +204,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
                 for one in lag.queues
             ],
             lag_messages=sum(one.messages for one in lag.queues),
-            backlog=write(backlog_pb2.GroupBacklog, lag.backlog),
+            by_state=write(lag_pb2.LagByState, lag.backlog),
         )
 
     async def _call_client(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ortoo.snode.cluster.routes import Queue, Topic
-from ortoo.snode.enodes.link import DeferredMessage, GroupBacklog
+from ortoo.snode.enodes.link import DeferredMessage, LagByState
 from ortoo.snode.pull.queue_reader import PlacedMessage
 from ortoo.snode.rpc.operators.message_trace import BlockingMessage
 from ortoo.v1 import delivery_pb2 as pb
@@ -72,7 +72,7 @@ class ConsumptionState:
     delivery: pb.MessageDelivery | None
     """The delivery state of the message."""
     now_ms: int
-    backlog: GroupBacklog = GroupBacklog()
+    backlog: LagByState = LagByState()
     """The group's unfinished messages of the topic, with those of all its topics that wait in retries."""
     blocking: BlockingMessage | None = None
     """The earlier message for which the message waits."""
@@ -148,7 +148,7 @@ def _of_blocking(state: ConsumptionState) -> Iterator[Cause]:
         at = f"{row.consumer or 'a consumer'} has it for another {_seconds(row.until_ms - state.now_ms)}"
     else:
         at = f"the next attempt is in {_seconds(row.until_ms - state.now_ms)}"
-    error = f"; its last error: {row.error}" if row.error else ""
+    error = f" ({row.error})" if row.error else ""
     observed = f"it waits behind {name}, attempt {row.attempt}, {at}{error}"
     remedy = f"ortoo explain {state.group} {state.topic.name} {state.blocking.message_id} explains that message"
     yield Cause("behind another message", observed, remedy)
