@@ -18,7 +18,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 @dataclass(frozen=True, slots=True)
 class GroupQueueLag:
-    """The lag in one queue: the group's offset (-1 = none yet), the end of the queue, and the messages between them."""
+    """The lag of a group in one queue, with the group's offset (-1 = none yet) and the end of the queue."""
 
     queue: Queue
     committed_offset: int
@@ -54,7 +54,7 @@ METADATA_KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activati
 
 @dataclass(frozen=True, slots=True)
 class ScalerTrigger:
-    """The metadata of a KEDA ScaledObject: the group, the topic and the targets."""
+    """A trigger of KEDA: the group, the topic, and the target values per replica of the consumer."""
 
     group: str
     topic: str
@@ -67,7 +67,7 @@ class ScalerTrigger:
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> "ScalerTrigger":
-        """Read KEDA's metadata. Errors: Invalid, naming the key."""
+        """Parse the metadata of a KEDA ScaledObject. Errors: Invalid, naming the key."""
         for key in metadata.keys() - set(METADATA_KEYS):
             raise Invalid(f"is unknown; expected one of {', '.join(METADATA_KEYS)}", field=f"scalerMetadata.{key}")
         for key in ("group", "topic"):
@@ -83,12 +83,12 @@ class ScalerTrigger:
 
     @property
     def targets(self) -> dict[str, int]:
-        """Metric name to its target value per replica."""
+        """The target value per replica of each metric, by name."""
         return {LAG: self.lag_threshold} | ({AGE: self.oldest_age_s} if self.oldest_age_s else {})
 
 
 class ConsumerLag:
-    """Compares committed offsets with the ends of queues. Any snode computes it for the whole cluster."""
+    """Computes the lag of groups from committed offsets and the ends of queues, for the whole cluster."""
 
     def __init__(
         self, watch: DirectoryWatch, links: EnodeLinks, reader: QueueReader, backlogs: BacklogReader, clock: Clock
@@ -100,7 +100,9 @@ class ConsumerLag:
         self._clock = clock
 
     async def lag_of_available(self, group: str, topic_name: str, known: GroupBacklogs | None = None) -> GroupLag:
-        """The lag in each readable queue whose enode is reachable. `known` has backlogs that were already read.
+        """The lag of a group in each readable queue of a topic whose enode is reachable.
+
+        `known` has the backlogs of the group if they were already read.
 
         Errors: NotFound, Invalid.
         """
@@ -110,7 +112,10 @@ class ConsumerLag:
         return await self._compare(group, topic, await self._reader.queue_ranges(topic), backlogs)
 
     async def lag_of_all(self, group: str, topic_name: str) -> GroupLag:
-        """The lag in each readable queue. Errors: as `lag_of_available`; Unavailable if an enode is unreachable."""
+        """The lag of a group in every readable queue of a topic.
+
+        Errors: as `lag_of_available`; Unavailable if an enode is unreachable.
+        """
         check_group_name(group)
         topic = await self._watch.topic(topic_name)
         ranges = await self._reader.all_queue_ranges(topic, "the lag is unknown, which does not mean that it is 0")
@@ -132,11 +137,14 @@ class ConsumerLag:
         return GroupLag(lags, backlogs.of_topic(topic), LagByState(retrying=max(0, delayed)))
 
     async def lag_messages(self, trigger: ScalerTrigger) -> int:
-        """The number of waiting messages. Errors: NotFound (topic), Unavailable if an enode is unreachable."""
+        """The number of messages that the trigger's group still has to process.
+
+        Errors: NotFound (topic), Unavailable if an enode is unreachable.
+        """
         return (await self.lag_of_all(trigger.group, trigger.topic)).messages
 
     async def oldest_age_s(self, trigger: ScalerTrigger) -> int:
-        """Seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
+        """The seconds since the oldest waiting message was stored; 0 if none waits. Errors: as `lag_messages`."""
         lag = await self.lag_of_all(trigger.group, trigger.topic)
         waiting = [queue for queue in lag.queues if queue.messages]
         topic = await self._watch.topic(trigger.topic)
@@ -145,7 +153,7 @@ class ConsumerLag:
         return max(0, self._clock.now_ms() - oldest_ms) // 1000 if oldest_ms else 0
 
     async def is_active(self, trigger: ScalerTrigger) -> bool:
-        """Whether any replica must run. Errors: as `lag_messages`."""
+        """Whether KEDA must run at least one replica of the consumer. Errors: as `lag_messages`."""
         return await self.lag_messages(trigger) > trigger.activation_lag
 
     async def _stored_at_ms(self, topic_id: int, queue: GroupQueueLag) -> int:

@@ -17,7 +17,7 @@ RETENTION_USED_MAX = 0.75
 
 
 class Cause(NamedTuple):
-    """One reason; its name never changes."""
+    """A reason why a group does not consume; its name never changes."""
 
     name: str
     observed: str
@@ -54,7 +54,7 @@ class SilentConsumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumptionState:
-    """The observed state."""
+    """The observed state of a group's consumption of a topic."""
 
     group: str
     topic: Topic
@@ -80,7 +80,7 @@ class ConsumptionState:
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
-    """The reasons why the group does not consume; at least one reason."""
+    """The reasons why a group in this state does not consume; at least one."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
     found = [
