@@ -131,11 +131,46 @@ class QueueLag:
 
 
 @dataclass(frozen=True, slots=True)
+class LagByState:
+    """The messages of one topic that a group has not finished, by state."""
+
+    waiting: int = 0
+    """Messages in no other state. Members of a group that commits offsets may already have some of them."""
+    leased: int = 0
+    """Messages that consumers of a popping group hold."""
+    retrying: int = 0
+    """Messages with a failed attempt, which wait for the next one."""
+    parked: int = 0
+    """The dead letters of the group that were not replayed."""
+    delayed: int = 0
+    """The delayed messages of the topic, which are not part of the lag."""
+    next_retry_at_ms: int = 0
+    """When the first of the retrying messages is due; 0 = none is retrying."""
+    attempts: int = 0
+    """The largest known number of failed attempts of a retrying message."""
+    consumer: str = ""
+    """The consumer that reported `error`."""
+    error: str = ""
+    """The last known error of a retrying message."""
+    oldest_at_ms: int = 0
+    """When the oldest unfinished message was stored; 0 = all are finished."""
+    retention_used: float = 0.0
+    """The share of its retention that the oldest unfinished message has used."""
+    lost: int = 0
+    """Messages that retention deleted before the group finished them, as far as the enodes know since their start."""
+    lost_at_ms: int = 0
+    """When retention last deleted such messages; 0 = before the enode's start."""
+
+
+@dataclass(frozen=True, slots=True)
 class GroupLag:
     """The lag of a group in a topic."""
 
     queues: tuple[QueueLag, ...]
     lag_messages: int
+    """The unfinished messages of the queues, and the messages of all topics that wait in the group's retry topic."""
+    by_state: LagByState = LagByState()
+    """The same messages by state; a snode of an older version reports none."""
     unreachable_enodes: tuple[str, ...] = ()
     """Enodes that could not be reached; their queues are missing, so the lag may be larger."""
 
@@ -216,10 +251,12 @@ class GroupMemberInfo:
     client_version: str
     topics: tuple[str, ...]
     pushed: bool
-    """Whether it receives messages by push; otherwise it pulls."""
+    """Whether it receives messages by push; otherwise it pulls or pops."""
     broadcast: bool
     zone: str
     joined_at_ms: int
+    pops: bool = False
+    """Whether it requests messages by pops. It is listed for a while after its last pop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +278,8 @@ class TopicProgress:
     topic: str
     offsets: tuple[QueueOffset, ...]
     lag_messages: int
+    by_state: LagByState = LagByState()
+    """The messages of this topic, without those in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +298,8 @@ class GroupDescription:
     group: GroupInfo
     members: tuple[GroupMemberInfo, ...]
     progress: tuple[TopicProgress, ...]
+    retries: LagByState = LagByState()
+    """The messages of all topics in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
