@@ -12,6 +12,7 @@ from google.protobuf import json_format
 
 from ortoo.client.core.closed import ClientClosed, check_loop
 from ortoo.client.core.credentials import Credentials
+from ortoo.client.core.retry_log import RetryLog
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
@@ -63,6 +64,7 @@ class Connection:
         self.clock = clock
         self.randomness = randomness
         self.backoff = Backoff()
+        self.retry_log = RetryLog(clock)
         self.zone = zone
         self.client_id = client_id or self.new_client_id()
         self._addresses = list(addresses)
