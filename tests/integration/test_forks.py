@@ -1,4 +1,4 @@
-"""A forked child of a process with a connection is refused at once, and the parent goes on."""
+"""A forked child of a process with a connection is refused at once, and the parent's calls continue."""
 
 import subprocess
 import sys

@@ -7,9 +7,9 @@ from collections import Counter
 import pytest
 
 from ortoo.client import connect, log_events
-from ortoo.client.core.retry_log import RetryLog
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
+from ortoo.common.process.retry import RetryLog
 from ortoo.testing.pytest_broker import Broker
 from ortoo.verification.time.virtual_clock import VirtualClock
 
@@ -51,8 +51,8 @@ def test_a_later_line_has_the_number_of_omitted_ones(caplog: pytest.LogCaptureFi
     retry_log = RetryLog(clock)
     for after_s in (0, 1, 58, 1, 60):
         clock.advance(after_s)
-        retry_log.emit(log, log_events.POP_FAILED_RETRYING, reason="away")
-    retry_log.emit(log, log_events.PULL_FAILED_RETRYING, reason="away")
+        retry_log.emit(log, log_events.POP_FAILED_RETRYING, "away")
+    retry_log.emit(log, log_events.PULL_FAILED_RETRYING, "away")
     said = [record.message.split(maxsplit=1) for record in caplog.records]
     assert [name for name, _ in said] == ["pop_failed_retrying"] * 3 + ["pull_failed_retrying"]
     assert ["omitted_lines=2" in rest for _, rest in said] == [False, True, False, False]

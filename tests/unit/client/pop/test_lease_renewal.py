@@ -10,7 +10,6 @@ import pytest
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import CALL_ATTEMPTS_MAX
 from ortoo.client.core.received import ReceivedBatch
-from ortoo.client.core.retry_log import RetryLog
 from ortoo.client.pop.consumer import CLOSE_TIMEOUT_S, PopConsumer
 from ortoo.client.pop.popped import PopLease
 from ortoo.client.pop.settings import PopSettings
@@ -18,6 +17,7 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
+from ortoo.common.process.retry import RetryLog
 from ortoo.verification.time.virtual_clock import VirtualClock
 from ortoo.verification.time.virtual_time import in_virtual_time, running_clock
 

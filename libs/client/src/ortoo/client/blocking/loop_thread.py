@@ -12,9 +12,8 @@ from contextvars import ContextVar
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from ortoo.client.core.closed import ClientClosed
+from ortoo.client.core.closed import ClientClosed, used_before_fork
 from ortoo.common.errors import Conflict
-from ortoo.common.grpc.forks import used_before_fork
 
 T = TypeVar("T")
 

@@ -10,20 +10,18 @@ from typing import Any, Self, TypeVar
 import grpc
 from google.protobuf import json_format
 
-from ortoo.client.core.closed import ClientClosed, check_loop
+from ortoo.client.core.closed import ClientClosed, check_loop, check_not_forked, used_before_fork
 from ortoo.client.core.credentials import Credentials
-from ortoo.client.core.retry_log import RetryLog
 from ortoo.common.cluster.addresses import is_address, proxy_variable
 from ortoo.common.cluster.process_name import process_name
 from ortoo.common.errors import Invalid, OrtooError, Unavailable
 from ortoo.common.errors.status import error_of_rpc, rpc_errors
 from ortoo.common.grpc.channels import Channels
-from ortoo.common.grpc.forks import check_not_forked, used_before_fork
 from ortoo.common.grpc.signature import signing
 from ortoo.common.grpc.tls import SYSTEM, TlsClient
 from ortoo.common.process.clock import Clock
 from ortoo.common.process.randomness import Randomness
-from ortoo.common.process.retry import Backoff
+from ortoo.common.process.retry import Backoff, RetryLog
 
 Stub = TypeVar("Stub")
 call_explainer: ContextVar[Callable[[str], object] | None] = ContextVar("call_explainer", default=None)

@@ -111,8 +111,8 @@ class RemoteOffsets(OffsetStore):
             self._connection.retry_log.emit(
                 _log,
                 log_events.OFFSET_LOOKUP_FAILED_RETRYING,
+                refused.failure.message,
                 queue=str(queue_of(refused.queue)),
-                reason=refused.failure.message,
             )
         loaded: dict[Queue, int | None] = {}
         for item in answer.offsets:

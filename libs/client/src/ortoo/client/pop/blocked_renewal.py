@@ -52,7 +52,7 @@ class BlockedRenewal:
                     )
                 except OrtooError as error:
                     self._connection.retry_log.emit(
-                        _log, log_events.LEASE_RENEWAL_FAILED_RETRYING, leases=len(part), reason=str(error)
+                        _log, log_events.LEASE_RENEWAL_FAILED_RETRYING, error, leases=len(part)
                     )
                     return
                 for lease in part:

@@ -80,7 +80,7 @@ class ConsumerQueueLocks:
             queue = queue_of(refused.queue)
             if refused.HasField("failure"):
                 self._connection.retry_log.emit(
-                    _log, log_events.QUEUE_LOCK_REJECTED, queue=str(queue), reason=refused.failure.message
+                    _log, log_events.QUEUE_LOCK_REJECTED, refused.failure.message, queue=str(queue)
                 )
                 if self.generation(queue):
                     granted.add(queue)  # its enode gave no answer; the existing trust expires

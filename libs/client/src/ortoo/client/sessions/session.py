@@ -139,7 +139,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
             error = error_of(answer.failure)
             if error.retriable or (joined.registered.done() and isinstance(error, NotFound)):
                 self._connection.retry_log.emit(
-                    _log, log_events.REGISTRATION_REJECTED_RETRYING, group=answer.group, reason=str(error)
+                    _log, log_events.REGISTRATION_REJECTED_RETRYING, error, group=answer.group
                 )
                 self._background.spawn("register again", self._retry_registration(joined))
             elif joined.registered.done():

@@ -8,9 +8,9 @@ from typing import Any, Self, cast
 import grpc
 
 from ortoo.common.cluster.addresses import is_loopback
-from ortoo.common.grpc.forks import mark_channel_opened
 from ortoo.common.grpc.tls import ReloadingFiles
 from ortoo.common.grpc.transport import current_transport
+from ortoo.common.machine.forks import mark_channel_opened
 
 Headers = tuple[tuple[str, str], ...]
 HeadersOf = Callable[[str, bytes | None], Headers]
