@@ -198,7 +198,13 @@ async def test_a_killed_log_is_not_cut_by_a_replica_with_nobody_to_ask(others: i
     for _ in range(2):
         kept, outline = joining.next_incarnation()
         log = await open_replicated_log(
-            FOLDER, identity=identity, settings=BUSY, disk=disk, clock=clock, stored=outline
+            FOLDER,
+            identity=identity,
+            settings=BUSY,
+            disk=disk,
+            clock=clock,
+            stored=outline,
+            begin_under_another_id=joining.begin_under_another_id,
         )
         assert log.engine.appender.appended_position == end
         replica = Replica.initial(kept.identity, log.summary, kept.hard_state, now_s=0.0)

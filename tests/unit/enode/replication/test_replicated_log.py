@@ -26,7 +26,13 @@ async def opened_log(one: OneStore, joining: ReplicaMembership) -> ReplicatedLog
     kept, outline = joining.next_incarnation()
     identity = StoreIdentity("default", "enode-0", kept.set_id, kept.created_at_ms)
     return await open_replicated_log(
-        FOLDER, identity=identity, settings=one.settings, disk=one.disk, clock=one.clock, stored=outline
+        FOLDER,
+        identity=identity,
+        settings=one.settings,
+        disk=one.disk,
+        clock=one.clock,
+        stored=outline,
+        begin_under_another_id=joining.begin_under_another_id,
     )
 
 
@@ -109,7 +115,13 @@ async def test_a_start_without_a_descriptor_releases_the_folder(monkeypatch: pyt
         nonlocal left
         left = operations
         return await open_replicated_log(
-            FOLDER, identity=identity, settings=one.settings, disk=disk, clock=one.clock, stored=outline
+            FOLDER,
+            identity=identity,
+            settings=one.settings,
+            disk=disk,
+            clock=one.clock,
+            stored=outline,
+            begin_under_another_id=joining.begin_under_another_id,
         )
 
     monkeypatch.setattr(disk, "_need_descriptor", opened_or_refused)

@@ -208,6 +208,7 @@ class ReplicaProcess:
             disk=self.membership.disk,
             clock=clock,
             stored=summary,
+            begin_under_another_id=self.membership.begin_under_another_id,
             skipped_checkpoints=self.comparison.mismatches,
         )
         async with contextlib.AsyncExitStack() as stack:

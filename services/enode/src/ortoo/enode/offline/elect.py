@@ -9,8 +9,8 @@ If another replica runs, it may be part of a serving majority, so the command re
 A disk without its hard state (the file `reign`) can be used, too, because its new set does not need its votes.
 
 The disk becomes its own set of one replica, with its whole log. Data that other replicas acknowledged behind its end is
-lost, and so is data that this disk itself had and lost. Disks of the previous set are refused
-from then on: empty them, and add them as new replicas.
+lost. Damaged places are lost, too: they answer DATA_LOSS, and the log continues behind them. Disks of the previous set
+are refused from then on: empty them, and add them as new replicas.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import segment_bases
 from ortoo.enode.recovery.hard_state import epoch_at
-from ortoo.enode.recovery.replica_opening import durable_end, last_copy_end, recover_replica
+from ortoo.enode.recovery.replica_opening import last_copy_end, recover_replica
 from ortoo.enode.recovery.restored import write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
@@ -52,8 +52,8 @@ class Survivor:
     lost: str = ""
     """The file that is lost or refused, and the reason; empty = none."""
 
-    def describe(self, end: int, flushed: int = 0) -> str:
-        """The contents and the losses, as text. The disk has the log below `end`, and once had it below `flushed`."""
+    def describe(self, end: int) -> str:
+        """The contents and the losses, as text. The log ends at `end`."""
         kept, voters = self.stored, self.summary.summary.configuration.voters
         former = ", ".join(str(one.number) for one in voters) or "unknown"
         lines = [
@@ -68,11 +68,6 @@ class Survivor:
             lines.append(
                 f"this disk itself once had the log up to position {kept.hard_state.unsynced_tail.position}; the "
                 "rest is lost, too"
-            )
-        if flushed > end:
-            lines.append(
-                f"it is damaged there. The log behind that, up to position {flushed}, is lost, and --apply removes it: "
-                "copy the folder first"
             )
         return "\n".join(lines) + "\n"
 
@@ -92,7 +87,7 @@ def main(arguments: Sequence[str]) -> int:
     with disk.lock(folder):
         settings = load(os.environ, file=chosen.file, overrides={}).settings
         found = read_survivor(disk, folder, settings.replica)
-        sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary), durable_end(disk, folder)))
+        sys.stdout.write(found.describe(last_copy_end(disk, folder, found.summary)))
         if not chosen.apply:
             sys.stdout.write("nothing was changed; add --apply to continue with this disk alone\n")
             return 3

@@ -22,6 +22,7 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX, Segment, segment_bases
 from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
+from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.recovery.strays import frame_at
 
 
@@ -112,8 +113,9 @@ def check_files(disk: Disk, folder: Path, stored: StoredHardState) -> StoreIdent
                 f"{REJOIN_ADVICE}"
             )
         return None
-    if not identity.has_hard_state and identity.store_id == stored.made_from:
-        return identity  # the store without replicas that the set is being made of
+    is_renewed = not identity.has_hard_state or read_openings_gap(disk, folder) > 0
+    if is_renewed and identity.store_id == stored.made_from:
+        return identity  # the store that the set is being made of, or that begins again under another id
     if identity.disk not in ("", stored.replica.disk) or identity.store_id != stored.set_id:
         raise DataLoss(
             f"{folder}: the file {IDENTITY_NAME} is of store {identity.store_id} (disk {identity.disk or 'unknown'}), "

@@ -88,17 +88,52 @@ def recover(
     renewed: Callable[[StoreIdentity], StoreIdentity] = lambda identity: identity,
     identity: StoreIdentity | None = None,
 ) -> Recovered:
-    """Read the log and the state of a folder.
+    """Read the log and the state of a folder without hard state.
+
+    With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity that `renewed`
+    makes. The other arguments are those of `recover_all`.
+
+    Errors: as `recover_all`.
+    """
+    disk = files.disk
+    recovered = recover_all(
+        files,
+        folder,
+        read_log_begin(disk, folder),
+        repairs=repairs,
+        without_checkpoint=without_checkpoint,
+        is_alone=is_alone,
+        identity=identity,
+    )
+    if recovered.missing_bytes and repairs:
+        begin_under_another_id(disk, folder, renewed)
+    if apart := read_openings_gap(disk, folder):
+        recovered.state.apply_all(invalidation_changes(recovered.state, apart, recovered.stored_at_ms))
+        set_queue_ranges(recovered)
+        recovered.store_open += apart
+        recovered.is_restored = True
+    return recovered
+
+
+def recover_all(
+    files: SegmentFiles,
+    folder: Path,
+    begin: LogBegin | None,
+    *,
+    repairs: bool = True,
+    without_checkpoint: bool = False,
+    is_alone: bool = False,
+    identity: StoreIdentity | None = None,
+) -> Recovered:
+    """Read the log, which no other replica has, and the state at its end. Damaged places are skipped and reported.
 
     With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
     nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
-    missing. With `is_alone` the store has no hard state. A store that returns to an earlier end gets the identity
-    that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes `files`.
+    missing. `identity` is the future identity of a folder without one. The caller closes `files`.
 
     Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
     """
     disk = files.disk
-    begin = read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
     if repairs:
         remove_leftovers(disk, folder, begin_position)
@@ -108,13 +143,6 @@ def recover(
     ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
     recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs:
-        begin_under_another_id(disk, folder, renewed)
-    if apart := read_openings_gap(disk, folder):
-        recovered.state.apply_all(invalidation_changes(recovered.state, apart, recovered.stored_at_ms))
-        set_queue_ranges(recovered)
-        recovered.store_open += apart
-        recovered.is_restored = True
     return recovered
 
 

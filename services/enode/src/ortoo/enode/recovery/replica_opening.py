@@ -1,6 +1,8 @@
-"""Opens the log of a replica: its state up to a committed position, and the later frames, which may be truncated.
+"""Opens the log of a replica.
 
-It writes as little as possible. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
+The only replica of a set commits what its disk has, so its log is read to the end, and damaged places are skipped.
+Otherwise the state is folded up to a known committed position, and the later frames may still be truncated. Then as
+little as possible is written. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
 truncated.
 """
 
@@ -16,7 +18,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import DurableMark, read_committed_mark, read_durable_mark
 from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import read_identity
-from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.log_summary_file import NO_TRUNCATION, StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
@@ -35,6 +37,7 @@ from ortoo.enode.recovery.opening import (
     Recovered,
     is_at_log_end,
     load_sealed,
+    recover_all,
     recover_clean_stop,
     remove_leftovers,
     rewrite_unsynced,
@@ -47,10 +50,10 @@ from ortoo.enode.replication.protocol.identity import HardState, Tail
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.state.fold import State
 
+_END = 1 << 62
+"""A position behind every log."""
 GROUP_BYTES = 1 << 20
 """Approximate size of groups of frames that are not known to be committed; they are folded group by group."""
-_END = 1 << 62
-"""Used as the end of the protocol's frames when damaged ones may be skipped."""
 
 
 @dataclass(slots=True)
@@ -77,25 +80,31 @@ def recover_replica(
     stored: StoredLogSummary,
     *,
     is_last_copy: bool = False,
+    repairs: bool = True,
     skipped_checkpoints: int = 0,
 ) -> ReplicaLog:
     """Read the log and the state of a replica's folder. The caller closes `files`.
 
-    Errors: DataLoss, Unsupported, OSError.
+    With `is_last_copy` the disk counts as the only replica, because all others are lost. Without `repairs` nothing is
+    written. `skipped_checkpoints` is the number of newest checkpoints to skip if there are other replicas; the state
+    may then be folded from the log's begin.
 
-    `skipped_checkpoints` is the number of newest checkpoints to skip; the state may then be folded from the log's
-    begin. With
-    `is_last_copy` no other replica has a copy any more, so damaged places that need not be read are skipped.
+    Errors: DataLoss, Unsupported, OSError.
     """
     disk = files.disk
-    if stored.pending_truncation != NO_TRUNCATION:
+    if stored.pending_truncation != NO_TRUNCATION and repairs:
         truncate_files(disk, folder, stored.pending_truncation)
         stored = StoredLogSummary(stored.summary)
         write_log_summary(disk, folder, stored)
     summary = stored.summary
     begin = read_log_begin(disk, folder)
-    remove_leftovers(disk, folder, summary.begin)
     opening = _Opening(files, folder, summary, is_last_copy=is_last_copy, skipped_checkpoints=skipped_checkpoints)
+    if opening.is_alone:
+        if begin is None or begin.position < summary.begin:
+            begin = LogBegin(summary.begin, None)
+        recovered = recover_all(files, folder, begin, repairs=repairs)
+        return opening.as_alone(recovered)
+    remove_leftovers(disk, folder, summary.begin)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
         catalog = LogCatalog(files, opening.tag)
@@ -119,23 +128,18 @@ def recover_replica(
 
 
 def last_copy_end(disk: Disk, folder: Path, stored: StoredLogSummary) -> int:
-    """The future end of the last copy of a log: the end of its last frame, or the first damage that cannot be skipped.
+    """The future end of the last copy of a log. Nothing is written.
 
-    Nothing is written. Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
+    Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
     """
     with SegmentFiles(disk) as files:
-        opening = _Opening(files, folder, stored.summary, is_last_copy=True, repairs=False)
-        if opening.clean is not None:
-            end = opening.clean.end_position
-        else:
-            log = opening.recover()
-            if log.is_missing_state:
-                raise DataLoss(
-                    f"{folder} holds a log that begins at {stored.summary.begin}, but no whole checkpoint of the "
-                    "state. "
-                    "It was being copied, or is damaged, so no replica can lead with it: choose another disk"
-                )
-            end = log.summary.appended
+        log = recover_replica(files, folder, stored, is_last_copy=True, repairs=False)
+    if stored.summary.begin and not log.recovered.catalog.segments:
+        raise DataLoss(
+            f"{folder} holds no part of the log behind its begin at {stored.summary.begin}, and no state. It was being "
+            "copied, or is damaged, so no replica can lead with it: choose another disk"
+        )
+    end = log.summary.appended
     return end if stored.pending_truncation == NO_TRUNCATION else min(end, stored.pending_truncation)
 
 
@@ -154,15 +158,20 @@ class _ProtocolFrames:
     protocol_frames: tuple[ProtocolFrame, ...]
 
     @classmethod
-    def read_behind(cls, summary: LogSummary, segments: Sequence[Segment], log_mark: int) -> "_ProtocolFrames":
-        """Read the frames. Errors: OSError. DataLoss, also for a frame of a log with another fingerprint."""
+    def read_behind(
+        cls, summary: LogSummary, segments: Sequence[Segment], log_mark: int, log_end: int, *, skips_damage: bool
+    ) -> "_ProtocolFrames":
+        """Read the frames below `log_end`, with `skips_damage` also behind damaged places.
+
+        Errors: OSError. DataLoss, also for a frame of a log with another fingerprint, unless it is skipped.
+        """
         end, is_damaged = summary.appended, False
         protocol_frames: list[ProtocolFrame] = []
         for segment, following in zip_longest(segments, segments[1:]):
             if following is not None and following.base <= end:
                 continue
             is_damaged = is_damaged or segment.base > end
-            for one in walk(segment.read, max(end, segment.base), segment.limit):
+            for one in walk(segment.read, max(end, segment.base), min(segment.limit, log_end)):
                 if isinstance(one, Hole):
                     is_damaged = True
                     continue
@@ -170,12 +179,14 @@ class _ProtocolFrames:
                     is_damaged = False  # no protocol frames yet: the log of an enode without replicas
                 try:
                     if not one.is_of(log_mark) and read_body(segment.read, one) is not None:
+                        if skips_damage:
+                            break
                         check_frame_owner(segment.path, one.position)
-                    if not is_damaged and one.kind in PROTOCOL_KINDS:
+                    if one.kind in PROTOCOL_KINDS and (skips_damage or not is_damaged):
                         protocol_frames.append(decode_protocol_frame(one, read_body(segment.read, one)))
                 except BadFrame:
                     is_damaged = True
-                if is_damaged:
+                if is_damaged and not skips_damage:
                     return cls(end, tuple(protocol_frames))
                 end = one.end_position
                 if one.flags & FrameFlag.SEGMENT_END:
@@ -197,33 +208,47 @@ class _Opening:
     folder: Path
     summary: LogSummary
     is_last_copy: bool
-    repairs: bool = True
     skipped_checkpoints: int = 0
 
     def __post_init__(self) -> None:
         """Read the folder. Errors: DataLoss, Unsupported, OSError."""
-        disk, folder, outline = self.files.disk, self.folder, self.summary
+        disk, folder, summary = self.files.disk, self.folder, self.summary
         identity = read_identity(disk, folder)
         self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
         """They distinguish the files of the folder, and the frames of the log, from others."""
-        starts = [base for base in segment_bases(disk.list(folder)) if base >= outline.begin]
+        self._own_disk = identity.disk if identity is not None else ""
+        starts = [base for base in segment_bases(disk.list(folder)) if base >= summary.begin]
         self.segments = [Segment(self.files, folder, base, base) for base in starts]
         for one in self.segments:
             one.limit = one.base + one.size_bytes()
-        self.protocol_frames = _ProtocolFrames.read_behind(outline, self.segments, self.log_mark)
-        if self.is_last_copy:
-            self.protocol_frames = replace(self.protocol_frames, end=_END)
         self.flushed = durable_end(disk, folder)
         """The position up to which the log was certainly on this disk."""
         clean, last = read_clean_stop(disk, folder), self.segments[-1:]
-        is_usable = (
-            clean
-            and last
-            and is_at_log_end(clean, last[0], self.log_mark)
-            and clean.end_position <= self.protocol_frames.end
-        )
-        self.clean = clean if is_usable else None
+        self.clean = clean if clean and last and is_at_log_end(clean, last[0], self.log_mark) else None
         """The marker of a clean stop, if it matches the log."""
+        self.is_alone = self.is_last_copy or self._is_only_replica(summary)
+        """Whether no other replica has the log, so that everything on this disk is committed."""
+        self._read_protocol_frames()
+        if self.is_alone and not self.is_last_copy:
+            self.is_alone = self._is_only_replica(self.protocol_frames.applied_to(summary, self.protocol_frames.end))
+            if not self.is_alone:
+                self._read_protocol_frames()
+        if self.clean is not None and self.clean.end_position > self.protocol_frames.end and not self.is_alone:
+            self.clean = None
+
+    def _read_protocol_frames(self) -> None:
+        log_end = self.clean.end_position if self.clean is not None else _END
+        self.protocol_frames = _ProtocolFrames.read_behind(
+            self.summary, self.segments, self.log_mark, log_end, skips_damage=self.is_alone
+        )
+
+    def _is_only_replica(self, summary: LogSummary) -> bool:
+        return [one.disk for one in summary.configuration.replicas] == [self._own_disk]
+
+    def as_alone(self, recovered: Recovered) -> ReplicaLog:
+        """The log of the only replica, which was read to its end."""
+        end = recovered.end_position
+        return ReplicaLog(recovered, _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end))
 
     def recover(self) -> ReplicaLog:
         """The log of a folder that was not closed cleanly."""
@@ -258,7 +283,7 @@ class _Opening:
     def adopt_segments(self, catalog: LogCatalog, segments: list[Segment]) -> None:
         """Load segments into the catalog. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.files.disk, one, following.base, repairs=self.repairs)
+            load_sealed(catalog, self.files.disk, one, following.base, repairs=True)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceLocation]:
@@ -290,9 +315,9 @@ class _Opening:
     def _has_hole_below(self, position: int) -> bool:
         """Whether the last segment has a hole below `position`, which readers cannot have repaired before it is full.
 
-        False if no other replica has a copy, because then later frames must be kept.
+        False if this was the only replica at the last start, because then no other one has a copy.
         """
-        if self.protocol_frames.end == _END or len(self.summary.configuration.voters) == 1:
+        if len(self.summary.configuration.voters) == 1:
             return False
         last = self.segments[-1]
         return last.base < position and bool(survey(last.read, last.base, position).holes)

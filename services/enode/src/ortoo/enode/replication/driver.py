@@ -121,6 +121,7 @@ class Driver:
         """Time of the last append; time from which more frames may be sent to late followers."""
         self._log_actions: asyncio.Queue[tuple[Action, LogSummary]] = asyncio.Queue()
         self._hard_states: asyncio.Queue[SaveHardState] = asyncio.Queue()
+        log.current_summary = lambda: self.replica.log
         log.on_appended = self._on_appended
         log.on_flushed = lambda position: self.post(Flushed(self._truncations, position))
         log.on_checkpoint_complete = lambda: self._end_log("a checkpoint has come, and the log can be folded from it")
@@ -197,13 +198,14 @@ class Driver:
             else:
                 self.post(Truncated(action.truncations))
         elif isinstance(action, DeleteBelow):
-            await log.delete_below(action.begin, summary)
+            await log.delete_below(action.begin)
         elif isinstance(action, AppendEpoch):
             if self._is_leader_of(action.epoch):
                 log.start_epoch(action.epoch)
                 await log.append_protocol_frame(FrameKind.EPOCH)
         elif isinstance(action, AppendConfiguration):
             if self._is_leader_of(self.replica.hard_state.epoch):
+                await log.store_summary()  # a start must not take itself for the only replica behind damage
                 await log.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(action.configuration))
         elif isinstance(action, BecomeLeader) and self._is_leader_of(action.epoch):
             await log.engine.appender.flush()  # until everything below the EPOCH frame is folded

@@ -28,7 +28,7 @@ from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
 from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
-from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.recovery.restored import read_openings_gap, write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 
@@ -133,8 +133,8 @@ class ReplicaMembership:
         return stored
 
     def _finish(self, kept: StoredHardState, identity: StoreIdentity | None) -> None:
-        """Record in the identity of a store without replicas that it has hard state from now on."""
-        if identity is None or identity.has_hard_state:
+        """Record in the identity that the store has hard state, and the id of its set, from now on."""
+        if identity is None or (identity.has_hard_state and identity.store_id == kept.set_id):
             return
         if identity.store_id != kept.made_from:  # an older version wrote it
             write_identity(self.disk, self.folder, replace(identity, disk=kept.replica.disk))
@@ -143,10 +143,26 @@ class ReplicaMembership:
             begin = read_log_begin(self.disk, self.folder)
             position = begin.position if begin else 0
             alone = ConfigurationFrame(position, Configuration((kept.replica,)))
-            outline = LogSummary(position, position, position, position, configurations=(alone,))
-            write_log_summary(self.disk, self.folder, StoredLogSummary(outline))
+            # No segment before the last one has a frame of the protocol.
+            end = max([position, *segment_bases(self.disk.list(self.folder))[-1:]])
+            summary = LogSummary(position, end, position, position, configurations=(alone,))
+            write_log_summary(self.disk, self.folder, StoredLogSummary(summary))
+        begins_anew = read_openings_gap(self.disk, self.folder) > 0
         renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.replica.disk)
-        write_identity(self.disk, self.folder, renewed)
+        write_identity(self.disk, self.folder, replace(renewed, begins_anew=begins_anew))
+
+    def begin_under_another_id(self) -> None:
+        """Give the set another id, because its only replica lost the end of the log. Clients' state becomes invalid.
+
+        An interrupted call is completed by the next start. Errors: as `write`.
+        """
+        identity = read_identity(self.disk, self.folder)
+        if identity is None or identity.begins_anew:
+            return
+        write_mark(self.disk, self.folder)
+        set_id = self.randomness.id_text()
+        self.store(replace(self.stored, set_id=set_id, created_at_ms=self.clock.now_ms(), made_from=identity.store_id))
+        self._finish(self.stored, identity)
 
     async def join(self, set_id: str, created_at_ms: int, *, dry_run: bool = False) -> ReplicaId:
         """Join a set, or with `dry_run` only check whether this is possible.

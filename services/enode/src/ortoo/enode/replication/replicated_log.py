@@ -10,11 +10,11 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import DigestDue, StateDigest
+from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
 from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import read_committed_mark
-from ortoo.enode.disk.identity import StoreIdentity, claim_folder
+from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
@@ -51,6 +51,9 @@ class ReplicatedLog:
     former_end: int
     known_committed: int = 0
     """The position up to which an earlier start knew the log to be committed."""
+    skips: Sequence[OffsetsSkipped] = ()
+    """The offsets that damaged places may have held, if no other replica has them. They are stored before any other
+    change."""
     is_suspect: bool = False
     """Whether the folded state differs from other replicas'; then no start may use it."""
     on_appended: Callable[[int, tuple[ProtocolFrame, ...]], object] = lambda end, marks: None
@@ -63,6 +66,10 @@ class ReplicatedLog:
     def __post_init__(self) -> None:
         """Start as a follower."""
         self.bytes = LogBytes(self.engine)
+        self.current_summary: Callable[[], LogSummary] = lambda: self.summary
+        """Returns the log summary of the protocol."""
+        self._storing_summary = asyncio.Lock()
+        self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
@@ -116,11 +123,15 @@ class ReplicatedLog:
         engine.appender.refusal = ""
 
     async def invalidate_lost_state(self) -> None:
-        """Invalidate the clients' state of lost data, before a disk that continues alone serves.
+        """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
 
         Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
         engine = self.engine
+        if self.skips:
+            await engine.store(self.skips)
+            self.skips = ()
+            engine.housekeeping.checkpoints.due.set()
         if apart := await engine.work.run(read_openings_gap, self.disk, self.folder):
             changes = invalidation_changes(engine.state, apart, engine.appender.stored_at_ms)
             for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
@@ -161,7 +172,7 @@ class ReplicatedLog:
     async def truncate(self, summary: LogSummary) -> None:
         """Truncate the log permanently to the end of `summary`. Errors: OSError."""
         appender, position = self.engine.appender, summary.appended
-        async with self.engine.housekeeping.marking:
+        async with self.engine.housekeeping.marking, self._storing_summary:
             await appender.wait_idle()
             self.bytes.clear_cache()
             await self._keep_truncated(position)
@@ -205,21 +216,32 @@ class ReplicatedLog:
         appender = self.engine.appender
         await appender.wait_idle()
         stored = StoredLogSummary.from_summary(summary)
-        if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
-            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
-            return False
-        await self.engine.housekeeping.stop()
-        self._is_emptied = True
-        await self.engine.work.run(empty_log, self.disk, self.folder, stored)
-        return True
+        async with self._storing_summary:
+            if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
+                await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
+                return False
+            await self.engine.housekeeping.stop()
+            self._is_emptied = True
+            await self.engine.work.run(empty_log, self.disk, self.folder, stored)
+            return True
 
-    async def store_summary(self, summary: LogSummary) -> None:
+    async def store_summary(self) -> None:
         """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
-        await self.engine.work.run(write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary))
+        async with self._storing_summary:
+            stored = StoredLogSummary.from_summary(self.current_summary())
+            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
 
-    async def delete_below(self, begin: int, summary: LogSummary) -> None:
+    async def _store_summary_alone(self) -> None:
+        """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
+
+        Then it notices damage, and fetches the damaged part from the others.
+        """
+        if len(self.current_summary().configuration.replicas) == 1:
+            await self.store_summary()
+
+    async def delete_below(self, begin: int) -> None:
         """Delete the segments that lie wholly below `begin`. Errors: OSError."""
-        await self.store_summary(summary)
+        await self.store_summary()
         segments = self.engine.catalog.segments
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
@@ -243,6 +265,7 @@ class ReplicatedLog:
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
             if is_whole and appender.committed_position == appender.appended_position:
+                await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)
 
         await self.engine.close(ending)
@@ -265,10 +288,12 @@ async def open_replicated_log(
     disk: Disk,
     clock: Clock,
     stored: StoredLogSummary,
+    begin_under_another_id: Callable[[], object],
     skipped_checkpoints: int = 0,
 ) -> ReplicatedLog:
     """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
 
+    `begin_under_another_id` gives a log that lost its end, and has no other replica, another id.
     `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
     """
     settings.check()
@@ -279,6 +304,9 @@ async def open_replicated_log(
         found = await work.run(claim_folder, disk, folder, identity, disk.list(folder))
         log = await work.run(recover_replica, files, folder, stored, skipped_checkpoints=skipped_checkpoints)
         recovered = log.recovered
+        if recovered.missing_bytes:
+            await work.run(begin_under_another_id)
+            found = read_identity(disk, folder) or found
         if recovered.begin is None:
             begins = recovered.catalog.begin_offsets_without(0)
             await work.run(write_log_begin, disk, folder, LogBegin(log.summary.begin, begins))
@@ -305,7 +333,9 @@ async def open_replicated_log(
         appender.hold_recovered(log.groups)
     engine.housekeeping.is_leading = False
     engine.housekeeping.start()
-    return ReplicatedLog(engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known)
+    return ReplicatedLog(
+        engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known, recovered.skips
+    )
 
 
 async def _active(log: ReplicaLog, spares: SpareSegments) -> Segment:

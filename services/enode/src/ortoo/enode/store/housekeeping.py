@@ -77,6 +77,8 @@ class Housekeeping:
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
         self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
         """Makes all replicas delete the log below a position; None without other replicas."""
+        self.on_indexed: Callable[[], Awaitable[None]] | None = None
+        """Called when index files of sealed segments were written."""
         self._tasks: list[asyncio.Task[None]] = []
         self._log_rate = LogRateLimit()
         self._sealed: deque[SealedSegment] = deque()
@@ -104,7 +106,7 @@ class Housekeeping:
         for name, work in {
             "mark": self._run_on(appender.flushed, self._mark_when_idle),
             "flush": self._run_on(appender.flush_due, self._flush_later),
-            "seal": self._run_on(self._sealed_event, self.index_sealed, self._prepare_spare),
+            "seal": self._run_on(self._sealed_event, self._index_and_report, self._prepare_spare),
             "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
             "retention": self._run_every(settings.retention_interval_ms, self.apply_retention),
             "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
@@ -217,6 +219,11 @@ class Housekeeping:
                     self._keys_to_seal.append(LogStretch(contents.base, contents.end, is_sealed=True))
                     self._keys_due.set()
             self._sealed.popleft()
+
+    async def _index_and_report(self) -> None:
+        await self.index_sealed()
+        if self.on_indexed is not None:
+            await self.on_indexed()
 
     async def write_clean_stop(self, folder: Path) -> None:
         """Write the marker of a clean stop. Everything is committed, and every sealed segment has its index file."""
