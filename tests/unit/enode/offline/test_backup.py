@@ -14,12 +14,14 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.disk import RealDisk, RealFile
 from ortoo.enode.disk.log_begin import LogBegin, read_log_begin, write_log_begin
+from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import segment_bases, segment_name
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline.backup import take_backup
 from ortoo.enode.offline.restore import make_store
-from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
+from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
 from ortoo.enode.store.store import Store
 
@@ -135,8 +137,6 @@ async def test_who_outlived_a_lost_store_begins_anew_at_the_restored_one(tmp_pat
     opening = store.describe().store_open_number
     await store.close()
     make_store(disk, tmp_path / "backup", tmp_path / "first", CLOCK, Randomness(2))
-    with pytest.raises(Conflict, match="Start it once without replicas"):
-        ReplicaMembership(disk, tmp_path / "first", CLOCK, Randomness(1))
     first = await opened(tmp_path / "first")
     shutil.copytree(tmp_path / "first", tmp_path / "crashed")
     for other in (first, await opened(tmp_path / "crashed")):
@@ -225,7 +225,9 @@ async def test_what_cannot_be_backed_up_or_restored_is_named(tmp_path: Path) -> 
     with pytest.raises(Conflict, match="is not empty"):
         make_store(disk, backup, store_folder, CLOCK, Randomness())
     await store.close()
-    (store_folder / "reign").write_text("x")
+    voters = Configuration((ReplicaId(1, "disk-1"), ReplicaId(2, "disk-2")))
+    summary = LogSummary(configurations=(ConfigurationFrame(0, voters),))
+    write_log_summary(disk, store_folder, StoredLogSummary(summary))
     with pytest.raises(Unsupported, match="replica of enode enode-0"):
         take_backup(disk, store_folder, backup, CLOCK)
     [first, *_] = sorted(backup.glob("*.seg"))

@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
@@ -132,7 +133,7 @@ def _write_durable_mark(disk: Disk, folder: Path, end: int) -> None:
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
 ) -> Iterator[RepairStep]:
-    """Write the store's identity (`owner`: cluster and enode), with a new store id.
+    """Write the store's identity (`owner`: cluster and enode), with the id of its set, or with a new store id.
 
     The other small files have a tag from the id, so those that are not caches are written again.
     """
@@ -141,7 +142,12 @@ def renew_identity(
     begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
     end = max(read_durable_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
     log = f"{mark:016x}" if mark else ""
-    identity = StoreIdentity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
+    stored, store_id, now_ms = read_hard_state(disk, folder), randomness.id_text(), clock.now_ms()
+    identity = StoreIdentity(cluster, enode, store_id, now_ms, log=log)
+    if stored is not None:  # it belongs to its hard state
+        identity = replace(
+            identity, store_id=stored.set_id, created_at_ms=stored.created_at_ms, disk=stored.replica.disk
+        )
     yield RepairStep(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),

@@ -9,7 +9,7 @@ truncated.
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
@@ -26,7 +26,6 @@ from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import SegmentSurvey, survey
 from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.copies.frame_copies import make_entry
-from ortoo.enode.log.copies.protocol_frames import PROTOCOL_KINDS, decode_protocol_frame
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameHeader
 from ortoo.enode.log.queue_index import SliceLocation
@@ -44,10 +43,11 @@ from ortoo.enode.recovery.opening import (
     set_queue_ranges,
     zero_behind,
 )
-from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
+from ortoo.enode.recovery.owners import is_foreign
+from ortoo.enode.recovery.protocol_frames import ProtocolFrames
 from ortoo.enode.recovery.refold import StateRefold, read_slice
 from ortoo.enode.replication.protocol.identity import HardState, Tail
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
+from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.state.fold import State
 
 _END = 1 << 62
@@ -72,6 +72,8 @@ class ReplicaLog:
     """Whether the log's begin is deleted and there is no whole checkpoint yet, so that no state can be folded."""
     former_end: int = 0
     """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
+    is_alone: bool = False
+    """Whether no other replica has the log, so that what is durable here is committed."""
 
 
 def recover_replica(
@@ -149,57 +151,6 @@ def durable_end(disk: Disk, folder: Path) -> int:
     return max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
 
 
-@dataclass(frozen=True, slots=True)
-class _ProtocolFrames:
-    """The readable frames of the replication protocol behind the position of the stored log summary."""
-
-    end: int
-    """Their end: the first damaged header or protocol frame, or the log's end. Frames beyond it are unknown."""
-    protocol_frames: tuple[ProtocolFrame, ...]
-
-    @classmethod
-    def read_behind(
-        cls, summary: LogSummary, segments: Sequence[Segment], log_mark: int, log_end: int, *, skips_damage: bool
-    ) -> "_ProtocolFrames":
-        """Read the frames below `log_end`, with `skips_damage` also behind damaged places.
-
-        Errors: OSError. DataLoss, also for a frame of a log with another fingerprint, unless it is skipped.
-        """
-        end, is_damaged = summary.appended, False
-        protocol_frames: list[ProtocolFrame] = []
-        for segment, following in zip_longest(segments, segments[1:]):
-            if following is not None and following.base <= end:
-                continue
-            is_damaged = is_damaged or segment.base > end
-            for one in walk(segment.read, max(end, segment.base), min(segment.limit, log_end)):
-                if isinstance(one, Hole):
-                    is_damaged = True
-                    continue
-                if one.leader_epoch == 0 and not protocol_frames and not summary.history.starts:
-                    is_damaged = False  # no protocol frames yet: the log of an enode without replicas
-                try:
-                    if not one.is_of(log_mark) and read_body(segment.read, one) is not None:
-                        if skips_damage:
-                            break
-                        check_frame_owner(segment.path, one.position)
-                    if one.kind in PROTOCOL_KINDS and (skips_damage or not is_damaged):
-                        protocol_frames.append(decode_protocol_frame(one, read_body(segment.read, one)))
-                except BadFrame:
-                    is_damaged = True
-                if is_damaged and not skips_damage:
-                    return cls(end, tuple(protocol_frames))
-                end = one.end_position
-                if one.flags & FrameFlag.SEGMENT_END:
-                    break
-        return cls(end, tuple(protocol_frames))
-
-    def applied_to(self, summary: LogSummary, end: int) -> LogSummary:
-        """The log summary with the protocol frames up to `end`, which is at most the end of these."""
-        if summary.appended > end:
-            return replace(summary.truncated(end), truncations=0, is_truncating=False)
-        return summary.appended_with(end, tuple(one for one in self.protocol_frames if one.end <= end))
-
-
 @dataclass(eq=False)
 class _Opening:
     """One folder before any folding."""
@@ -238,7 +189,7 @@ class _Opening:
 
     def _read_protocol_frames(self) -> None:
         log_end = self.clean.end_position if self.clean is not None else _END
-        self.protocol_frames = _ProtocolFrames.read_behind(
+        self.protocol_frames = ProtocolFrames.read_behind(
             self.summary, self.segments, self.log_mark, log_end, skips_damage=self.is_alone
         )
 
@@ -248,7 +199,8 @@ class _Opening:
     def as_alone(self, recovered: Recovered) -> ReplicaLog:
         """The log of the only replica, which was read to its end."""
         end = recovered.end_position
-        return ReplicaLog(recovered, _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end))
+        summary = _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end)
+        return ReplicaLog(recovered, summary, is_alone=True)
 
     def recover(self) -> ReplicaLog:
         """The log of a folder that was not closed cleanly."""

@@ -23,11 +23,10 @@ from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
 from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
-from ortoo.enode.disk.log_begin import read_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
+from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, last_epoch, summary_of_files
 from ortoo.enode.recovery.restored import read_openings_gap, write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
@@ -105,7 +104,7 @@ class ReplicaMembership:
         Errors: DataLoss for a folder that once had hard state.
         """
         check_never_of_a_set(self.disk, self.folder)
-        check_last_frames(self.disk, self.folder)
+        epoch = last_epoch(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
         if identity is None:
             if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
@@ -117,17 +116,13 @@ class ReplicaMembership:
                 f"{self.folder} holds the log of an enode without replicas: start it as replica 1, or empty it",
                 field="replica",
             )
-        elif read_openings_gap(self.disk, self.folder):
-            # The changes of its first start must be in the log before there are other replicas.
-            raise Conflict(
-                f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
-                "start it as replica 1",
-                field="replica",
-            )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
             replica, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
-            stored = StoredHardState(replica, set_id, self.clock.now_ms(), made_from=identity.store_id)
+            hard_state = HardState(epoch)
+            stored = StoredHardState(
+                replica, set_id, self.clock.now_ms(), hard_state=hard_state, made_from=identity.store_id
+            )
         write_hard_state(self.disk, self.folder, stored)
         self._finish(stored, identity)
         return stored
@@ -140,13 +135,7 @@ class ReplicaMembership:
             write_identity(self.disk, self.folder, replace(identity, disk=kept.replica.disk))
             return
         if read_log_summary(self.disk, self.folder) is None:
-            begin = read_log_begin(self.disk, self.folder)
-            position = begin.position if begin else 0
-            alone = ConfigurationFrame(position, Configuration((kept.replica,)))
-            # No segment before the last one has a frame of the protocol.
-            end = max([position, *segment_bases(self.disk.list(self.folder))[-1:]])
-            summary = LogSummary(position, end, position, position, configurations=(alone,))
-            write_log_summary(self.disk, self.folder, StoredLogSummary(summary))
+            write_log_summary(self.disk, self.folder, summary_of_files(self.disk, self.folder, kept.replica))
         begins_anew = read_openings_gap(self.disk, self.folder) > 0
         renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.replica.disk)
         write_identity(self.disk, self.folder, replace(renewed, begins_anew=begins_anew))

@@ -19,16 +19,18 @@ from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.copies.frame_copies import FrameCopy, append_copies
+from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.log.flushing.disk_work import make_disk_work
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import FrameKind, frame_bytes
+from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_bytes
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
 from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
+from ortoo.enode.replication.protocol.identity import Configuration
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.store.engine import Engine
 
@@ -113,6 +115,14 @@ class ReplicatedLog:
         appender.append_protocol_frame(kind, payload)
         appender.request_flush()
 
+    async def append_configuration(self, configuration: Configuration) -> None:
+        """Append a CONFIGURATION frame. Errors: as `append_protocol_frame`, and OSError."""
+        await self.store_summary()  # behind damage, a start must not take this replica for the only one
+        appender = self.engine.appender
+        if len(configuration.voters) > 1 and appender.commit_limit is None:
+            appender.commit_limit = appender.committed_position  # from now on, frames wait for the other disks
+        await self.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(configuration))
+
     def start_serving(self) -> None:
         """Start to serve: everything committed is folded. Accept writes and do the housekeeping."""
         engine = self.engine
@@ -158,8 +168,9 @@ class ReplicatedLog:
     def commit(self, position: int) -> None:
         """Commit the frames below `position`: fold them, show them to readers, answer their waiters."""
         appender = self.engine.appender
-        appender.commit_limit = max(appender.commit_limit or 0, position)
-        appender.release_committed()
+        if appender.commit_limit is not None:
+            appender.commit_limit = max(appender.commit_limit, position)
+            appender.release_committed()
 
     async def write(self, begin: int, frames: Sequence[FrameCopy]) -> None:
         """Append a leader's frames. Errors: Overloaded, OSError."""
@@ -256,8 +267,12 @@ class ReplicatedLog:
         """Close the log and unlock the folder."""
 
         async def ending() -> None:
-            self.follow("the store is closed")
             appender, housekeeping = self.engine.appender, self.engine.housekeeping
+            if appender.may_place and appender.commit_limit is None:
+                if appender.fits(HEADER_BYTES):
+                    appender.append_mark(FrameFlag.CLOSED)
+                await appender.flush()  # other replicas would have got everything with the leadership
+            self.follow("the store is closed")
             await appender.wait_idle()
             await housekeeping.stop()
             if self._is_emptied:
@@ -328,7 +343,7 @@ async def open_replicated_log(
     engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
     appender.store_open = recovered.store_open + apart
-    appender.commit_limit = recovered.end_position
+    appender.commit_limit = None if log.is_alone else recovered.end_position
     if log.groups:
         appender.hold_recovered(log.groups)
     engine.housekeeping.is_leading = False
