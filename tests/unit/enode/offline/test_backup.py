@@ -23,7 +23,7 @@ from ortoo.enode.offline.restore import make_store
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.store.lock_table import LockGranted, LockRequest
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(
     segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_bytes=40_000, retention_interval_ms=5
@@ -46,15 +46,15 @@ def noticing(disk: RealDisk, suffix: str) -> Iterator[list[Path]]:
     yield made
 
 
-async def opened(folder: Path, seed: int = 1) -> Store:
+async def opened(folder: Path, seed: int = 1) -> SingleStore:
     """Open the store."""
-    return await Store.open(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
+    return await open_single_store(folder, settings=SETTINGS, disk=RealDisk(), clock=CLOCK, randomness=Randomness(seed))
 
 
 class Sender:
     """Appends one batch after another with a producer's numbers."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: SingleStore) -> None:
         self.store = store
         self.acknowledged = 0
 
@@ -66,7 +66,7 @@ class Sender:
             self.acknowledged += 1
 
 
-async def batches(store: Store) -> list[tuple[int, bytes]]:
+async def batches(store: SingleStore) -> list[tuple[int, bytes]]:
     """(first offset, bytes) of every batch."""
     found = []
     [queue, *_] = store.describe_queues(1)

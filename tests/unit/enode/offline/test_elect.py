@@ -21,10 +21,10 @@ from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import LogSummary
-from ortoo.enode.store.store import Store
 from ortoo.namesrv.decisions.process_leases import KnownStore, may_come
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.memory_disk import MemoryDisk
+from ortoo.verification.store.single_store import open_single_store
 from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import OneStore
 
@@ -36,7 +36,7 @@ async def folder(tmp_path: Path) -> Path:
     """A closed store of replica 1, whose two others are lost."""
     disk, clock, randomness = RealDisk(), SystemClock(), Randomness(1)
     settings = StoreSettings(segment_bytes=16 << 10, headroom_bytes=0)
-    store = await Store.open(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
+    store = await open_single_store(tmp_path, settings=settings, disk=disk, clock=clock, randomness=randomness)
     await store.close()
     ReplicaMembership(disk, tmp_path, clock, randomness)
     kept = read_log_summary(disk, tmp_path)
@@ -201,7 +201,7 @@ async def test_what_is_for_an_enode_of_one_leaves_a_members_disk_alone(folder: P
         if way[0].startswith("--"):
             repair.main([str(folder), *way, "--apply"])
         else:
-            store = await Store.open(
+            store = await open_single_store(
                 folder,
                 settings=StoreSettings(segment_bytes=16 << 10, headroom_bytes=0),
                 disk=RealDisk(),

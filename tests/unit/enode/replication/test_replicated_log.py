@@ -16,7 +16,7 @@ from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import SingleStore
 from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
 
@@ -149,7 +149,7 @@ async def test_closing_a_log_that_was_emptied_writes_nothing_about_what_it_held(
     log.engine.appender.commit_limit = 1 << 62
     log.start_epoch(1)
     log.start_serving()
-    one.store = Store(log.engine)
+    one.store = SingleStore(log.engine)
     while len(log.engine.catalog.segments) < 3:
         await one.append(b"x" * 1_000)
     end = log.engine.appender.appended_position

@@ -34,7 +34,7 @@ from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.leadership.replica_metrics import register_replica
 from ortoo.enode.leadership.replica_process import ReplicaProcess
 from ortoo.enode.leadership.services import CERTIFICATES_INTERVAL_S, SWITCH_INTERVAL_S, EnodeServices
-from ortoo.enode.recovery.hard_state import check_not_replicated
+from ortoo.enode.recovery.hard_state import check_only_replica
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.rpc.replicas.operators import NAME as REPLICAS_NAME
 from ortoo.enode.rpc.replicas.service import NAME, ReplicaService
@@ -108,7 +108,7 @@ async def open_enode(
         number, initial_voters, addresses = settings.replica, settings.replicas, settings.replica_address_list
         with disk.lock(settings.data_dir):
             if not settings.replica_listen_address:
-                check_not_replicated(disk, settings.data_dir, REPLICA_ADVICE)
+                check_only_replica(disk, settings.data_dir, REPLICA_ADVICE)
             membership = ReplicaMembership(
                 disk, settings.data_dir, clock, randomness, number, initial_voters, addresses
             )

@@ -69,12 +69,16 @@ def read_log_summary(disk: Disk, folder: Path) -> StoredLogSummary | None:
 
 
 def has_other_replicas(disk: Disk, folder: Path, replica_disk: str) -> bool:
-    """Whether the file lists more replicas than the one with this disk; False without a file. Errors: as above.
+    """Whether the file lists more replicas than the one with this disk; False without a file.
 
-    The file may be replaced meanwhile, so an older copy is not refused. It lists a learner before that can vote.
+    The file may be replaced meanwhile, so an older copy is not refused. It lists a learner before that can vote. A file
+    of another folder is left to `read_log_summary`.
+    Errors: DataLoss, Unsupported.
     """
     found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
-    return found is not None and [one.disk for one in found[0].summary.configuration.replicas] != [replica_disk]
+    if found is None or found[1] not in (0, tag_of(disk, folder)):
+        return False
+    return [one.disk for one in found[0].summary.configuration.replicas] != [replica_disk]
 
 
 def read_serial(disk: Disk, folder: Path) -> int:

@@ -22,7 +22,7 @@ from ortoo.common.process.memory_budget import memory_bytes
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.telemetry.metrics import Metrics
 from ortoo.enode import log_events
-from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.recovery.replica_opening import with_lost_tail
@@ -30,9 +30,8 @@ from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, 
 from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
-from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.replication.state_comparison import StateComparison
 from ortoo.enode.rpc.leader_only import LeaderOnlyService, read_committed
 from ortoo.enode.rpc.replicas.operators import EnodeReplicasService
@@ -224,30 +223,16 @@ class ReplicaProcess:
         return await ask_to_join(address, request, self.channels)
 
     async def _run_log(self) -> str:
-        settings, clock = self.settings, self.clock
-        stored, summary = self.membership.next_incarnation()
-        log = await open_replicated_log(
-            settings.data_dir,
-            identity=StoreIdentity(
-                settings.cluster, settings.name, stored.set_id, stored.created_at_ms, stored.replica.disk
-            ),
-            settings=settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes()),
-            disk=self.membership.disk,
-            clock=clock,
-            stored=summary,
-            begin_under_another_id=self.membership.begin_under_another_id,
-            skipped_checkpoints=self.comparison.mismatches,
-        )
+        clock, settings = self.clock, self.settings
+        store_settings = settings.store_settings.with_memory_limits(settings.memory_share_percent, memory_bytes())
         async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(log.close)
+            log = await stack.enter_async_context(open_log(self.membership, store_settings, self.comparison))
             log.on_truncated = self._count_truncated
             self._store_losses(log)
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
             peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
-            known, now_s = log.known_committed, clock.monotonic_s()
-            replica = Replica.initial(stored.identity, log.summary, stored.hard_state, now_s, known_committed=known)
-            driver = Driver(log, replica, self.membership, peers.send, background, clock, self.comparison)
+            driver = make_driver(log, self.membership, peers.send, background, self.comparison)
             driver.reopens = not self.is_alone
             repair = FrameRepair(log.bytes, lambda: driver.replica, self._fetch_frame_copy, self._count_repaired)
             log.bytes.repair = log.engine.reader.repair = repair.repair

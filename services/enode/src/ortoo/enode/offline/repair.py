@@ -36,7 +36,7 @@ from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
-from ortoo.enode.recovery.hard_state import check_not_replicated
+from ortoo.enode.recovery.hard_state import check_never_of_a_set, check_only_replica
 from ortoo.enode.recovery.opening import make_clean_stop, recover
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
@@ -72,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
-            check_not_replicated(disk, folder, REPLICA_ADVICE)
+            if read_hard_state(disk, folder) is None:
+                check_never_of_a_set(disk, folder)
+            check_only_replica(disk, folder, REPLICA_ADVICE)
         if chosen.caches:
             steps = list(remove_caches(disk, folder))
         elif chosen.identity:
@@ -143,7 +145,8 @@ def renew_identity(
     end = max(read_durable_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
     log = f"{mark:016x}" if mark else ""
     stored, store_id, now_ms = read_hard_state(disk, folder), randomness.id_text(), clock.now_ms()
-    identity = StoreIdentity(cluster, enode, store_id, now_ms, log=log)
+    begins_anew = RESTORED_NAME in names
+    identity = StoreIdentity(cluster, enode, store_id, now_ms, log=log, begins_anew=begins_anew)
     if stored is not None:  # it belongs to its hard state
         identity = replace(
             identity, store_id=stored.set_id, created_at_ms=stored.created_at_ms, disk=stored.replica.disk

@@ -22,24 +22,23 @@ from ortoo.enode.log.copies.truncated_frames import PREFIX as CUT_PREFIX
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import SUFFIX, Segment, segment_bases
-from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
+from ortoo.enode.recovery.owners import check_frame_owner, check_owner, is_foreign
+from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.recovery.strays import frame_at
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 
 
-def check_not_replicated(disk: Disk, folder: Path, advice: str) -> None:
+def check_only_replica(disk: Disk, folder: Path, advice: str) -> None:
     """Refuse the disk of a set with other replicas to code that does not replicate.
 
     The acknowledgements of the disk count in a majority, and data written only there would differ from the other
     replicas.
-    Errors: as `read_hard_state`. Conflict with `advice`. DataLoss when its hard state is missing.
+    Errors: as `read_hard_state`. Conflict with `advice`.
     """
     stored = read_hard_state(disk, folder)
-    if stored is None:
-        check_never_of_a_set(disk, folder)
-    elif has_other_replicas(disk, folder, stored.replica.disk):
+    if stored is not None and has_other_replicas(disk, folder, stored.replica.disk):
         raise Conflict(f"{folder} is the disk of replica {stored.replica.number} of set {stored.set_id}: {advice}")
 
 
@@ -49,12 +48,34 @@ def check_never_of_a_set(disk: Disk, folder: Path) -> None:
         raise _missing(folder, trace)
 
 
+def check_claimable(disk: Disk, folder: Path, identity: StoreIdentity | None) -> None:
+    """Check a folder without hard state before it gets one, because a refused start must change nothing.
+
+    Errors: Unsupported, OSError. DataLoss for a folder that is not whole, or of several stores.
+    """
+    names = disk.list(folder)
+    if identity is None:
+        if left := [name for name in names if is_of_log(name)]:
+            raise DataLoss(
+                f"{folder} holds a log ({left[0]}) but no file {IDENTITY_NAME}: put it back from a copy, or run "
+                f"`ortoo-enode repair`. If it was the folder of a replica, {REJOIN_ADVICE}"
+            )
+        check_never_of_a_set(disk, folder)
+        return
+    check_never_of_a_set(disk, folder)
+    read_openings_gap(disk, folder)
+    check_owner(disk, folder, identity)
+    for base in segment_bases(names)[-1:]:
+        _check_segment(disk, folder, base, identity.log_mark)
+
+
 def is_restored(disk: Disk, folder: Path) -> bool:
     """Whether a folder was made of a backup and not started since. Its log was a replica's, but the folder was not."""
     with contextlib.suppress(DataLoss):
         identity = read_identity(disk, folder)
-        return identity is not None and identity.begins_anew and not identity.has_hard_state
-    return False
+        if identity is not None:
+            return identity.begins_anew and not identity.has_hard_state
+    return RESTORED_NAME in disk.list(folder)
 
 
 def check_never_led(folder: Path, epoch: int) -> None:

@@ -36,7 +36,7 @@ from ortoo.enode.recovery.opening import (
     Recovered,
     is_at_log_end,
     load_sealed,
-    recover_all,
+    recover,
     recover_clean_stop,
     remove_leftovers,
     rewrite_unsynced,
@@ -102,9 +102,10 @@ def recover_replica(
     begin = read_log_begin(disk, folder)
     opening = _Opening(files, folder, summary, is_last_copy=is_last_copy, skipped_checkpoints=skipped_checkpoints)
     if opening.is_alone:
-        if begin is None or begin.position < summary.begin:
+        known = begin.position if begin is not None else 0
+        if known < summary.begin and (begin is None or is_last_copy):
             begin = LogBegin(summary.begin, None)
-        recovered = recover_all(files, folder, begin, repairs=repairs)
+        recovered = recover(files, folder, begin=begin, repairs=repairs)
         return opening.as_alone(recovered)
     remove_leftovers(disk, folder, summary.begin)
     segments, flushed = opening.segments, opening.flushed

@@ -21,12 +21,12 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
-from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, last_epoch, summary_of_files
+from ortoo.enode.recovery.hard_state import check_claimable, check_files, last_epoch, summary_of_files
 from ortoo.enode.recovery.restored import read_openings_gap, write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
@@ -103,12 +103,10 @@ class ReplicaMembership:
 
         Errors: DataLoss for a folder that once had hard state.
         """
-        check_never_of_a_set(self.disk, self.folder)
-        epoch = last_epoch(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
+        check_claimable(self.disk, self.folder, identity)
+        epoch = last_epoch(self.disk, self.folder)
         if identity is None:
-            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
-                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN_ADVICE}")
             stored = StoredHardState(ReplicaId(self.number, self.randomness.id_text()))
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.

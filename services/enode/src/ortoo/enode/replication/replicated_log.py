@@ -27,6 +27,7 @@ from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_byte
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
+from ortoo.enode.recovery.opening import log_opening
 from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
 from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
@@ -159,6 +160,8 @@ class ReplicatedLog:
     async def _compare_states(self) -> None:
         """Make all replicas compare their state at this position. Errors: Overloaded, Unavailable."""
         engine, number = self.engine, self.engine.appender.appended_position
+        if not self.bytes.has_followers():
+            return
         await engine.store([DigestDue(number, engine.state.comparable_tables())])
         if engine.committer.digests[0] == number:
             await engine.store([StateDigest(*engine.committer.digests)])
@@ -322,11 +325,10 @@ async def open_replicated_log(
         if recovered.missing_bytes:
             await work.run(begin_under_another_id)
             found = read_identity(disk, folder) or found
-        if recovered.begin is None:
-            begins = recovered.catalog.begin_offsets_without(0)
-            await work.run(write_log_begin, disk, folder, LogBegin(log.summary.begin, begins))
-        else:
-            await work.run(keep_log_begin, disk, folder, recovered.begin)
+        begin = recovered.begin or LogBegin(log.summary.begin, None)
+        if begin.queues is None and (log.is_alone or recovered.begin is None):
+            begin = LogBegin(begin.position, recovered.catalog.begin_offsets_without(0))
+        await work.run(keep_log_begin, disk, folder, begin)
         await work.run(remove_clean_stop, disk, folder)
         await work.run(write_log_summary, disk, folder, StoredLogSummary.from_summary(log.summary))
         spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
@@ -348,6 +350,7 @@ async def open_replicated_log(
         appender.hold_recovered(log.groups)
     engine.housekeeping.is_leading = False
     engine.housekeeping.start()
+    log_opening(folder, recovered, log.summary.appended)
     return ReplicatedLog(
         engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known, recovered.skips
     )

@@ -85,6 +85,8 @@ class Housekeeping:
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
+        self._deleting = asyncio.Lock()
+        """Held while segments are deleted: retention and the replication protocol both request it."""
         self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
@@ -172,18 +174,20 @@ class Housekeeping:
     async def delete(self, count: int) -> None:
         """Delete the `count` oldest segments, and files that an earlier run could not remove."""
         catalog = self.catalog
-        if count:
-            folder, position = catalog.active.folder, catalog.segments[count].base
-            begin = LogBegin(position, catalog.begin_offsets_without(count))
-            await self.work.run(write_log_begin, self.disk, folder, begin)
-            self._begin_position = position
-        for _ in range(count):
-            segment = catalog.drop_first_segment()
-            self.reader.forget(segment)
-            self.recent.drop_below(segment.end or 0)
-            segment.retire()
-            self.deleted_segments += 1
-        if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
+        async with self._deleting:
+            if count:
+                folder, position = catalog.active.folder, catalog.segments[count].base
+                begin = LogBegin(position, catalog.begin_offsets_without(count))
+                await self.work.run(write_log_begin, self.disk, folder, begin)
+                self._begin_position = position
+            for _ in range(count):
+                segment = catalog.drop_first_segment()
+                self.reader.forget(segment)
+                self.recent.drop_below(segment.end or 0)
+                segment.retire()
+                self.deleted_segments += 1
+            has_removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
+        if has_removed:
             await self._check_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
