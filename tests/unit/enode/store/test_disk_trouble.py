@@ -329,7 +329,7 @@ async def test_only_segments_that_grow_are_open_for_writing(tmp_path: Path) -> N
     async with asyncio.timeout(5):
         while len(store.engine.catalog.contents) < len(store.engine.catalog.segments) - 1:
             await store.fetch(1, 0, stored, wait_ms=1)
-    assert len(disk.writable()) <= 3, "the active segment, a spare one, the mark"
+    assert len(disk.writable()) <= 4, "the active segment, a spare one, the mark, a small file during its write"
     await store.close()
     assert files.count == 0
     assert disk.descriptors() == []
