@@ -14,7 +14,7 @@ from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.store.retention import Expired, RetentionClock
 from ortoo.enode.store.retention import expired as expired_segments
-from ortoo.enode.store.store import Store
+from ortoo.verification.store.single_store import open_single_store
 from ortoo.verification.time.virtual_clock import VirtualClock
 
 DAY_MS = 86_400_000
@@ -114,7 +114,7 @@ async def test_retention_changes_while_the_store_is_open(tmp_path: Path) -> None
     settings = StoreSettings(
         segment_bytes=16 << 10, headroom_bytes=0, retention_age_ms=0, retention_interval_ms=5, key_index=False
     )
-    store = await Store.open(
+    store = await open_single_store(
         tmp_path, settings=settings, disk=RealDisk(), clock=SystemClock(), randomness=Randomness(1)
     )
     await store.put_topics([TopicCopy(1, "t", 1, 1)])

@@ -14,7 +14,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from ortoo.enode.disk.clean_stop import read_clean_stop, write_clean_stop
 from ortoo.enode.disk.disk import Disk, RealDisk
 from ortoo.enode.disk.durable_mark import FILE_NAME as TIDE_NAME
 from ortoo.enode.disk.durable_mark import DurableMark, read_durable_mark
+from ortoo.enode.disk.hard_state_file import read_hard_state
 from ortoo.enode.disk.identity import FILE_NAME, StoreIdentity, write_identity
 from ortoo.enode.disk.log_begin import FILE_NAME as BEGIN_NAME
 from ortoo.enode.disk.log_begin import read_log_begin, write_log_begin
@@ -35,7 +36,7 @@ from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
-from ortoo.enode.recovery.hard_state import check_not_replicated
+from ortoo.enode.recovery.hard_state import check_never_of_a_set, check_only_replica
 from ortoo.enode.recovery.opening import make_clean_stop, recover
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
@@ -71,7 +72,9 @@ def main(arguments: Sequence[str]) -> int:
     disk, folder = RealDisk(), chosen.folder
     with disk.lock(folder):
         if chosen.caches or chosen.identity or chosen.without_checkpoint or chosen.cut is not None:
-            check_not_replicated(disk, folder, REPLICA_ADVICE)
+            if read_hard_state(disk, folder) is None:
+                check_never_of_a_set(disk, folder)
+            check_only_replica(disk, folder, REPLICA_ADVICE)
         if chosen.caches:
             steps = list(remove_caches(disk, folder))
         elif chosen.identity:
@@ -132,7 +135,7 @@ def _write_durable_mark(disk: Disk, folder: Path, end: int) -> None:
 def renew_identity(
     disk: Disk, folder: Path, owner: Sequence[str], clock: Clock, randomness: Randomness
 ) -> Iterator[RepairStep]:
-    """Write the store's identity (`owner`: cluster and enode), with a new store id.
+    """Write the store's identity (`owner`: cluster and enode), with the id of its set, or with a new store id.
 
     The other small files have a tag from the id, so those that are not caches are written again.
     """
@@ -141,7 +144,13 @@ def renew_identity(
     begin, clean = read_log_begin(disk, folder, ANY_TAG), read_clean_stop(disk, folder, ANY_TAG)
     end = max(read_durable_mark(disk, folder, ANY_TAG), clean.end_position if clean is not None else 0)
     log = f"{mark:016x}" if mark else ""
-    identity = StoreIdentity(cluster, enode, randomness.id_text(), clock.now_ms(), log=log)
+    stored, store_id, now_ms = read_hard_state(disk, folder), randomness.id_text(), clock.now_ms()
+    begins_anew = RESTORED_NAME in names
+    identity = StoreIdentity(cluster, enode, store_id, now_ms, log=log, begins_anew=begins_anew)
+    if stored is not None:  # it belongs to its hard state
+        identity = replace(
+            identity, store_id=stored.set_id, created_at_ms=stored.created_at_ms, disk=stored.replica.disk
+        )
     yield RepairStep(
         f"write {FILE_NAME}: enode {enode} of cluster {cluster}, store {identity.store_id}",
         partial(write_identity, disk, folder, identity),

@@ -3,7 +3,7 @@
 It runs before any other access to the store, only on blocking calls, without the event loop.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -34,11 +34,9 @@ from ortoo.enode.log.segment import (
     segment_bases,
     segment_name,
 )
-from ortoo.enode.recovery.hard_state import check_never_led
 from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import StateRefold
-from ortoo.enode.recovery.restored import begin_under_another_id, invalidation_changes, read_openings_gap
 from ortoo.enode.recovery.strays import find_strays, frame_at, has_frame
 from ortoo.enode.state.fold import State
 
@@ -74,48 +72,37 @@ class Recovered:
     """Durable bytes that are missing because the last file was cut short."""
     state_bytes: int = 0
     """Length of the encoded state in the checkpoint or marker from which it was loaded."""
-    is_restored: bool = False
-    """Whether the store ends before its clients' latest knowledge, and the log does not record this yet."""
 
 
 def recover(
     files: SegmentFiles,
     folder: Path,
     *,
+    begin: LogBegin | None = None,
     repairs: bool = True,
     without_checkpoint: bool = False,
-    is_alone: bool = False,
-    renewed: Callable[[StoreIdentity], StoreIdentity] = lambda identity: identity,
     identity: StoreIdentity | None = None,
 ) -> Recovered:
-    """Read the log and the state of a folder.
+    """Read the log, which no other replica has, and the state at its end. Damaged places are skipped and reported.
 
     With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
     nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
-    missing. `is_alone` means that the store is no replica and has no hard state. A store that returns to an earlier end
-    gets the identity that `renewed` makes. `identity` is the future identity of a folder without one. The caller closes
-    `files`.
+    missing. `begin` is the begin of the log; None = the recorded one. `identity` is the future identity of a folder
+    without one. The caller closes `files`.
 
-    Errors: Unsupported, OSError. DataLoss, also when the store has no hard state but a leader wrote its newest frames.
+    Errors: Unsupported, OSError, DataLoss.
     """
     disk = files.disk
-    begin = read_log_begin(disk, folder)
+    begin = begin or read_log_begin(disk, folder)
     begin_position = begin.position if begin is not None else 0
     if repairs:
         remove_leftovers(disk, folder, begin_position)
     starts = [base for base in segment_bases(disk.list(folder)) if base >= begin_position]
     strays = find_strays(files, folder, starts)
     starts = [base for base in starts if base not in strays]
-    ways = {"repairs": repairs, "without_checkpoint": without_checkpoint, "is_alone": is_alone}
+    ways = {"repairs": repairs, "without_checkpoint": without_checkpoint}
     recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
-    if recovered.missing_bytes and repairs:
-        begin_under_another_id(disk, folder, renewed)
-    if apart := read_openings_gap(disk, folder):
-        recovered.state.apply_all(invalidation_changes(recovered.state, apart, recovered.stored_at_ms))
-        set_queue_ranges(recovered)
-        recovered.store_open += apart
-        recovered.is_restored = True
     return recovered
 
 
@@ -128,7 +115,6 @@ def _recover(
     *,
     repairs: bool,
     without_checkpoint: bool,
-    is_alone: bool,
 ) -> Recovered:
     disk = files.disk
     clean = read_clean_stop(disk, folder)
@@ -147,8 +133,6 @@ def _recover(
     last = Segment(files, folder, starts[-1], starts[-1])
     last.limit = last.base + last.size_bytes()
     if clean is not None and is_at_log_end(clean, last, log_mark):
-        if is_alone and (closing := frame_at(last, clean.end_position - HEADER_BYTES)):
-            check_never_led(folder, closing.leader_epoch)
         catalog.segments.append(last)
         return recover_clean_stop(disk, catalog, last, clean, begin)
 
@@ -168,8 +152,6 @@ def _recover(
         end = find_log_end(found, last.read, last.base, last.limit)
         if found.foreign_at < end:
             check_frame_owner(last.path, found.foreign_at)
-        if is_alone:
-            check_never_led(folder, found.leader_epoch)
         found.truncate(end)
         if repairs:
             rewrite_unsynced(last, max(last.base, min(found.durable_below, end)), end)
@@ -371,3 +353,32 @@ def set_queue_ranges(recovered: Recovered) -> None:
         elif recorded is not None:
             begin = min(begin, recorded.get(queue.key, state.ends.floor))
         queue.begin_offset = begin
+
+
+def log_opening(folder: Path, recovered: Recovered, end: int) -> None:
+    """Log what a start found: the state of the log that ends at `end`, and its damage."""
+    for name in recovered.strays:
+        _log.emit(log_events.FOREIGN_SEGMENT_IGNORED, file=name)
+    if recovered.missing_bytes:
+        position = recovered.end_position - recovered.missing_bytes
+        _log.emit(log_events.SEGMENT_TRUNCATED_OUTSIDE, missing_bytes=recovered.missing_bytes, position=position)
+    for skip in recovered.skips:
+        if skip.begin_offset < skip.end_offset:
+            _log.emit(log_events.OFFSETS_SKIPPED_AFTER_DAMAGE, topic_id=skip.topic_id, queue_id=skip.queue_id)
+    for damage in recovered.catalog.damages:
+        _log.emit(
+            log_events.LOG_DAMAGED,
+            file=damage.file,
+            position=damage.position,
+            bytes=damage.length_bytes,
+            reason=damage.reason,
+            queues=len(damage.queues),
+        )
+    _log.emit(
+        log_events.STORE_OPENED,
+        folder=str(folder),
+        clean=recovered.was_clean,
+        end=end,
+        truncated_bytes=recovered.truncated_bytes,
+        segments=len(recovered.catalog.segments),
+    )

@@ -1,13 +1,15 @@
-"""Opens the log of a replica: its state up to a committed position, and the later frames, which may be truncated.
+"""Opens the log of a replica.
 
-It writes as little as possible. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
+The only replica of a set commits what its disk has, so its log is read to the end, and damaged places are skipped.
+Otherwise the state is folded up to a known committed position, and the later frames may still be truncated. Then as
+little as possible is written. Frames that no flush of this disk covers are rewritten and synced, and a torn end is
 truncated.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from itertools import pairwise, zip_longest
+from itertools import pairwise
 from pathlib import Path
 
 from ortoo.common.errors import DataLoss
@@ -16,7 +18,7 @@ from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import DurableMark, read_committed_mark, read_durable_mark
 from ortoo.enode.disk.hard_state_file import read_hard_state, write_hard_state
 from ortoo.enode.disk.identity import read_identity
-from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, read_log_begin
 from ortoo.enode.disk.log_summary_file import NO_TRUNCATION, StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.index.catalog import LogCatalog
@@ -24,7 +26,6 @@ from ortoo.enode.index.index_files import read_contents
 from ortoo.enode.index.survey import SegmentSurvey, survey
 from ortoo.enode.log.checkpoint import complete_checkpoints
 from ortoo.enode.log.copies.frame_copies import make_entry
-from ortoo.enode.log.copies.protocol_frames import PROTOCOL_KINDS, decode_protocol_frame
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import BadFrame, FrameFlag, FrameHeader
 from ortoo.enode.log.queue_index import SliceLocation
@@ -35,22 +36,24 @@ from ortoo.enode.recovery.opening import (
     Recovered,
     is_at_log_end,
     load_sealed,
+    recover,
     recover_clean_stop,
     remove_leftovers,
     rewrite_unsynced,
     set_queue_ranges,
     zero_behind,
 )
-from ortoo.enode.recovery.owners import check_frame_owner, is_foreign
+from ortoo.enode.recovery.owners import is_foreign
+from ortoo.enode.recovery.protocol_frames import ProtocolFrames
 from ortoo.enode.recovery.refold import StateRefold, read_slice
 from ortoo.enode.replication.protocol.identity import HardState, Tail
-from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
+from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.state.fold import State
 
+_END = 1 << 62
+"""A position behind every log."""
 GROUP_BYTES = 1 << 20
 """Approximate size of groups of frames that are not known to be committed; they are folded group by group."""
-_END = 1 << 62
-"""Used as the end of the protocol's frames when damaged ones may be skipped."""
 
 
 @dataclass(slots=True)
@@ -69,6 +72,8 @@ class ReplicaLog:
     """Whether the log's begin is deleted and there is no whole checkpoint yet, so that no state can be folded."""
     former_end: int = 0
     """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
+    is_alone: bool = False
+    """Whether no other replica has the log, so that what is durable here is committed."""
 
 
 def recover_replica(
@@ -77,25 +82,32 @@ def recover_replica(
     stored: StoredLogSummary,
     *,
     is_last_copy: bool = False,
+    repairs: bool = True,
     skipped_checkpoints: int = 0,
 ) -> ReplicaLog:
     """Read the log and the state of a replica's folder. The caller closes `files`.
 
-    Errors: DataLoss, Unsupported, OSError.
+    With `is_last_copy` the disk counts as the only replica, because all others are lost. Without `repairs` nothing is
+    written. `skipped_checkpoints` is the number of newest checkpoints to skip if there are other replicas; the state
+    may then be folded from the log's begin.
 
-    `skipped_checkpoints` is the number of newest checkpoints to skip; the state may then be folded from the log's
-    begin. With
-    `is_last_copy` no other replica has a copy any more, so damaged places that need not be read are skipped.
+    Errors: DataLoss, Unsupported, OSError.
     """
     disk = files.disk
-    if stored.pending_truncation != NO_TRUNCATION:
+    if stored.pending_truncation != NO_TRUNCATION and repairs:
         truncate_files(disk, folder, stored.pending_truncation)
         stored = StoredLogSummary(stored.summary)
         write_log_summary(disk, folder, stored)
     summary = stored.summary
     begin = read_log_begin(disk, folder)
-    remove_leftovers(disk, folder, summary.begin)
     opening = _Opening(files, folder, summary, is_last_copy=is_last_copy, skipped_checkpoints=skipped_checkpoints)
+    if opening.is_alone:
+        known = begin.position if begin is not None else 0
+        if known < summary.begin and (begin is None or is_last_copy):
+            begin = LogBegin(summary.begin, None)
+        recovered = recover(files, folder, begin=begin, repairs=repairs)
+        return opening.as_alone(recovered)
+    remove_leftovers(disk, folder, summary.begin)
     segments, flushed = opening.segments, opening.flushed
     if (clean := opening.clean) is not None:
         catalog = LogCatalog(files, opening.tag)
@@ -119,23 +131,18 @@ def recover_replica(
 
 
 def last_copy_end(disk: Disk, folder: Path, stored: StoredLogSummary) -> int:
-    """The future end of the last copy of a log: the end of its last frame, or the first damage that cannot be skipped.
+    """The future end of the last copy of a log. Nothing is written.
 
-    Nothing is written. Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
+    Errors: Unsupported, OSError. DataLoss, also when its state cannot be folded.
     """
     with SegmentFiles(disk) as files:
-        opening = _Opening(files, folder, stored.summary, is_last_copy=True, repairs=False)
-        if opening.clean is not None:
-            end = opening.clean.end_position
-        else:
-            log = opening.recover()
-            if log.is_missing_state:
-                raise DataLoss(
-                    f"{folder} holds a log that begins at {stored.summary.begin}, but no whole checkpoint of the "
-                    "state. "
-                    "It was being copied, or is damaged, so no replica can lead with it: choose another disk"
-                )
-            end = log.summary.appended
+        log = recover_replica(files, folder, stored, is_last_copy=True, repairs=False)
+    if stored.summary.begin and not log.recovered.catalog.segments:
+        raise DataLoss(
+            f"{folder} holds no part of the log behind its begin at {stored.summary.begin}, and no state. It was being "
+            "copied, or is damaged, so no replica can lead with it: choose another disk"
+        )
+    end = log.summary.appended
     return end if stored.pending_truncation == NO_TRUNCATION else min(end, stored.pending_truncation)
 
 
@@ -143,50 +150,6 @@ def durable_end(disk: Disk, folder: Path) -> int:
     """The position up to which the log was certainly on this disk. A start may find a little more. Errors: OSError."""
     clean = read_clean_stop(disk, folder)
     return max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _ProtocolFrames:
-    """The readable frames of the replication protocol behind the position of the stored log summary."""
-
-    end: int
-    """Their end: the first damaged header or protocol frame, or the log's end. Frames beyond it are unknown."""
-    protocol_frames: tuple[ProtocolFrame, ...]
-
-    @classmethod
-    def read_behind(cls, summary: LogSummary, segments: Sequence[Segment], log_mark: int) -> "_ProtocolFrames":
-        """Read the frames. Errors: OSError. DataLoss, also for a frame of a log with another fingerprint."""
-        end, is_damaged = summary.appended, False
-        protocol_frames: list[ProtocolFrame] = []
-        for segment, following in zip_longest(segments, segments[1:]):
-            if following is not None and following.base <= end:
-                continue
-            is_damaged = is_damaged or segment.base > end
-            for one in walk(segment.read, max(end, segment.base), segment.limit):
-                if isinstance(one, Hole):
-                    is_damaged = True
-                    continue
-                if one.leader_epoch == 0 and not protocol_frames and not summary.history.starts:
-                    is_damaged = False  # no protocol frames yet: the log of an enode without replicas
-                try:
-                    if not one.is_of(log_mark) and read_body(segment.read, one) is not None:
-                        check_frame_owner(segment.path, one.position)
-                    if not is_damaged and one.kind in PROTOCOL_KINDS:
-                        protocol_frames.append(decode_protocol_frame(one, read_body(segment.read, one)))
-                except BadFrame:
-                    is_damaged = True
-                if is_damaged:
-                    return cls(end, tuple(protocol_frames))
-                end = one.end_position
-                if one.flags & FrameFlag.SEGMENT_END:
-                    break
-        return cls(end, tuple(protocol_frames))
-
-    def applied_to(self, summary: LogSummary, end: int) -> LogSummary:
-        """The log summary with the protocol frames up to `end`, which is at most the end of these."""
-        if summary.appended > end:
-            return replace(summary.truncated(end), truncations=0, is_truncating=False)
-        return summary.appended_with(end, tuple(one for one in self.protocol_frames if one.end <= end))
 
 
 @dataclass(eq=False)
@@ -197,33 +160,48 @@ class _Opening:
     folder: Path
     summary: LogSummary
     is_last_copy: bool
-    repairs: bool = True
     skipped_checkpoints: int = 0
 
     def __post_init__(self) -> None:
         """Read the folder. Errors: DataLoss, Unsupported, OSError."""
-        disk, folder, outline = self.files.disk, self.folder, self.summary
+        disk, folder, summary = self.files.disk, self.folder, self.summary
         identity = read_identity(disk, folder)
         self.tag, self.log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
         """They distinguish the files of the folder, and the frames of the log, from others."""
-        starts = [base for base in segment_bases(disk.list(folder)) if base >= outline.begin]
+        self._own_disk = identity.disk if identity is not None else ""
+        starts = [base for base in segment_bases(disk.list(folder)) if base >= summary.begin]
         self.segments = [Segment(self.files, folder, base, base) for base in starts]
         for one in self.segments:
             one.limit = one.base + one.size_bytes()
-        self.protocol_frames = _ProtocolFrames.read_behind(outline, self.segments, self.log_mark)
-        if self.is_last_copy:
-            self.protocol_frames = replace(self.protocol_frames, end=_END)
         self.flushed = durable_end(disk, folder)
         """The position up to which the log was certainly on this disk."""
         clean, last = read_clean_stop(disk, folder), self.segments[-1:]
-        is_usable = (
-            clean
-            and last
-            and is_at_log_end(clean, last[0], self.log_mark)
-            and clean.end_position <= self.protocol_frames.end
-        )
-        self.clean = clean if is_usable else None
+        self.clean = clean if clean and last and is_at_log_end(clean, last[0], self.log_mark) else None
         """The marker of a clean stop, if it matches the log."""
+        self.is_alone = self.is_last_copy or self._is_only_replica(summary)
+        """Whether no other replica has the log, so that everything on this disk is committed."""
+        self._read_protocol_frames()
+        if self.is_alone and not self.is_last_copy:
+            self.is_alone = self._is_only_replica(self.protocol_frames.applied_to(summary, self.protocol_frames.end))
+            if not self.is_alone:
+                self._read_protocol_frames()
+        if self.clean is not None and self.clean.end_position > self.protocol_frames.end and not self.is_alone:
+            self.clean = None
+
+    def _read_protocol_frames(self) -> None:
+        log_end = self.clean.end_position if self.clean is not None else _END
+        self.protocol_frames = ProtocolFrames.read_behind(
+            self.summary, self.segments, self.log_mark, log_end, skips_damage=self.is_alone
+        )
+
+    def _is_only_replica(self, summary: LogSummary) -> bool:
+        return [one.disk for one in summary.configuration.replicas] == [self._own_disk]
+
+    def as_alone(self, recovered: Recovered) -> ReplicaLog:
+        """The log of the only replica, which was read to its end."""
+        end = recovered.end_position
+        summary = _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end)
+        return ReplicaLog(recovered, summary, is_alone=True)
 
     def recover(self) -> ReplicaLog:
         """The log of a folder that was not closed cleanly."""
@@ -258,7 +236,7 @@ class _Opening:
     def adopt_segments(self, catalog: LogCatalog, segments: list[Segment]) -> None:
         """Load segments into the catalog. All but the last one are sealed."""
         for one, following in pairwise(segments):
-            load_sealed(catalog, self.files.disk, one, following.base, repairs=self.repairs)
+            load_sealed(catalog, self.files.disk, one, following.base, repairs=True)
         catalog.segments.append(segments[-1])
 
     def _slices(self, segment: Segment) -> list[SliceLocation]:
@@ -290,9 +268,9 @@ class _Opening:
     def _has_hole_below(self, position: int) -> bool:
         """Whether the last segment has a hole below `position`, which readers cannot have repaired before it is full.
 
-        False if no other replica has a copy, because then later frames must be kept.
+        False if this was the only replica at the last start, because then no other one has a copy.
         """
-        if self.protocol_frames.end == _END or len(self.summary.configuration.voters) == 1:
+        if len(self.summary.configuration.voters) == 1:
             return False
         last = self.segments[-1]
         return last.base < position and bool(survey(last.read, last.base, position).holes)

@@ -12,7 +12,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.disk.disk import Buffer
-from ortoo.enode.log.copies.protocol_frames import begin_payload, configuration_payload
+from ortoo.enode.log.copies.protocol_frames import begin_payload
 from ortoo.enode.log.frame import BadFrame, FrameKind
 from ortoo.enode.replication.contradiction import contradiction
 from ortoo.enode.replication.membership import ReplicaMembership
@@ -51,6 +51,7 @@ from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.roles import Follower, Leader
 from ortoo.enode.replication.protocol.step import step
 from ortoo.enode.replication.replicated_log import ReplicatedLog
+from ortoo.enode.replication.state_comparison import StateComparison
 
 TICK_S = 0.1
 CATCH_UP_MIN_BYTES = 16 << 20
@@ -73,16 +74,6 @@ FULL_DISK_RETRY_S = 1.0
 _log = get_logger("replication")
 
 
-@dataclass(slots=True)
-class StateComparison:
-    """State mismatches between this replica and the leader, over all openings of its log."""
-
-    mismatches: int = 0
-    """The number of consecutive mismatches."""
-    last_compared: int = 0
-    """The number of the last compared digests, so that folding again does not compare them again."""
-
-
 @dataclass(eq=False)
 class Driver:
     """One start of a replica. It belongs to the event loop that opened its log."""
@@ -101,6 +92,8 @@ class Driver:
     is_leader_silent: bool = False
     leading_epoch: int | None = None
     """The epoch in which this replica serves clients; None while it does not."""
+    reopens: bool = True
+    """Whether the log is opened again when the disk has failed. Otherwise it stays open for readers."""
     sent_messages: int = 0
     sent_bytes: int = 0
 
@@ -121,10 +114,12 @@ class Driver:
         """Time of the last append; time from which more frames may be sent to late followers."""
         self._log_actions: asyncio.Queue[tuple[Action, LogSummary]] = asyncio.Queue()
         self._hard_states: asyncio.Queue[SaveHardState] = asyncio.Queue()
+        log.current_summary = lambda: self.replica.log
         log.on_appended = self._on_appended
         log.on_flushed = lambda position: self.post(Flushed(self._truncations, position))
         log.on_checkpoint_complete = lambda: self._end_log("a checkpoint has come, and the log can be folded from it")
-        log.engine.appender.on_failed = self._end_log
+        log.bytes.has_followers = lambda: len(self.replica.log.configuration.replicas) > 1
+        log.engine.appender.on_failed = lambda reason: self._end_log(reason) if self.reopens else None
         log.engine.committer.on_compared = self._on_compared
         log.engine.may_read = lambda: self.replica.may_read(self.clock.monotonic_s())
         log.engine.housekeeping.move_log_begin = self._move_begin
@@ -197,14 +192,15 @@ class Driver:
             else:
                 self.post(Truncated(action.truncations))
         elif isinstance(action, DeleteBelow):
-            await log.delete_below(action.begin, summary)
+            await log.delete_below(action.begin)
+            self._step.set()
         elif isinstance(action, AppendEpoch):
             if self._is_leader_of(action.epoch):
                 log.start_epoch(action.epoch)
                 await log.append_protocol_frame(FrameKind.EPOCH)
         elif isinstance(action, AppendConfiguration):
             if self._is_leader_of(self.replica.hard_state.epoch):
-                await log.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(action.configuration))
+                await log.append_configuration(action.configuration)
         elif isinstance(action, BecomeLeader) and self._is_leader_of(action.epoch):
             await log.engine.appender.flush()  # until everything below the EPOCH frame is folded
             self._become_leader(action.epoch)
@@ -342,6 +338,8 @@ class Driver:
         begin = max((one.base for one in self.log.engine.catalog.segments if one.base <= limit), default=0)
         if begin > self.replica.log.begin:
             await self.log.append_protocol_frame(FrameKind.BEGIN, begin_payload(begin))
+            while isinstance(self.replica.role, Leader) and self.log.engine.catalog.begin_position < begin:
+                await self.wait_for_step()
 
     def request(self, event: Event) -> None:
         """Execute an operator's request. Errors: Conflict, with the reason of a refusal."""

@@ -21,14 +21,13 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.enode import log_events
 from ortoo.enode.disk.data_dir import OpenFolder
 from ortoo.enode.disk.disk import Disk, NoDescriptor
-from ortoo.enode.disk.hard_state_file import REJOIN_ADVICE, StoredHardState, read_hard_state, write_hard_state
-from ortoo.enode.disk.identity import StoreIdentity, is_of_log, read_identity, write_identity
-from ortoo.enode.disk.log_begin import read_log_begin
+from ortoo.enode.disk.hard_state_file import StoredHardState, read_hard_state, write_hard_state
+from ortoo.enode.disk.identity import StoreIdentity, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.log.flushing.disk_work import DiskWork
 from ortoo.enode.log.segment import segment_bases
-from ortoo.enode.recovery.hard_state import check_files, check_last_frames, check_never_of_a_set
-from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.recovery.hard_state import check_claimable, check_files, last_epoch, summary_of_files
+from ortoo.enode.recovery.restored import read_openings_gap, write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 
@@ -104,12 +103,10 @@ class ReplicaMembership:
 
         Errors: DataLoss for a folder that once had hard state.
         """
-        check_never_of_a_set(self.disk, self.folder)
-        check_last_frames(self.disk, self.folder)
         identity = read_identity(self.disk, self.folder)
+        check_claimable(self.disk, self.folder, identity)
+        epoch = last_epoch(self.disk, self.folder)
         if identity is None:
-            if left := [name for name in self.disk.list(self.folder) if is_of_log(name)]:
-                raise DataLoss(f"{self.folder} holds a log ({left[0]}) of an unknown store: {REJOIN_ADVICE}")
             stored = StoredHardState(ReplicaId(self.number, self.randomness.id_text()))
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
@@ -117,36 +114,42 @@ class ReplicaMembership:
                 f"{self.folder} holds the log of an enode without replicas: start it as replica 1, or empty it",
                 field="replica",
             )
-        elif read_openings_gap(self.disk, self.folder):
-            # The changes of its first start must be in the log before there are other replicas.
-            raise Conflict(
-                f"{self.folder} was restored and not started since. Start it once without replicas, stop it, then "
-                "start it as replica 1",
-                field="replica",
-            )
         else:
             # The set gets its own id, so that two copies of one store become two different sets.
             replica, set_id = ReplicaId(1, identity.folder_id), self.randomness.id_text()
-            stored = StoredHardState(replica, set_id, self.clock.now_ms(), made_from=identity.store_id)
+            hard_state = HardState(epoch)
+            stored = StoredHardState(
+                replica, set_id, self.clock.now_ms(), hard_state=hard_state, made_from=identity.store_id
+            )
         write_hard_state(self.disk, self.folder, stored)
         self._finish(stored, identity)
         return stored
 
     def _finish(self, kept: StoredHardState, identity: StoreIdentity | None) -> None:
-        """Record in the identity of a store without replicas that it has hard state from now on."""
-        if identity is None or identity.has_hard_state:
+        """Record in the identity that the store has hard state, and the id of its set, from now on."""
+        if identity is None or (identity.has_hard_state and identity.store_id == kept.set_id):
             return
         if identity.store_id != kept.made_from:  # an older version wrote it
             write_identity(self.disk, self.folder, replace(identity, disk=kept.replica.disk))
             return
         if read_log_summary(self.disk, self.folder) is None:
-            begin = read_log_begin(self.disk, self.folder)
-            position = begin.position if begin else 0
-            alone = ConfigurationFrame(position, Configuration((kept.replica,)))
-            outline = LogSummary(position, position, position, position, configurations=(alone,))
-            write_log_summary(self.disk, self.folder, StoredLogSummary(outline))
+            write_log_summary(self.disk, self.folder, summary_of_files(self.disk, self.folder, kept.replica))
+        begins_anew = read_openings_gap(self.disk, self.folder) > 0
         renewed = identity.renewed(kept.set_id, kept.created_at_ms, kept.replica.disk)
-        write_identity(self.disk, self.folder, renewed)
+        write_identity(self.disk, self.folder, replace(renewed, begins_anew=begins_anew))
+
+    def begin_under_another_id(self) -> None:
+        """Give the set another id, because its only replica lost the end of the log. Clients' state becomes invalid.
+
+        An interrupted call is completed by the next start. Errors: as `write`.
+        """
+        identity = read_identity(self.disk, self.folder)
+        if identity is None or identity.begins_anew:
+            return
+        write_mark(self.disk, self.folder)
+        set_id = self.randomness.id_text()
+        self.store(replace(self.stored, set_id=set_id, created_at_ms=self.clock.now_ms(), made_from=identity.store_id))
+        self._finish(self.stored, identity)
 
     async def join(self, set_id: str, created_at_ms: int, *, dry_run: bool = False) -> ReplicaId:
         """Join a set, or with `dry_run` only check whether this is possible.

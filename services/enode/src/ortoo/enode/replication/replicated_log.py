@@ -10,25 +10,28 @@ from ortoo.common.errors import Unavailable
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
-from ortoo.enode.changes.kinds import DigestDue, StateDigest
+from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
 from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.disk import Disk
 from ortoo.enode.disk.durable_mark import read_committed_mark
-from ortoo.enode.disk.identity import StoreIdentity, claim_folder
+from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
 from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.copies.frame_copies import FrameCopy, append_copies
+from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.log.flushing.disk_work import make_disk_work
 from ortoo.enode.log.flushing.flush_group import FlushGroup
-from ortoo.enode.log.frame import FrameKind, frame_bytes
+from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_bytes
 from ortoo.enode.log.segment import Segment, remove_below
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
+from ortoo.enode.recovery.opening import log_opening
 from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
 from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
+from ortoo.enode.replication.protocol.identity import Configuration
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
 from ortoo.enode.store.engine import Engine
 
@@ -51,6 +54,9 @@ class ReplicatedLog:
     former_end: int
     known_committed: int = 0
     """The position up to which an earlier start knew the log to be committed."""
+    skips: Sequence[OffsetsSkipped] = ()
+    """The offsets that damaged places may have held, if no other replica has them. They are stored before any other
+    change."""
     is_suspect: bool = False
     """Whether the folded state differs from other replicas'; then no start may use it."""
     on_appended: Callable[[int, tuple[ProtocolFrame, ...]], object] = lambda end, marks: None
@@ -63,6 +69,10 @@ class ReplicatedLog:
     def __post_init__(self) -> None:
         """Start as a follower."""
         self.bytes = LogBytes(self.engine)
+        self.current_summary: Callable[[], LogSummary] = lambda: self.summary
+        """Returns the log summary of the protocol."""
+        self._storing_summary = asyncio.Lock()
+        self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
@@ -106,6 +116,14 @@ class ReplicatedLog:
         appender.append_protocol_frame(kind, payload)
         appender.request_flush()
 
+    async def append_configuration(self, configuration: Configuration) -> None:
+        """Append a CONFIGURATION frame. Errors: as `append_protocol_frame`, and OSError."""
+        await self.store_summary()  # behind damage, a start must not take this replica for the only one
+        appender = self.engine.appender
+        if len(configuration.voters) > 1 and appender.commit_limit is None:
+            appender.commit_limit = appender.committed_position  # from now on, frames wait for the other disks
+        await self.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(configuration))
+
     def start_serving(self) -> None:
         """Start to serve: everything committed is folded. Accept writes and do the housekeeping."""
         engine = self.engine
@@ -116,11 +134,15 @@ class ReplicatedLog:
         engine.appender.refusal = ""
 
     async def invalidate_lost_state(self) -> None:
-        """Invalidate the clients' state of lost data, before a disk that continues alone serves.
+        """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
 
         Errors: Overloaded, Unavailable. Then the call must be repeated.
         """
         engine = self.engine
+        if self.skips:
+            await engine.store(self.skips)
+            self.skips = ()
+            engine.housekeeping.checkpoints.due.set()
         if apart := await engine.work.run(read_openings_gap, self.disk, self.folder):
             changes = invalidation_changes(engine.state, apart, engine.appender.stored_at_ms)
             for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
@@ -138,6 +160,8 @@ class ReplicatedLog:
     async def _compare_states(self) -> None:
         """Make all replicas compare their state at this position. Errors: Overloaded, Unavailable."""
         engine, number = self.engine, self.engine.appender.appended_position
+        if not self.bytes.has_followers():
+            return
         await engine.store([DigestDue(number, engine.state.comparable_tables())])
         if engine.committer.digests[0] == number:
             await engine.store([StateDigest(*engine.committer.digests)])
@@ -147,8 +171,9 @@ class ReplicatedLog:
     def commit(self, position: int) -> None:
         """Commit the frames below `position`: fold them, show them to readers, answer their waiters."""
         appender = self.engine.appender
-        appender.commit_limit = max(appender.commit_limit or 0, position)
-        appender.release_committed()
+        if appender.commit_limit is not None:
+            appender.commit_limit = max(appender.commit_limit, position)
+            appender.release_committed()
 
     async def write(self, begin: int, frames: Sequence[FrameCopy]) -> None:
         """Append a leader's frames. Errors: Overloaded, OSError."""
@@ -161,7 +186,7 @@ class ReplicatedLog:
     async def truncate(self, summary: LogSummary) -> None:
         """Truncate the log permanently to the end of `summary`. Errors: OSError."""
         appender, position = self.engine.appender, summary.appended
-        async with self.engine.housekeeping.marking:
+        async with self.engine.housekeeping.marking, self._storing_summary:
             await appender.wait_idle()
             self.bytes.clear_cache()
             await self._keep_truncated(position)
@@ -205,21 +230,32 @@ class ReplicatedLog:
         appender = self.engine.appender
         await appender.wait_idle()
         stored = StoredLogSummary.from_summary(summary)
-        if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
-            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
-            return False
-        await self.engine.housekeeping.stop()
-        self._is_emptied = True
-        await self.engine.work.run(empty_log, self.disk, self.folder, stored)
-        return True
+        async with self._storing_summary:
+            if appender.appended_position == summary.begin == self.engine.catalog.begin_position:
+                await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
+                return False
+            await self.engine.housekeeping.stop()
+            self._is_emptied = True
+            await self.engine.work.run(empty_log, self.disk, self.folder, stored)
+            return True
 
-    async def store_summary(self, summary: LogSummary) -> None:
+    async def store_summary(self) -> None:
         """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
-        await self.engine.work.run(write_log_summary, self.disk, self.folder, StoredLogSummary.from_summary(summary))
+        async with self._storing_summary:
+            stored = StoredLogSummary.from_summary(self.current_summary())
+            await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
 
-    async def delete_below(self, begin: int, summary: LogSummary) -> None:
+    async def _store_summary_alone(self) -> None:
+        """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
+
+        Then it notices damage, and fetches the damaged part from the others.
+        """
+        if len(self.current_summary().configuration.replicas) == 1:
+            await self.store_summary()
+
+    async def delete_below(self, begin: int) -> None:
         """Delete the segments that lie wholly below `begin`. Errors: OSError."""
-        await self.store_summary(summary)
+        await self.store_summary()
         segments = self.engine.catalog.segments
         count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
         await self.engine.housekeeping.delete(count)
@@ -234,8 +270,12 @@ class ReplicatedLog:
         """Close the log and unlock the folder."""
 
         async def ending() -> None:
-            self.follow("the store is closed")
             appender, housekeeping = self.engine.appender, self.engine.housekeeping
+            if appender.may_place and appender.commit_limit is None:
+                if appender.fits(HEADER_BYTES):
+                    appender.append_mark(FrameFlag.CLOSED)
+                await appender.flush()  # other replicas would have got everything with the leadership
+            self.follow("the store is closed")
             await appender.wait_idle()
             await housekeeping.stop()
             if self._is_emptied:
@@ -243,6 +283,7 @@ class ReplicatedLog:
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
             if is_whole and appender.committed_position == appender.appended_position:
+                await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)
 
         await self.engine.close(ending)
@@ -265,10 +306,12 @@ async def open_replicated_log(
     disk: Disk,
     clock: Clock,
     stored: StoredLogSummary,
+    begin_under_another_id: Callable[[], object],
     skipped_checkpoints: int = 0,
 ) -> ReplicatedLog:
     """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
 
+    `begin_under_another_id` gives a log that lost its end, and has no other replica, another id.
     `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
     """
     settings.check()
@@ -279,11 +322,13 @@ async def open_replicated_log(
         found = await work.run(claim_folder, disk, folder, identity, disk.list(folder))
         log = await work.run(recover_replica, files, folder, stored, skipped_checkpoints=skipped_checkpoints)
         recovered = log.recovered
-        if recovered.begin is None:
-            begins = recovered.catalog.begin_offsets_without(0)
-            await work.run(write_log_begin, disk, folder, LogBegin(log.summary.begin, begins))
-        else:
-            await work.run(keep_log_begin, disk, folder, recovered.begin)
+        if recovered.missing_bytes:
+            await work.run(begin_under_another_id)
+            found = read_identity(disk, folder) or found
+        begin = recovered.begin or LogBegin(log.summary.begin, None)
+        if begin.queues is None and (log.is_alone or recovered.begin is None):
+            begin = LogBegin(begin.position, recovered.catalog.begin_offsets_without(0))
+        await work.run(keep_log_begin, disk, folder, begin)
         await work.run(remove_clean_stop, disk, folder)
         await work.run(write_log_summary, disk, folder, StoredLogSummary.from_summary(log.summary))
         spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
@@ -300,12 +345,15 @@ async def open_replicated_log(
     engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
     appender.store_open = recovered.store_open + apart
-    appender.commit_limit = recovered.end_position
+    appender.commit_limit = None if log.is_alone else recovered.end_position
     if log.groups:
         appender.hold_recovered(log.groups)
     engine.housekeeping.is_leading = False
     engine.housekeeping.start()
-    return ReplicatedLog(engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known)
+    log_opening(folder, recovered, log.summary.appended)
+    return ReplicatedLog(
+        engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known, recovered.skips
+    )
 
 
 async def _active(log: ReplicaLog, spares: SpareSegments) -> Segment:

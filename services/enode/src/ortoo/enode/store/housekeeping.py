@@ -77,12 +77,16 @@ class Housekeeping:
         """Whether this process writes its own log; a follower gets marks and checkpoints from its leader."""
         self.move_log_begin: Callable[[int], Awaitable[None]] | None = None
         """Makes all replicas delete the log below a position; None without other replicas."""
+        self.on_indexed: Callable[[], Awaitable[None]] | None = None
+        """Called when index files of sealed segments were written."""
         self._tasks: list[asyncio.Task[None]] = []
         self._log_rate = LogRateLimit()
         self._sealed: deque[SealedSegment] = deque()
         self._sealed_event = asyncio.Event()
         self.marking = asyncio.Lock()
         """Held while the durable mark is written or the log is truncated; a mark beyond the end claims lost data."""
+        self._deleting = asyncio.Lock()
+        """Held while segments are deleted: retention and the replication protocol both request it."""
         self._marked_position, self._marked_committed, self._marked_s = -1, -1, 0.0
         self.checkpoints = Checkpoints(
             appender=appender, catalog=catalog, state=self.state, size_bytes=self.state_bytes
@@ -104,7 +108,7 @@ class Housekeeping:
         for name, work in {
             "mark": self._run_on(appender.flushed, self._mark_when_idle),
             "flush": self._run_on(appender.flush_due, self._flush_later),
-            "seal": self._run_on(self._sealed_event, self.index_sealed, self._prepare_spare),
+            "seal": self._run_on(self._sealed_event, self._index_and_report, self._prepare_spare),
             "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
             "retention": self._run_every(settings.retention_interval_ms, self.apply_retention),
             "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
@@ -174,18 +178,20 @@ class Housekeeping:
     async def delete(self, count: int) -> None:
         """Delete the `count` oldest segments, and files that an earlier run could not remove."""
         catalog = self.catalog
-        if count:
-            folder, position = catalog.active.folder, catalog.segments[count].base
-            begin = LogBegin(position, catalog.begin_offsets_without(count))
-            await self.work.run(write_log_begin, self.disk, folder, begin)
-            self._begin_position = position
-        for _ in range(count):
-            segment = catalog.drop_first_segment()
-            self.reader.forget(segment)
-            self.recent.drop_below(segment.end or 0)
-            segment.retire()
-            self.deleted_segments += 1
-        if await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position):
+        async with self._deleting:
+            if count:
+                folder, position = catalog.active.folder, catalog.segments[count].base
+                begin = LogBegin(position, catalog.begin_offsets_without(count))
+                await self.work.run(write_log_begin, self.disk, folder, begin)
+                self._begin_position = position
+            for _ in range(count):
+                segment = catalog.drop_first_segment()
+                self.reader.forget(segment)
+                self.recent.drop_below(segment.end or 0)
+                segment.retire()
+                self.deleted_segments += 1
+            has_removed = await self.work.run(remove_below, self.disk, catalog.active.folder, self._begin_position)
+        if has_removed:
             await self._check_disk()
 
     async def _rescue(self, segments: Sequence[Segment]) -> int | None:
@@ -221,6 +227,11 @@ class Housekeeping:
                     self._keys_to_seal.append(LogStretch(contents.base, contents.end, is_sealed=True))
                     self._keys_due.set()
             self._sealed.popleft()
+
+    async def _index_and_report(self) -> None:
+        await self.index_sealed()
+        if self.on_indexed is not None:
+            await self.on_indexed()
 
     async def write_clean_stop(self, folder: Path) -> None:
         """Write the marker of a clean stop. Everything is committed, and every sealed segment has its index file."""

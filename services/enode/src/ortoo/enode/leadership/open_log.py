@@ -1,0 +1,54 @@
+"""Opens the log of a replica for its next start, and makes the driver of the protocol over it."""
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from ortoo.common.process.background import Background
+from ortoo.enode.disk.identity import StoreIdentity
+from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.replication.driver import Driver
+from ortoo.enode.replication.membership import ReplicaMembership
+from ortoo.enode.replication.protocol.identity import ReplicaId
+from ortoo.enode.replication.protocol.messages import Message
+from ortoo.enode.replication.protocol.replica import Replica
+from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.replication.state_comparison import StateComparison
+
+
+@contextlib.asynccontextmanager
+async def open_log(
+    membership: ReplicaMembership, settings: StoreSettings, comparison: StateComparison
+) -> AsyncIterator[ReplicatedLog]:
+    """Open the log of a replica of a set; leaving the block closes it. Errors: as `open_replicated_log`."""
+    stored, summary = membership.next_incarnation()
+    log = await open_replicated_log(
+        membership.folder,
+        identity=StoreIdentity(
+            settings.cluster, settings.enode, stored.set_id, stored.created_at_ms, stored.replica.disk
+        ),
+        settings=settings,
+        disk=membership.disk,
+        clock=membership.clock,
+        stored=summary,
+        begin_under_another_id=membership.begin_under_another_id,
+        skipped_checkpoints=comparison.mismatches,
+    )
+    try:
+        yield log
+    finally:
+        await log.close()
+
+
+def make_driver(
+    log: ReplicatedLog,
+    membership: ReplicaMembership,
+    send: Callable[[ReplicaId, Message], object],
+    background: Background,
+    comparison: StateComparison,
+) -> Driver:
+    """The driver of an open log, which `send`s messages to other replicas."""
+    stored, clock = membership.stored, membership.clock
+    replica = Replica.initial(
+        stored.identity, log.summary, stored.hard_state, clock.monotonic_s(), known_committed=log.known_committed
+    )
+    return Driver(log, replica, membership, send, background, clock, comparison)
