@@ -129,7 +129,8 @@ class ReplicatedLog:
         engine = self.engine
         for queue in engine.catalog.queues.values():
             queue.next_offset = queue.end_offset
-        engine.committer.reset_in_flight(engine.appender.stored_at_ms)
+        appender = engine.appender  # without other replicas, no earlier leader can have lost acknowledged batches
+        engine.committer.reset_in_flight(-1 if appender.commit_limit is None else appender.stored_at_ms)
         engine.housekeeping.is_leading = True
         engine.appender.refusal = ""
 
