@@ -71,6 +71,7 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     """A driver and its log, whose work has not started."""
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
+    log.report_progress = lambda: None
     membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica))
     background = Background("test")
     return Driver(log, run.member, membership, lambda to, message: None, background, clock, StateComparison()), log

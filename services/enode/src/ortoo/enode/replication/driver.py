@@ -135,6 +135,7 @@ class Driver:
         if self.is_leader_silent and isinstance(event, Heartbeat) and event.epoch >= self.replica.hard_state.epoch:
             self.is_leader_silent = False
             self.changed.set()
+        self.log.report_progress()
         self._events.append(event)
         if self._is_stepping:
             return
@@ -334,6 +335,7 @@ class Driver:
         """Let all replicas delete the log below `position`, except parts that a replica still needs."""
         if not isinstance(self.replica.role, Leader):
             return
+        self.log.report_progress()
         limit = min(position, deletable_below(self.replica, CATCH_UP_RETAINED_BYTES))
         begin = max((one.base for one in self.log.engine.catalog.segments if one.base <= limit), default=0)
         if begin > self.replica.log.begin:

@@ -76,7 +76,8 @@ class ReplicatedLog:
         self._is_emptied = False
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
-        appender.on_durable = lambda group: self.on_flushed(group.end_position)
+        appender.on_durable = self._on_durable
+        self._unreported_appended = self._unreported_flushed = 0
         self.engine.housekeeping.checkpoints.compare_states = self._compare_states
         self.follow()
         if self.is_missing_state:
@@ -265,7 +266,26 @@ class ReplicatedLog:
         """Report a group that goes to the disk. From now on it can only be removed by a truncation."""
         if group.is_copy:
             return  # the protocol itself sent it here
-        self.on_appended(group.end_position, self.bytes.cache_group(group))
+        frames, end = self.bytes.cache_group(group), group.end_position
+        if self.engine.appender.commit_limit is None and self.engine.housekeeping.is_leading and not frames:
+            self._unreported_appended = end
+        else:
+            self.on_appended(end, frames)
+
+    def _on_durable(self, group: FlushGroup) -> None:
+        if self._unreported_appended >= group.end_position:
+            self._unreported_flushed = group.end_position
+        else:
+            self.on_flushed(group.end_position)
+
+    def report_progress(self) -> None:
+        """Report appends and flushes that change no decision, because no other replica waits for them."""
+        appended, flushed = self._unreported_appended, self._unreported_flushed
+        self._unreported_appended = self._unreported_flushed = 0
+        if appended:
+            self.on_appended(appended, ())
+        if flushed:
+            self.on_flushed(flushed)
 
     async def close(self) -> None:
         """Close the log and unlock the folder."""
