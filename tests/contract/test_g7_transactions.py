@@ -11,6 +11,7 @@ from ortoo.common.process.background import Background
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.batch import Message, encode
 from ortoo.enode.changes.halves import HalfVerdict, VerdictOrigin
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.transactions.checks import DueCheck
 from tests.contract.deferred_store import DeferredStore, power_cuts
 from tests.contract.one_store import QUEUES, TOPIC
@@ -112,6 +113,23 @@ async def test_only_checks_that_a_producer_can_hear_count() -> None:
     await one.clock.pass_time(60)
     assert {it.half.number for it in asked} == {half.number}
     assert [it.number for it in one.store.halves.select(parked_only=True)] == [half.number]
+    await one.halt()
+    await one.store.close()
+
+
+async def test_due_checks_of_deleted_topics_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer group that never connects again costs no memory for transactions that ended with their topic."""
+    monkeypatch.setattr("ortoo.enode.transactions.coordinator.STALE_CHECKS_MAX", 3)
+    one = DeferredStore()
+    await one.open()
+    for number in range(5):
+        await one.store.put_topics([TopicCopy(TOPIC + 1 + number, f"t{number}", 1, 1)])
+        for _ in range(4):
+            batch = encode([Message(b"x")], now_ms=1)
+            await one.transactions.begin(TOPIC + 1 + number, 0, batch, producer_group="p")
+        await one.clock.pass_time(5)
+        await one.store.delete_topics([TOPIC + 1 + number])
+    assert sum(map(len, one.transactions._unheard.values())) <= 4 + 3
     await one.halt()
     await one.store.close()
 

@@ -139,7 +139,7 @@ CASES: dict[str, Case] = {
     "count that is not the batch's": (lambda c: c.produce(changed(count=3)), Invalid, ["count"]),
     "size that is not the batch's": (lambda c: c.produce(changed(body_inflated_bytes=1)), Invalid, ["body_inflated"]),
     "truncated batch": (lambda c: c.produce(with_records(GOOD.records[:-3])), Invalid, ["batch"]),
-    "batch to an unknown queue": (lambda c: c.produce(GOOD, queue_id=4), Invalid, ["not 4"]),
+    "batch to an unknown queue": (lambda c: c.produce(GOOD, queue_id=4), Invalid, ["queue 4", "0 to 3"]),
     "batch to an unknown topic": (lambda c: c.produce(GOOD, topic="nowhere"), NotFound, ["nowhere"]),
     # topics
     "over-long topic name": (lambda c: c.create("n" * 128), Invalid, ["128", "127"]),

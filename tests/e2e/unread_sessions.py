@@ -154,9 +154,13 @@ async def besiege(cluster: ProcessCluster, *, sessions: int, tails: int) -> Unre
 
 async def unread_sessions(folder: Path, *, sessions: int, tails: int, budget_bytes: int) -> UnreadSessions:
     """Run it with a cluster of its own."""
-    environ = {"snode": {"LOG_LEVEL": "error", "MEMORY_BUDGET_BYTES": budget_bytes}}
+    environ = {"snode": {"LOG_LEVEL": "warning", "MEMORY_BUDGET_BYTES": budget_bytes}}
     async with process_cluster(folder, environ=environ) as cluster:
-        return await besiege(cluster, sessions=sessions, tails=tails)
+        try:
+            return await besiege(cluster, sessions=sessions, tails=tails)
+        except Exception as error:
+            error.add_note(cluster.logs())
+            raise
 
 
 def main() -> None:

@@ -66,7 +66,7 @@ async def _run_and_show(work: Callable[..., Any], address: str, arguments: dict[
 
 
 def run(work: Coroutine[Any, Any, None]) -> None:
-    """Run a command until it ends, Ctrl-C, or the end of the reader of its output."""
+    """Run a command until it ends, Ctrl-C is pressed, or the reader of its output has ended."""
     import asyncio
 
     from ortoo.common.logs.logger import configure

@@ -75,7 +75,7 @@ def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
         for number, row in enumerate(rows)
     ]
     if min(places, default=0) < 0:
-        raise Invalid("a code is below 0", field=_PATH)
+        raise Invalid("a code of a dictionary column is below 0", field=_PATH)
     return nested(_bitmap(valid), int32_buffer(taken), _text(reader.buffer(fields, 3, _PATH), list(places)))
 
 

@@ -95,7 +95,7 @@ class PropertyValues:
         return found
 
     def texts(self, rows: NDArray[np.intp]) -> list[bytes]:
-        """The values of some rows that are present, as UTF-8."""
+        """The values of `rows`, as UTF-8; each of these rows must have a value."""
         data = self._data.tobytes() if len(rows) else b""
         places = zip(self._starts[rows].tolist(), self._ends[rows].tolist(), strict=True)
         return [data[start:end] for start, end in places]

@@ -119,7 +119,7 @@ class _RenewableChannel:
         return partial(self._making, name) if name in _KINDS else getattr(self._channel, name)
 
     async def replace(self, channel: grpc.aio.Channel) -> None:
-        """Make new calls on another channel, and close the one before the current one."""
+        """Make new calls on `channel`. The last one keeps its open calls; the one before that is closed."""
         former, self._previous, self._channel = self._previous, self._channel, channel
         if former is not None:
             await former.close()

@@ -74,7 +74,7 @@ class Scope:
         self._is_over = False
 
     def start(self, name: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run `work` until it or the scope ends, for its result; in an ended scope it is cancelled at once."""
+        """Run `work` until it or the scope ends. The task has its result; in an ended scope it is cancelled at once."""
         task = self._spawn(f"{self._where}:{name}", self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

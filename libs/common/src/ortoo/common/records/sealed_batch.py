@@ -34,7 +34,8 @@ class SealedBatch:
     def check(self, *, single_bytes_max: int = SINGLE_RECORD_BYTES_MAX) -> None:
         """Refuse a batch that is too large, empty, or differs from the bytes that the producer sealed.
 
-        Only the envelope is checked; the snode checks the columns. Readers of stored batches accept copies too.
+        The columns are not checked; the snode does that. Readers of stored batches pass a larger `single_bytes_max`,
+        because the copies that servers make have additional properties.
         """
         if not 1 <= self.count <= MESSAGES_MAX:
             raise Invalid(f"{self.count} messages; a batch holds 1 to {MESSAGES_MAX}", field="batch.count")

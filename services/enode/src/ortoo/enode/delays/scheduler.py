@@ -100,7 +100,7 @@ class DelayScheduler:
     ) -> AppendResult:
         """Store a batch whose messages all have a delivery time; the returned offset is the first one's timer id.
 
-        `consumes_at` is as in `Store.append`, and gets that id.
+        `consumes_at` is as in `Store.append`, but makes the changes of that timer id instead of the offset.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far in the future.
         """
         deferral = self.make_write(topic_id, queue_id, batch, consumes_at).deferral

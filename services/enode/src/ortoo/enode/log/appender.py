@@ -1,7 +1,8 @@
 """The writing end of the log: assigns positions, segments and flush groups. It belongs to the event loop."""
 
 import asyncio
-from collections.abc import Sequence
+import contextlib
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,28 +53,34 @@ class Appender(Flusher):
 
         Errors: Overloaded when the disk is full, Unavailable when it failed.
         """
+        async with self._in_turn():
+            needed = frame_bytes(length)
+            while not self._has_space(needed):
+                self.check_disk()
+                try:
+                    spare = await self.spares.take(needed + HEADER_BYTES, is_state=is_state)
+                except Overloaded as error:
+                    if not is_state:
+                        self.refuse_for(error)
+                        error.field = NOT_ACCEPTED_FIELD
+                    raise
+                except OSError as error:
+                    self.full = f"no new segment can be made: {error}"
+                    raise Unavailable(self.full, field=NOT_ACCEPTED_FIELD) from error
+                if not self.may_place:
+                    self.spares.put_back(spare)
+                    break
+                self._roll(spare)
+        if not self.may_place:
+            raise NotLeader(self.refusal)
+
+    @contextlib.asynccontextmanager
+    async def _in_turn(self) -> AsyncIterator[None]:
+        """Serialize changes of the active segment, in the order of their callers. Leaving it does not wait."""
         self._space_waiters += 1
         try:
             async with self._space_lock:
-                needed = frame_bytes(length)
-                while not self._has_space(needed):
-                    self.check_disk()
-                    try:
-                        spare = await self.spares.take(needed + HEADER_BYTES, is_state=is_state)
-                    except Overloaded as error:
-                        if not is_state:
-                            self.refuse_for(error)
-                            error.field = NOT_ACCEPTED_FIELD
-                        raise
-                    except OSError as error:
-                        self.full = f"no new segment can be made: {error}"
-                        raise Unavailable(self.full, field=NOT_ACCEPTED_FIELD) from error
-                    if not self.may_place:
-                        self.spares.put_back(spare)
-                        break
-                    self._roll(spare)
-            if not self.may_place:
-                raise NotLeader(self.refusal)
+                yield
         finally:
             self._space_waiters -= 1
 
@@ -110,17 +117,13 @@ class Appender(Flusher):
         Does nothing if the active segment ended meanwhile, or this log takes no own frames. Errors: as `reserve_space`.
         """
         active = self.active
-        self._space_waiters += 1
-        try:
-            async with self._space_lock:
-                self.check_disk()
-                spare = await self.spares.take(HEADER_BYTES, is_state=True)
-                if self.may_place and self.active is active:
-                    self._roll(spare, stored_at_ms=self.stored_at_ms)  # its end does not make the segment younger
-                else:
-                    self.spares.put_back(spare)
-        finally:
-            self._space_waiters -= 1
+        async with self._in_turn():
+            self.check_disk()
+            spare = await self.spares.take(HEADER_BYTES, is_state=True)
+            if self.may_place and self.active is active:
+                self._roll(spare, stored_at_ms=self.stored_at_ms)  # its end does not make the segment younger
+            else:
+                self.spares.put_back(spare)
         await self.flush()
 
     # accepting; the caller has made room

@@ -130,10 +130,10 @@ class EnodeFindings:
                 "ortoo tx list --parked, then ortoo tx commit ID, ortoo tx rollback ID or ortoo tx resume ID",
                 critical=False,
             )
+        late_ms = self.clock.now_ms() - CHECK_LATE_MS
+        open_halves = state.halves.open.values()
         if waiting := Counter(
-            one.producer_group
-            for one in state.halves.open.values()
-            if not one.parked and one.next_check_ms < self.clock.now_ms() - CHECK_LATE_MS
+            one.producer_group for one in open_halves if not one.parked and one.next_check_ms < late_ms
         ):
             groups = ", ".join(sorted(waiting))
             yield Finding(

@@ -122,8 +122,8 @@ class PopLine:
     ) -> TakeResult:
         """Lease up to `limit` messages: returned ones first, then new ones, by offset.
 
-        With ordered delivery and `heads` (offsets leased under `number` before): also the messages that directly follow
-        the first one of a message group.
+        With ordered delivery, `heads` collects the offsets that are leased under `number`. Messages that follow these
+        in their message groups are leased too if this lease alone blocks them.
         """
         self._advance(now_ms)
         result = TakeResult()

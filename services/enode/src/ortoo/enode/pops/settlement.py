@@ -25,7 +25,7 @@ from ortoo.enode.store.store import Store
 
 
 class LeaseSettlement:
-    """Applies verdicts: first to the lines, then to the log."""
+    """Applies the results of popped messages (`LeaseVerdict`): first to the pop lines, then to the log."""
 
     def __init__(self, store: Store, parking: Parker, clock: Clock) -> None:
         """Write into `store`."""

@@ -69,8 +69,8 @@ def read_openings_gap(disk: Disk, folder: Path) -> int:
     identity = read_identity(disk, folder)
     if not apart and identity is not None and identity.begins_anew:
         raise DataLoss(
-            f"{folder} ends before its clients' latest knowledge, but its file {FILE_NAME}, which invalidates their "
-            f"state, is missing: {ADVICE}"
+            f"the log in {folder} lacks its newest part, which clients may have seen. The file {FILE_NAME}, which "
+            f"invalidates what they know of it, is missing: {ADVICE}"
         )
     return apart
 

@@ -236,7 +236,7 @@ class TransactionCoordinator:
                 self._schedule_check(half)
                 return
             if not self.listeners.has_listener(half.producer_group):
-                self._unheard.setdefault(half.producer_group, set()).add(number)
+                self._wait_for_listener(half)
                 return
             checked = self._schedule.after_check(half, now_ms)
             try:
@@ -249,13 +249,20 @@ class TransactionCoordinator:
                 _log.emit(log_events.TRANSACTION_CHECK_FAILED_RETRYING, number=number, reason=str(error))
                 heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
 
+    def _wait_for_listener(self, half: HalfOpen) -> None:
+        """Remember a due check; transactions that ended with their topic are forgotten when there are many."""
+        waiting = self._unheard.setdefault(half.producer_group, set())
+        waiting.add(half.number)
+        if len(waiting) > len(self._halves.open) + STALE_CHECKS_MAX:
+            waiting.intersection_update(self._halves.open)
+
     def _check_unheard(self, groups: Set[str]) -> None:
         """Make the checks that waited for a listener of these groups."""
+        numbers = [number for group in groups for number in self._unheard.pop(group, ())]
         now_ms = self._clock.now_ms()
-        for group in groups:
-            for number in self._unheard.pop(group, ()):
-                heapq.heappush(self._due, (now_ms, number))
-        if self._nap is not None:
+        for number in numbers:
+            heapq.heappush(self._due, (now_ms, number))
+        if numbers and self._nap is not None:
             self._nap.cancel()
 
     async def _put(self, half: HalfOpen) -> None:

@@ -25,7 +25,7 @@ class KeyRotation:
         return not keys or now_ms - keys[-1].created_at_ms >= self.interval_ms
 
     def add_key(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
-        """The keys with a new one, without those that cannot have sealed a handle that is still valid."""
+        """The keys and `new`, without keys whose handles have all expired."""
         kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFETIME_MS]
         return (*kept, new)
 

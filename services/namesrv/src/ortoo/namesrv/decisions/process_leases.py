@@ -154,8 +154,8 @@ class ProcessLeases:
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
         if may_succeed:
             raise Conflict(
-                f"{alive}is its successor, store {enode.store_id}. It gets the lease when the other one has ended "
-                f"(in {wait_ms} ms, unless it is renewed); stop the other process if it still runs",
+                f"{alive}store, {enode.store_id}, may replace it. It gets the lease when the other one has ended "
+                f"(in {wait_ms} ms, unless that process renews it). Stop that process if it still runs",
                 field=LEASE_FIELD,
                 retry_after_ms=wait_ms,
             )
@@ -275,7 +275,7 @@ class ProcessLeases:
 
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
-    """Whether an enode may use a store: the registered one, a permitted one, or one that an operator made of these."""
+    """Whether an enode may use a store: the registered or permitted one, or one that an operator made from either."""
     return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
 
 

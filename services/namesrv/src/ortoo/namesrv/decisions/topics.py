@@ -42,7 +42,7 @@ class MessageType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The queues of one topic on one enode: 0 to the counts, exclusive."""
+    """The queues of one topic on one enode. Each count has the queue ids from 0 to below it."""
 
     enode: str
     read_queue_count: int

@@ -196,7 +196,8 @@ def _check_queue(topic: Topic, queue: Queue, access: str, description: str) -> N
     count = placement.write_queue_count if access == "write" else placement.read_queue_count
     if queue.queue_id >= count:
         raise Invalid(
-            f"topic {topic.name} has {count} {access} queues on {queue.enode}, and none of them has the id "
-            f"{queue.queue_id}; QueryRoute names those {description}",
+            f"topic {topic.name} has no {access} queue {queue.queue_id} on {queue.enode}; "
+            + (f"expected 0 to {count - 1}; " if count else "")
+            + f"QueryRoute names those {description}",
             field="queue.queue_id",
         )

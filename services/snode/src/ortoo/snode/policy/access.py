@@ -63,7 +63,9 @@ class Authentication:
     async def authenticate(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
     ) -> tuple[str, str]:
-        """The access key and the secret of the user who signed a call; `own_client` signs by UTC.
+        """The access key and the secret of the user who signed a call.
+
+        With `own_client`, the caller is Ortoo's client, which always signs UTC.
 
         Errors: Forbidden, of field `authorization`; Unavailable.
         """

@@ -129,8 +129,9 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
 
 def _check_reserved(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
     """Raise Invalid if a text is the name of a property that only servers write."""
+    joined = bytes(texts.data)
     for name, is_prefix in _RESERVED:
-        if name not in bytes(texts.data):
+        if name not in joined:
             continue
         starts, sizes = texts.offsets[:-1], np.diff(texts.offsets)
         at = starts[sizes >= len(name)] if is_prefix else starts[sizes == len(name)]
@@ -138,7 +139,7 @@ def _check_reserved(texts: TextArrays, data: NDArray[np.uint8], path: str) -> No
             at = at[data[at + number] == byte]
         if len(at):
             end = int(texts.offsets[int(np.searchsorted(texts.offsets, at[0], "right"))])
-            raise text_rules.reserved_name(bytes(texts.data[int(at[0]) : end]).decode(errors="replace")[:80], path)
+            raise text_rules.reserved_name(joined[int(at[0]) : end].decode(errors="replace")[:80], path)
 
 
 def _check_blanks(

@@ -101,7 +101,7 @@ class ReadStream:
 
 
 class FetchStream(ReadStream):
-    """Reads at the leader, which can wait at the end of a queue and check generations."""
+    """The reads that the leader serves. They can wait at the end of a queue, and check generations."""
 
     def __init__(self, store: Store, topics: TopicCopies) -> None:
         super().__init__(store.fetch, store.engine.work)

@@ -168,7 +168,10 @@ class ReceiveMessageActivity:
             invisible_ms = to_ms(request.invisible_duration)
             check_invisible_duration(invisible_ms, INVISIBLE_MS_MIN)
         if caller.remaining_s is not None and caller.remaining_s <= 0:
-            raise GrpcProxyError(Code.ILLEGAL_POLLING_TIME, "the deadline passed before the poll; give it more time")
+            raise GrpcProxyError(
+                Code.ILLEGAL_POLLING_TIME,
+                "the deadline of the call passed before the poll began; set a longer deadline",
+            )
         client = self.clients.touch(caller, self.clock.monotonic_s())
         client.group = group
         request_timeout_ms = to_ms(client.settings.request_timeout) if client.settings is not None else 0

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 from ortoo.common.errors import OrtooError, Unsupported
 from ortoo.common.errors.findings import Finding, Findings
@@ -13,6 +13,7 @@ from ortoo.common.telemetry.findings_service import NAME as NAME
 from ortoo.common.telemetry.findings_service import LocalFindings, findings_of, findings_to
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
+from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.membership.group_membership import Membership
 from ortoo.snode.policy import Policy
 from ortoo.v1 import findings_pb2 as pb
@@ -96,22 +97,25 @@ class ClusterFindings(FindingsServiceServicer):
 
 def differing_filters(membership: Membership) -> Iterator[Finding]:
     """Topics that the members of one group filter in different ways; at most LISTED_MAX."""
-    listed = 0
+    filters: dict[tuple[str, str], set[str]] = {}
     for group in membership.groups():
-        filters: dict[str, set[tuple[str, str]]] = {}
         for member in membership.members(group).values():
-            for one in member.subscriptions if not member.broadcast else ():
-                tags = "" if one.tag_expression == "*" else one.tag_expression
-                filters.setdefault(one.topic, set()).add((tags, one.sql_expression))
-        for topic, different in filters.items():
-            if len(different) > 1 and (listed := listed + 1) <= LISTED_MAX:
-                shown = "; ".join(sorted(" ".join(filter(None, one)) or "none" for one in different)[:SHOWN_MAX])
-                yield Finding(
-                    "filters differ",
-                    f"members of group {group} subscribe to {topic} with {len(different)} filters ({shown})",
-                    "a message is lost to the group if the member that gets its queue excludes it",
-                    "give all members one filter, or a group for each filter",
-                )
+            for one in () if member.broadcast else member.subscriptions:
+                filters.setdefault((group, one.topic), set()).add(_filter_text(one))
+    differing = ((place, texts) for place, texts in filters.items() if len(texts) > 1)
+    for (group, topic), texts in islice(differing, LISTED_MAX):
+        yield Finding(
+            "filters differ",
+            f"members of group {group} subscribe to {topic} with {len(texts)} filters "
+            f"({'; '.join(sorted(texts)[:SHOWN_MAX])})",
+            "a message is lost to the group if the member that gets its queue excludes it",
+            "give all members one filter, or a group for each filter",
+        )
+
+
+def _filter_text(subscription: Subscription) -> str:
+    tags = "" if subscription.tag_expression == "*" else subscription.tag_expression
+    return " ".join(filter(None, (tags, subscription.sql_expression))) or "none"
 
 
 def _silent_processes(probed: Sequence[ProbedProcess]) -> Iterator[Finding]:
