@@ -258,9 +258,7 @@ class ReplicatedLog:
     async def delete_below(self, begin: int) -> None:
         """Delete the segments that lie wholly below `begin`. Errors: OSError."""
         await self.store_summary()
-        segments = self.engine.catalog.segments
-        count = sum(one.end is not None and one.end <= begin for one in segments[:-1])
-        await self.engine.housekeeping.delete(count)
+        await self.engine.housekeeping.delete_below(begin)
 
     def _on_submitted(self, group: FlushGroup) -> None:
         """Report a group that goes to the disk. From now on it can only be removed by a truncation."""

@@ -168,17 +168,23 @@ class Housekeeping:
             count = 0
         elif count:
             self._rescued_bytes, self._rescued_at = rescued_bytes, self.checkpoints.content
+        begin = catalog.segments[count].base if count else self._begin_position
         if count and self.move_log_begin is not None:
-            await self.move_log_begin(catalog.segments[count].base)
+            await self.move_log_begin(begin)
         else:
-            await self.delete(count)
+            await self.delete_below(begin)
         if is_too_old(catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
             await self.appender.end_active_segment()
 
-    async def delete(self, count: int) -> None:
-        """Delete the `count` oldest segments, and files that an earlier run could not remove."""
+    async def delete_below(self, position: int) -> None:
+        """Delete the sealed segments that end at or below a position, and files that an earlier run could not remove.
+
+        Two callers may request the same deletion: retention, and the replication protocol. The segments are counted
+        under the lock, so that the second caller finds the first one's work done.
+        """
         catalog = self.catalog
         async with self._deleting:
+            count = sum(one.end is not None and one.end <= position for one in catalog.segments[:-1])
             if count:
                 folder, position = catalog.active.folder, catalog.segments[count].base
                 begin = LogBegin(position, catalog.begin_offsets_without(count))
