@@ -80,9 +80,10 @@ FILES = (
         "The hard state of the replica: its number, disk id, set and vote. Also the former end of the log if the "
         "disk has lost it (`owed`), and the start counter with its random part.",
         "no",
-        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`. A "
-        "store of an earlier version, or of a backup, has none before its first start.",
-        REFUSED,
+        "Refuses, because a replica without its vote could vote twice. An older copy is recognized by `serials`. "
+        "Without other replicas the file does not change after the first start, so an older copy equals it. A store of "
+        "an earlier version, or of a backup, has none before its first start.",
+        outcomes(Start.REFUSED, older=Start.RIGHT),
         REFUSED,
     ),
     StoreFile(

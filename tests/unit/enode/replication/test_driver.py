@@ -72,7 +72,7 @@ def driving(run: Run, clock: Stopped) -> tuple[Driver, Any]:
     engine = SimpleNamespace(appender=SimpleNamespace(), committer=SimpleNamespace(), housekeeping=SimpleNamespace())
     log: Any = SimpleNamespace(engine=engine, bytes=SimpleNamespace(cached_frames=whole), commit=lambda position: None)
     log.report_progress = lambda: None
-    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica))
+    membership: Any = SimpleNamespace(stored=StoredHardState(ONE.replica), may_defer=lambda reign, others: False)
     background = Background("test")
     return Driver(log, run.member, membership, lambda to, message: None, background, clock, StateComparison()), log
 

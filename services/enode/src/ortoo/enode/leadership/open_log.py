@@ -2,10 +2,14 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 
+from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
+from ortoo.enode import log_events
 from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.settings import StoreSettings
+from ortoo.enode.recovery.replica_opening import with_lost_tail
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
@@ -13,6 +17,8 @@ from ortoo.enode.replication.protocol.messages import Message
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
 from ortoo.enode.replication.state_comparison import StateComparison
+
+_log = get_logger("replication")
 
 
 @contextlib.asynccontextmanager
@@ -34,9 +40,28 @@ async def open_log(
         skipped_checkpoints=comparison.mismatches,
     )
     try:
+        _resume_hard_state(membership, log)
         yield log
     finally:
         await log.close()
+
+
+def _resume_hard_state(membership: ReplicaMembership, log: ReplicatedLog) -> None:
+    """Take over the epoch of a log without other replicas. Otherwise make the new start durable, with lost data.
+
+    The position that this disk once had is durable before any other replica gets a message. Errors: OSError.
+    """
+    stored, hard_state = membership.stored, membership.stored.hard_state
+    if log.is_alone:
+        epoch = max(hard_state.epoch, log.last_epoch)
+        membership.stored = replace(stored, hard_state=replace(hard_state, epoch=epoch))
+        return
+    after_loss = with_lost_tail(log.former_end, hard_state)
+    if after_loss != hard_state:
+        is_last = log.summary.configuration.voters == (stored.replica,)
+        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_last else "the others must send it again"
+        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
+    membership.store(replace(stored, hard_state=after_loss))
 
 
 def make_driver(

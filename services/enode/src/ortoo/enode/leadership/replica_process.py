@@ -6,7 +6,7 @@ An enode without other replicas has one term. It elects itself, and reports to n
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
@@ -25,7 +25,6 @@ from ortoo.enode import log_events
 from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
-from ortoo.enode.recovery.replica_opening import with_lost_tail
 from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, Driver
 from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.replication.membership import ReplicaMembership
@@ -228,7 +227,6 @@ class ReplicaProcess:
         async with contextlib.AsyncExitStack() as stack:
             log = await stack.enter_async_context(open_log(self.membership, store_settings, self.comparison))
             log.on_truncated = self._count_truncated
-            self._store_losses(log)
             stored = self.membership.stored
             background = await stack.enter_async_context(Background("member"))
             peers = ReplicaPeers(stored.replica, stored.set_id, self.address_of, self.channels, background, clock)
@@ -273,17 +271,6 @@ class ReplicaProcess:
 
     def _count_truncated(self, frames: TruncatedFrames) -> None:
         self.truncated_messages += frames.messages
-
-    def _store_losses(self, log: ReplicatedLog) -> None:
-        """Record permanently the position that this disk once had, before any other replica gets a message."""
-        stored = self.membership.stored
-        hard_state = with_lost_tail(log.former_end, stored.hard_state)
-        if hard_state == stored.hard_state:
-            return
-        is_alone = log.summary.configuration.voters == (stored.replica,)
-        remedy = "`ortoo-enode elect DIR --lose` continues without it" if is_alone else "the others must send it again"
-        _log.emit(log_events.DISK_LOST_DATA, position=log.former_end, remedy=remedy)
-        self.membership.store(replace(stored, hard_state=hard_state))
 
     async def _serve_while_leading(self, driver: Driver, log: ReplicatedLog, background: Background) -> None:
         """Serve clients while this replica leads."""

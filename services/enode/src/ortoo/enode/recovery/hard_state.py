@@ -34,10 +34,14 @@ def check_only_replica(disk: Disk, folder: Path, advice: str) -> None:
     """Refuse the disk of a set with other replicas to code that does not replicate.
 
     The acknowledgements of the disk count in a majority, and data written only there would differ from the other
-    replicas.
+    replicas. Hard state of another disk is left to `check_files`.
     Errors: as `read_hard_state`. Conflict with `advice`.
     """
     stored = read_hard_state(disk, folder)
+    with contextlib.suppress(DataLoss):
+        identity = read_identity(disk, folder)
+        if stored is not None and identity is not None and identity.disk not in ("", stored.replica.disk):
+            return
     if stored is not None and has_other_replicas(disk, folder, stored.replica.disk):
         raise Conflict(f"{folder} is the disk of replica {stored.replica.number} of set {stored.set_id}: {advice}")
 

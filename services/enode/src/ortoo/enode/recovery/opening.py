@@ -72,6 +72,8 @@ class Recovered:
     """Durable bytes that are missing because the last file was cut short."""
     state_bytes: int = 0
     """Length of the encoded state in the checkpoint or marker from which it was loaded."""
+    leader_epoch: int = 0
+    """The epoch of the last frame, if the last segment has one."""
 
 
 def recover(
@@ -134,7 +136,10 @@ def _recover(
     last.limit = last.base + last.size_bytes()
     if clean is not None and is_at_log_end(clean, last, log_mark):
         catalog.segments.append(last)
-        return recover_clean_stop(disk, catalog, last, clean, begin)
+        recovered = recover_clean_stop(disk, catalog, last, clean, begin)
+        closing = frame_at(last, clean.end_position - HEADER_BYTES)
+        recovered.leader_epoch = closing.leader_epoch if closing is not None else 0
+        return recovered
 
     truncated_bytes = 0
     truncated_at: int | None = None
@@ -144,7 +149,7 @@ def _recover(
         check_frame_owner(last.path, headers.foreign_at)
         truncated_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
-        found, end = SegmentSurvey(end_position=durable, is_ended=True), durable
+        found, end = SegmentSurvey(leader_epoch=headers.leader_epoch, end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
         found = survey(last.read, last.base, last.limit, log_mark)
@@ -201,6 +206,7 @@ def _fold_state(
         holes=holes,
         missing_bytes=0 if truncated_at is None else end - truncated_at,
         state_bytes=fold.checkpoint_bytes,
+        leader_epoch=found.leader_epoch,
     )
 
 

@@ -74,6 +74,8 @@ class ReplicaLog:
     """The position that this disk once had, if it is beyond the log's end; 0 otherwise."""
     is_alone: bool = False
     """Whether no other replica has the log, so that what is durable here is committed."""
+    last_epoch: int = 0
+    """If `is_alone`, the highest epoch in the log."""
 
 
 def recover_replica(
@@ -201,7 +203,8 @@ class _Opening:
         """The log of the only replica, which was read to its end."""
         end = recovered.end_position
         summary = _as_synced(self.protocol_frames.applied_to(self.summary, end), end, end)
-        return ReplicaLog(recovered, summary, is_alone=True)
+        last_epoch = max(recovered.leader_epoch, summary.history.last_epoch)
+        return ReplicaLog(recovered, summary, is_alone=True, last_epoch=last_epoch)
 
     def recover(self) -> ReplicaLog:
         """The log of a folder that was not closed cleanly."""

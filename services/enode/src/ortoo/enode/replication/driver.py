@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
 from ortoo.common.logs.logger import get_logger
@@ -158,7 +158,12 @@ class Driver:
         elif isinstance(action, ApplyCommitted):
             self.log.commit(action.position)
         elif isinstance(action, SaveHardState):
-            self._hard_states.put_nowait(action)
+            membership, reign = self.membership, action.hard_state
+            if self._hard_states.empty() and membership.may_defer(reign, self.replica.log.configuration):
+                membership.stored = replace(membership.stored, hard_state=reign)
+                self.post(HardStateSaved(reign))
+            else:
+                self._hard_states.put_nowait(action)
         elif isinstance(action, SteppedDown):
             self._step_down(action.epoch)
         elif isinstance(action, RequestElection):
@@ -201,6 +206,7 @@ class Driver:
                 await log.append_protocol_frame(FrameKind.EPOCH)
         elif isinstance(action, AppendConfiguration):
             if self._is_leader_of(self.replica.hard_state.epoch):
+                await self.membership.save(log.engine.work)
                 await log.append_configuration(action.configuration)
         elif isinstance(action, BecomeLeader) and self._is_leader_of(action.epoch):
             await log.engine.appender.flush()  # until everything below the EPOCH frame is folded

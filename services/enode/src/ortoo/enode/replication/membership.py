@@ -60,11 +60,11 @@ class ReplicaMembership:
     addresses: tuple[str, ...] = ()
     """The replicas' addresses, by number; only the founder needs them."""
     stored: StoredHardState = field(init=False)
-    """The hard state on disk."""
+    """The hard state. The file may be older while there is no other replica; see `may_defer`."""
 
     def __post_init__(self) -> None:
         """Read the hard state; an empty folder gets a new one. Errors: Conflict, DataLoss, OSError."""
-        kept = read_hard_state(self.disk, self.folder)
+        kept = self._written = read_hard_state(self.disk, self.folder)
         if kept is None:
             kept = self._claim_folder()
         elif kept.replica.number != self.number:
@@ -79,6 +79,7 @@ class ReplicaMembership:
         self.opened = OpenFolder.taken(self.disk, self.folder)
         """The open folder; no hard state is written when it is no longer at its path."""
         self._log_rate = LogRateLimit()
+        self._saving = asyncio.Lock()
         self._joined = asyncio.Event()
         if kept.set_id:
             self._joined.set()
@@ -88,15 +89,34 @@ class ReplicaMembership:
 
         Errors: as `write`.
         """
-        kept = replace(self.stored, hard_state=reign)
-        try:
-            await work.run(self.write, kept)
-        except NoDescriptor as error:
-            _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
-            await self.clock.sleep(NO_DESCRIPTOR_S)
-            return False
-        self.stored = kept
+        async with self._saving:
+            kept = replace(self.stored, hard_state=reign)
+            try:
+                await work.run(self.write, kept)
+            except NoDescriptor as error:
+                _log.emit(log_events.HARD_STATE_POSTPONED, epoch=reign.epoch, reason=error.message)
+                await self.clock.sleep(NO_DESCRIPTOR_S)
+                return False
+            self.stored = kept
         return True
+
+    def may_defer(self, reign: HardState, configuration: Configuration) -> bool:
+        """Whether a vote need not be durable: the vote of a replica for itself while `configuration` has no other one.
+
+        No other replica can ask for a vote in that epoch, and the EPOCH frame records the epoch before anything is
+        acknowledged. The next start reads it from the log. The first vote is always written, because a file with a
+        vote shows that the folder had an identity.
+        """
+        own = self.stored.identity
+        has_voted = self._written is not None and self._written.hard_state.epoch > 0
+        is_own = reign.leader == own and configuration.replicas == (own.replica,)
+        return has_voted and is_own and not self._saving.locked()
+
+    async def save(self, work: DiskWork) -> None:
+        """Make a deferred hard state durable, before the log lists another replica. Errors: as `write`."""
+        async with self._saving:
+            if self._written != self.stored:
+                await work.run(self.write, self.stored)
 
     def _claim_folder(self) -> StoredHardState:
         """The first hard state of a folder, which is empty or of an enode without replicas.
@@ -107,7 +127,9 @@ class ReplicaMembership:
         check_claimable(self.disk, self.folder, identity)
         epoch = last_epoch(self.disk, self.folder)
         if identity is None:
-            stored = StoredHardState(ReplicaId(self.number, self.randomness.id_text()))
+            replica, is_founder = ReplicaId(self.number, self.randomness.id_text()), self.number == 1
+            set_id, created_at_ms = (self.randomness.id_text(), self.clock.now_ms()) if is_founder else ("", 0)
+            stored = StoredHardState(replica, set_id, created_at_ms, is_founder=is_founder)
         elif self.number != 1:
             # It may be a copy of replica 1's log, and two sets of one would both lead.
             raise Conflict(
@@ -122,6 +144,7 @@ class ReplicaMembership:
                 replica, set_id, self.clock.now_ms(), hard_state=hard_state, made_from=identity.store_id
             )
         write_hard_state(self.disk, self.folder, stored)
+        self._written = stored
         self._finish(stored, identity)
         return stored
 
@@ -179,6 +202,7 @@ class ReplicaMembership:
         """Make a hard state durable. Errors: OSError. FolderGone, because in another folder it would be lost."""
         self.opened.check_folder()
         write_hard_state(self.disk, self.folder, kept)
+        self._written = kept
 
     def store(self, stored: StoredHardState) -> None:
         """Store a new hard state. Errors: as `write`."""
@@ -225,9 +249,12 @@ class ReplicaMembership:
         _log.emit(log_events.REPLICA_SET_INITIALIZED, set_id=stored.set_id, replicas=len(voters))
 
     def next_incarnation(self) -> tuple[StoredHardState, StoredLogSummary]:
-        """The hard state and log summary for a new start of this replica, with a new incarnation on disk."""
+        """The hard state and log summary for a new start of this replica, with a new incarnation, which is not saved.
+
+        It must be durable before any message to another replica.
+        """
         incarnation = next_incarnation(self.stored.incarnation, self.randomness)
-        self.store(replace(self.stored, incarnation=incarnation))
+        self.stored = replace(self.stored, incarnation=incarnation)
         return self.stored, read_log_summary(self.disk, self.folder) or StoredLogSummary()
 
 

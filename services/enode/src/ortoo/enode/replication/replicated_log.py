@@ -36,6 +36,8 @@ from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFra
 from ortoo.enode.store.engine import Engine
 
 NOT_LEADING = "this replica does not lead"
+UNSUMMARIZED_BYTES_MAX = 1 << 20
+"""Maximum of the log behind the stored summary after a clean stop; the next start reads the headers there."""
 CHANGES_PER_WRITE_MAX = 512
 """Maximum of changes that are stored together."""
 _log = get_logger("replication")
@@ -50,8 +52,14 @@ class ReplicatedLog:
     disk: Disk
     summary: LogSummary
     """The log summary at the opening."""
+    stored_end: int
+    """The end of the stored log summary."""
     is_missing_state: bool
     former_end: int
+    is_alone: bool
+    """Whether no other replica had the log at the opening."""
+    last_epoch: int
+    """If `is_alone`, an epoch that is not below any epoch of the log, or of a lost end of it."""
     known_committed: int = 0
     """The position up to which an earlier start knew the log to be committed."""
     skips: Sequence[OffsetsSkipped] = ()
@@ -246,6 +254,7 @@ class ReplicatedLog:
         async with self._storing_summary:
             stored = StoredLogSummary.from_summary(self.current_summary())
             await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
+            self.stored_end = stored.summary.appended
 
     async def _store_summary_alone(self) -> None:
         """As `store_summary`, unless there are other replicas. A start of these reads the log from its last start on.
@@ -302,7 +311,8 @@ class ReplicatedLog:
             await housekeeping.index_sealed()
             is_whole = not self.is_missing_state and not self.is_suspect
             if is_whole and appender.committed_position == appender.appended_position:
-                await self._store_summary_alone()
+                if appender.appended_position - self.stored_end > UNSUMMARIZED_BYTES_MAX:
+                    await self._store_summary_alone()
                 await housekeeping.write_clean_stop(self.folder)
 
         await self.engine.close(ending)
@@ -349,7 +359,11 @@ async def open_replicated_log(
             begin = LogBegin(begin.position, recovered.catalog.begin_offsets_without(0))
         await work.run(keep_log_begin, disk, folder, begin)
         await work.run(remove_clean_stop, disk, folder)
-        await work.run(write_log_summary, disk, folder, StoredLogSummary.from_summary(log.summary))
+        kept, stored_end = StoredLogSummary.from_summary(log.summary), stored.summary.appended
+        # Each start of an enode alone reads the frames behind the stored summary, so a start need not write it again.
+        if not log.is_alone or kept.summary.appended < stored_end or kept.summary.begin != stored.summary.begin:
+            await work.run(write_log_summary, disk, folder, kept)
+            stored_end = kept.summary.appended
         spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
         active = await _active(log, spares)
         apart = await work.run(read_openings_gap, disk, folder)
@@ -371,7 +385,17 @@ async def open_replicated_log(
     engine.housekeeping.start()
     log_opening(folder, recovered, log.summary.appended)
     return ReplicatedLog(
-        engine, folder, disk, log.summary, log.is_missing_state, log.former_end, known, recovered.skips
+        engine,
+        folder,
+        disk,
+        log.summary,
+        stored_end,
+        log.is_missing_state,
+        log.former_end,
+        log.is_alone,
+        log.last_epoch + apart,
+        known,
+        recovered.skips,
     )
 
 
