@@ -118,10 +118,9 @@ class Driver:
         log.on_appended = self._on_appended
         log.on_flushed = lambda position: self.post(Flushed(self._truncations, position))
         log.on_checkpoint_complete = lambda: self._end_log("a checkpoint has come, and the log can be folded from it")
-        log.bytes.has_followers = lambda: len(self.replica.log.configuration.replicas) > 1
         log.engine.appender.on_failed = lambda reason: self._end_log(reason) if self.reopens else None
         log.engine.committer.on_compared = self._on_compared
-        log.engine.may_read = lambda: self.replica.may_read(self.clock.monotonic_s())
+        log.may_read = lambda: self.replica.may_read(self.clock.monotonic_s())
         log.engine.housekeeping.move_log_begin = self._move_begin
 
     def start(self) -> None:
@@ -202,6 +201,7 @@ class Driver:
             self._step.set()
         elif isinstance(action, AppendEpoch):
             if self._is_leader_of(action.epoch):
+                self._count_followers()
                 log.start_epoch(action.epoch)
                 await log.append_protocol_frame(FrameKind.EPOCH)
         elif isinstance(action, AppendConfiguration):
@@ -265,6 +265,11 @@ class Driver:
         self._is_changing_configuration &= not any(isinstance(one, ConfigurationFrame) for one in protocol_frames)
         self._appended_s = self.clock.monotonic_s()
         self.post(LogAppended(end, protocol_frames))
+        if protocol_frames:
+            self._count_followers()
+
+    def _count_followers(self) -> None:
+        self.log.bytes.has_followers = len(self.replica.log.configuration.replicas) > 1
 
     async def _read_and_send(self, action: SendFrames) -> None:
         epoch = self.replica.hard_state.epoch

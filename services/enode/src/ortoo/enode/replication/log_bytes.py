@@ -33,7 +33,7 @@ class LogBytes:
     engine: Engine
     repair: RepairFrame | None = None
     """Repairs a damaged frame from another replica's copy."""
-    has_followers: Callable[[], bool] = lambda: True
+    has_followers: bool = True
     """Whether there are other replicas, which need the newest frames."""
     _cached: dict[int, tuple[int, list[Buffer]]] = field(default_factory=dict)
     """The newest frames as they went to the disk: the position of each part to its end and its bytes."""
@@ -42,12 +42,7 @@ class LogBytes:
     """The full segments that were verified to be of this log, by their first positions."""
 
     def cache_group(self, group: FlushGroup) -> tuple[ProtocolFrame, ...]:
-        """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol.
-
-        Without followers nothing is kept.
-        """
-        if not self.has_followers() and not any(entry.header.kind in PROTOCOL_KINDS for entry in group.entries):
-            return ()
+        """Keep a group that goes to the disk in memory for a while. Returns its frames of the replication protocol."""
         buffers = chain.from_iterable(part.buffers for part in group.parts)
         begin = at = group.parts[0].position
         buffered: list[Buffer] = []

@@ -82,6 +82,8 @@ class ReplicatedLog:
         self._storing_summary = asyncio.Lock()
         self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
+        self.may_read: Callable[[], bool] = lambda: False
+        """Returns whether the committed data here is complete, while other replicas may commit."""
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
         appender.on_durable = self._on_durable
@@ -101,6 +103,7 @@ class ReplicatedLog:
         """Refuse writes of clients. Waiting ones get an unknown outcome; frames not yet on their way are dropped."""
         engine, appender = self.engine, self.engine.appender
         engine.housekeeping.is_leading = appender.may_place = False
+        engine.may_read = self._may_read
         appender.refusal = reason
         appender.drop_unsubmitted(reason)
 
@@ -131,6 +134,7 @@ class ReplicatedLog:
         appender = self.engine.appender
         if len(configuration.voters) > 1 and appender.commit_limit is None:
             appender.commit_limit = appender.committed_position  # from now on, frames wait for the other disks
+            self.engine.may_read = self._may_read
         await self.append_protocol_frame(FrameKind.CONFIGURATION, configuration_payload(configuration))
 
     def start_serving(self) -> None:
@@ -140,8 +144,13 @@ class ReplicatedLog:
             queue.next_offset = queue.end_offset
         appender = engine.appender  # without other replicas, no earlier leader can have lost acknowledged batches
         engine.committer.reset_in_flight(-1 if appender.commit_limit is None else appender.stored_at_ms)
+        if appender.commit_limit is None:
+            engine.may_read = None
         engine.housekeeping.is_leading = True
         engine.appender.refusal = ""
+
+    def _may_read(self) -> bool:
+        return self.may_read()
 
     async def invalidate_lost_state(self) -> None:
         """Skip lost offsets, and invalidate the clients' state of lost data, before a disk that has no copy serves.
@@ -170,7 +179,7 @@ class ReplicatedLog:
     async def _compare_states(self) -> None:
         """Make all replicas compare their state at this position. Errors: Overloaded, Unavailable."""
         engine, number = self.engine, self.engine.appender.appended_position
-        if not self.bytes.has_followers():
+        if not self.bytes.has_followers:
             return
         await engine.store([DigestDue(number, engine.state.comparable_tables())])
         if engine.committer.digests[0] == number:
@@ -273,11 +282,11 @@ class ReplicatedLog:
         """Report a group that goes to the disk. From now on it can only be removed by a truncation."""
         if group.is_copy:
             return  # the protocol itself sent it here
-        frames, end = self.bytes.cache_group(group), group.end_position
-        if self.engine.appender.commit_limit is None and self.engine.housekeeping.is_leading and not frames:
-            self._unreported_appended = end
+        is_needed = self.bytes.has_followers or group.has_protocol_frames
+        if is_needed or self.engine.appender.commit_limit is not None or not self.engine.housekeeping.is_leading:
+            self.on_appended(group.end_position, self.bytes.cache_group(group))
         else:
-            self.on_appended(end, frames)
+            self._unreported_appended = group.end_position
 
     def _on_durable(self, group: FlushGroup) -> None:
         if self._unreported_appended >= group.end_position:
