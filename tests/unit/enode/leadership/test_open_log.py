@@ -99,7 +99,8 @@ async def test_the_vote_is_durable_before_the_log_lists_another_replica(starts: 
         driver = make_driver(log, membership, lambda to, message: None, background, StateComparison())
         driver.start()
         while driver.leading_epoch is None:
-            await driver.wait_for_step()
+            driver.changed.clear()
+            await driver.changed.wait()
         incarnation = membership.stored.incarnation
         driver.request(AddLearner(OTHER))
         while OTHER not in driver.replica.log.configuration.replicas:

@@ -107,6 +107,7 @@ class Driver:
         self._events: deque[Event] = deque()
         self._is_stepping = False
         self._step = asyncio.Event()
+        self._ticks_needed = asyncio.Event()
         self._truncations = 0
         """The number of completed truncations; flush events refer to the log after these."""
         self._is_changing_configuration, self._refusal = False, ""
@@ -226,6 +227,7 @@ class Driver:
         self._is_changing_configuration = False
         self.log.follow("this replica no longer leads")
         self.leading_epoch = None
+        self._ticks_needed.set()
         self.changed.set()
         _log.emit(log_events.LEADERSHIP_LOST, epoch=epoch, replica=self.replica.identity.replica.number)
 
@@ -270,6 +272,7 @@ class Driver:
 
     def _count_followers(self) -> None:
         self.log.bytes.has_followers = len(self.replica.log.configuration.replicas) > 1
+        self._ticks_needed.set()
 
     async def _read_and_send(self, action: SendFrames) -> None:
         epoch = self.replica.hard_state.epoch
@@ -335,10 +338,18 @@ class Driver:
             self.post(HardStateSaved(action.hard_state))
 
     async def _tick(self) -> None:
-        """Send ticks to the protocol. A defect in it ends the process, and another replica leads."""
+        """Send ticks to the protocol. A defect in it ends the process, and another replica leads.
+
+        A leader that never had other replicas waits for none, so it needs no ticks.
+        """
         while True:
             self.post(Tick())
             await self.clock.sleep(TICK_S)
+            log = self.log
+            is_alone = log.engine.appender.commit_limit is None and not log.bytes.has_followers
+            if is_alone and self.leading_epoch is not None:
+                self._ticks_needed.clear()
+                await self._ticks_needed.wait()
 
     # requests of operators and the store
 

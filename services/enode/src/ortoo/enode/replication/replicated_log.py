@@ -82,7 +82,7 @@ class ReplicatedLog:
         self._storing_summary = asyncio.Lock()
         self.engine.housekeeping.on_indexed = self._store_summary_alone
         self._is_emptied = False
-        self.may_read: Callable[[], bool] = lambda: False
+        self.may_read: Callable[[], bool] = lambda: True
         """Returns whether the committed data here is complete, while other replicas may commit."""
         appender = self.engine.appender
         appender.on_submitted = self._on_submitted
@@ -261,6 +261,7 @@ class ReplicatedLog:
     async def store_summary(self) -> None:
         """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
         async with self._storing_summary:
+            self.report_progress()
             stored = StoredLogSummary.from_summary(self.current_summary())
             await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
             self.stored_end = stored.summary.appended
@@ -295,7 +296,7 @@ class ReplicatedLog:
             self.on_flushed(group.end_position)
 
     def report_progress(self) -> None:
-        """Report appends and flushes that change no decision, because no other replica waits for them."""
+        """Report appends and flushes of an enode alone, which change no decision. Called before each other event."""
         appended, flushed = self._unreported_appended, self._unreported_flushed
         self._unreported_appended = self._unreported_flushed = 0
         if appended:
