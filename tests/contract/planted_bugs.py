@@ -22,11 +22,13 @@ from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import opening as recovery
+from ortoo.enode.recovery import replica_opening
 from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.replication import replicated_log
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
-from ortoo.enode.store import checkpoints, engine, housekeeping
+from ortoo.enode.store import checkpoints, housekeeping
 from ortoo.enode.store.checkpoints import CHECKPOINTS_KEPT
 from ortoo.enode.store.housekeeping import Housekeeping
 
@@ -98,7 +100,8 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
         return last.base <= clean.end_position <= last.limit
 
     patch.setattr(recovery, "is_at_log_end", is_end_of_log)
-    patch.setattr(engine, "remove_clean_stop", lambda disk, folder: None)
+    patch.setattr(replica_opening, "is_at_log_end", is_end_of_log)
+    patch.setattr(replicated_log, "remove_clean_stop", lambda disk, folder: None)
 
 
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +228,9 @@ def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(recovery, "rewrite_unsynced", lambda segment, position, end: None)
 
 
-BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {page_cache_believed: "is lost|damage is reported|DataLoss|instead of"}
+BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {
+    page_cache_believed: "is lost|damage is reported|DataLoss|instead of|expected one of"
+}
 """Those that show when a flush fails, the process starts again on the same disk, and then the power is cut."""
 BUGS: dict[Plant, str] = {
     no_fsync: "is lost|damage is reported|instead of|DataLoss|expected one of",

@@ -5,7 +5,7 @@ from unittest import mock
 
 from ortoo.common.errors import Overloaded
 from ortoo.enode.app import RunningEnode
-from ortoo.enode.leadership import replica_process
+from ortoo.enode.leadership import open_log
 from ortoo.enode.replication.driver import Driver
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.verification.simulation.run.agreement import differences
@@ -127,7 +127,7 @@ def test_a_full_disk_ends_no_process_that_opens_its_log() -> None:
             other = next(one for one in stage.cluster.replicas if one is not first)
             driver(other)._end_log("for a test")
             full = Overloaded("the disk is full")
-            with mock.patch.object(replica_process, "open_replicated_log", side_effect=full):
+            with mock.patch.object(open_log, "open_replicated_log", side_effect=full):
                 await stage.clock.sleep(3.0)
             await agreed(stage)
 

@@ -15,9 +15,9 @@ from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.events import AddLearner
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.state_comparison import StateComparison
-from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
+from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, SyncData, SyncFolder
 from ortoo.testing.disks.faulty_disk import FaultyDisk
-from ortoo.testing.disks.memory_disk import MemoryDisk, SyncData, SyncFolder
+from ortoo.testing.disks.memory_disk import MemoryDisk
 from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore
 
