@@ -100,10 +100,10 @@ FILES = (
         LAST_SEGMENT,
         r"\d{20}\.seg",
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
-        "of a replica",
-        "A replica fetches the missing frames from the others, and leads only when it has them. Without replicas, "
-        "reads of its offsets are answered DATA_LOSS, and the offsets are not assigned again. If the file is cut "
-        "short, the store returns to the rest of it, under another store id.",
+        "only of a replica",
+        "A replica fetches the missing frames from the other replicas, and leads only when it has them. Without "
+        "replicas, reads of the segment's offsets are answered DATA_LOSS, and the offsets are not assigned again. If "
+        "the file is cut short, the store continues with the rest of the file, under another store id.",
         outcomes(Start.NAMED, foreign=Start.REFUSED),
         outcomes(Start.RIGHT, foreign=Start.REFUSED),
     ),
@@ -111,9 +111,9 @@ FILES = (
         FULL_SEGMENT,
         r"\d{20}\.seg",
         "A full segment of the log.",
-        "of a replica",
-        "A replica fetches a missing frame from the others when it is read, or at a start, when the state is folded "
-        "from it. Without replicas, reads of its offsets are answered DATA_LOSS.",
+        "only of a replica",
+        "A replica fetches a missing frame from the other replicas when the frame is read, or when a start computes "
+        "the state from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),
         outcomes(Start.RIGHT),
     ),
@@ -122,14 +122,14 @@ FILES = (
         r"\d{20}\.idx",
         "The queue index of a full segment.",
         "yes",
-        "Rebuilds it from the segment.",
+        "Rebuilds the index from the segment.",
     ),
     StoreFile(
         "`<position>.keys`",
         r"\d{20}\.keys",
         "The key index of a full segment.",
         "yes",
-        "Continues without it; the next search rebuilds it from the segment.",
+        "Continues without the index; the next search rebuilds it from the segment.",
     ),
     StoreFile(
         "`begin`",
@@ -143,13 +143,13 @@ FILES = (
         r"clean",
         "The marker of a clean stop: the state and the index of the last segment.",
         "yes",
-        "Reads the last segment, and folds the state from the newest checkpoint on.",
+        "Reads the last segment, and computes the state from the newest checkpoint and the log behind it.",
     ),
     StoreFile(
         "`durable`",
         r"durable",
         "The durable and the committed position when the store last became idle. Marks in the log also record the "
-        "durable one.",
+        "durable position.",
         "yes",
         "Uses only the marks in the log. Damage to the newest frames may be taken for a torn end.",
     ),
@@ -159,15 +159,17 @@ FILES = (
         "The numbers of the last writes of `reign`, `outline` and `begin`, by which older copies of these files are "
         "recognized.",
         "yes",
-        "Writes it again with the next write of these files; until then an older copy is not recognized.",
+        "Writes `serials` again with the next write of `reign`, `outline` or `begin`; until then an older copy of them "
+        "is not recognized.",
     ),
     StoreFile(
         "`restored`",
         r"restored",
-        "The mark of a store whose log ends before data that clients may have seen. The next start raises the store's "
-        "numbers and removes it.",
+        "The mark of a store whose log ends before data that clients may have seen. The next start raises the "
+        "numbers of leases, locks, transactions and delayed messages above those that clients may hold, and removes "
+        "the mark.",
         "no",
-        "Refuses if `identity` requires it. Then run the command that made the store again.",
+        "Refuses if `identity` requires `restored`. Then repeat the command that made the store, such as a restore.",
         outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),
         NEVER_THERE,
     ),
@@ -176,12 +178,14 @@ FILES = (
         r"cut-\d+-\d+",
         "Frames that a replica has truncated from its log, because the leader does not have them.",
         "yes",
-        "Starts as with it. Only operators need the file.",
+        "Starts in the same way as with the file. Only operators need the file.",
         NEVER_THERE,
         ALWAYS_RIGHT,
     ),
-    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another one."),
-    StoreFile("`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Removes it."),
+    StoreFile("`<number>.spare`", r"\d+\.spare", "A future segment, all zeros.", "yes", "Allocates another spare."),
+    StoreFile(
+        "`*.tmp`", r".*\.tmp", "A small file that is being written.", "yes", "Starts in the same way as with it."
+    ),
 )
 
 HEAD = """# Every file of a store
@@ -196,19 +200,22 @@ file never causes a message to be taken for another one, or a store id to be use
 
 A process locks the folder itself, so there is no lock file. Checkpoints, topics, offsets and the list of replicas
 are frames of the log. A running process detects at its next flush, or within a second, that its folder was moved,
-replaced or emptied. From then on it acknowledges nothing, and `ortoo doctor` reports `data folder missing`.
+replaced or emptied. From then on the process acknowledges nothing, and `ortoo doctor` reports `data folder missing`.
+
+*Starts right* means that the store starts with all acknowledged data. *Names the loss* means that the start reports the
+file and the positions. Reads of the file's offsets are then answered DATA_LOSS, and all other data is served. Only
+segments of an enode without replicas can be lost in this way, because no other process has a copy of
+them.
 
 """
 TAIL = """
-*Starts right* means that the store starts with all acknowledged data. *Names the loss* means that the start reports the
-file and the positions. Reads of the file's offsets are then answered DATA_LOSS, and all other data is served. Only
-segments of an enode without replicas can be lost in this way, because they have no other copy. If a replica refuses to
-start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data is lost.
+If a replica refuses to start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data
+is lost.
 
 No file shows that a whole disk was restored from an older image. But the number of each start has random bits, so a
 start from such a disk gets a number that no earlier start had. Votes and messages for an earlier start do not count for
-it. A name server that knows a later start of the disk refuses it. No other replica truncates messages that it knows to
-be committed. Never start a replica with such a disk: empty it.
+the new start. A name server that knows a later start of the disk refuses the replica. No other replica truncates
+messages that it knows to be committed. Never start a replica with such a disk: empty the disk.
 """
 
 

@@ -14,7 +14,7 @@ FOLDER = RESULTS / "peers"
 RESULT, TABLE, PICTURE = FOLDER / "peers.json", FOLDER / "table.md", FOLDER / "peers.svg"
 OTHERS_MAX_PERCENT = 15
 """The processor share of other programs above which the table warns."""
-HEAD = ("| case | Ortoo | the other | ratio |", "| --- | --- | --- | --- |")
+HEAD = ("| case | Ortoo | compared with | ratio |", "| --- | --- | --- | --- |")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,14 @@ def rows(result: Figures) -> list[PeerRow]:
         found += _single(section, systems["ortoo"], systems["rocketmq"])
     if {"ortoo in bulk", "kafka"} <= systems.keys():
         ours, theirs = systems["ortoo in bulk"], systems["kafka"]
-        found += _bulk(f"one Python process, beside Kafka {versions['kafka']}, as it ships", ours, theirs, "shipped")
-        found += _bulk("the same, beside Kafka with a flush a message", ours, theirs, "flushed")
+        section = f"one Python process, beside Kafka {versions['kafka']}"
+        found += _bulk(f"{section}, as it ships", ours, theirs, "shipped")
+        found += _bulk(f"{section} with a flush a message", ours, theirs, "flushed")
     if {"ortoo of three", "kafka of three"} <= systems.keys():
         ours, theirs = systems["ortoo of three"], systems["kafka of three"]
-        found += _bulk("an enode of three replicas, beside Kafka with three brokers", ours, theirs, "shipped")
-        found += _bulk("the same, beside three brokers with a flush a message", ours, theirs, "flushed")
+        section = "an enode of three replicas, beside three Kafka brokers"
+        found += _bulk(section, ours, theirs, "shipped")
+        found += _bulk(f"{section} with a flush a message", ours, theirs, "flushed")
     if {"ortoo of three", "ortoo in bulk"} <= systems.keys():
         found += _members(systems["ortoo of three"], systems["ortoo in bulk"])
     return found
@@ -88,9 +90,9 @@ def _single(section: str, ours: Figures, theirs: Figures) -> Iterator[PeerRow]:
         yield PeerRow(section, what, ours["steady"][key], theirs["steady"][key], " ms", True)
     one, other = (sum(each["steady"]["cpu_us"].values()) / 1000 for each in (ours, theirs))
     yield PeerRow(section, "servers' processor time a message at 200/s", one, other, " ms", True)
-    for state, what in {"idle": "memory of the servers, idle", "loaded": "the same, after the load"}.items():
+    for state, when in {"idle": "idle", "loaded": "after the load"}.items():
         one, other = (each[state]["without_files_mib"] for each in (ours, theirs))
-        yield PeerRow(section, what, one, other, " MiB", True)
+        yield PeerRow(section, f"memory of the servers, {when}", one, other, " MiB", True)
     one, other = (100 * each["idle_processor_share"] for each in (ours, theirs))
     yield PeerRow(section, "idle processor time, of one core", one, other, " %", True)
     yield PeerRow(section, "start to first send", ours["first_send_s"], theirs["first_send_s"], " s", True)
@@ -111,10 +113,11 @@ def _bulk(section: str, ours: Figures, theirs: Figures, topic: str) -> Iterator[
 
 
 def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
-    section = "an enode of three replicas, beside the same of one"
+    section = "an enode of three replicas, beside an enode of one replica"
     yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
     cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
-    yield PeerRow(section, "processor time a message: the leader, the only replica", cpu["leader"], alone, " µs", True)
+    leader = "processor time a message: the leader beside the only replica"
+    yield PeerRow(section, leader, cpu["leader"], alone, " µs", True)
     follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
     yield PeerRow(section, "processor time a message: a follower, the only replica", follower, alone, " µs", True)
     both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]

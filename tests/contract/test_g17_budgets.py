@@ -29,7 +29,7 @@ async def test_what_is_asked_beyond_the_budget_is_refused_and_nothing_is_taken()
     budget = budget_of(10 * MIB, VirtualClock())
     one, other = budget.share("push sessions"), budget.share("tails")
     one.draw(8 * MIB)
-    with pytest.raises(Overloaded, match=f"{4 * MIB} more bytes.*{8 * MIB} are used and {10 * MIB} allowed"):
+    with pytest.raises(Overloaded, match=f"{4 * MIB} bytes more.*{8 * MIB} of {10 * MIB} allowed"):
         other.draw(4 * MIB)
     assert budget.used_bytes == 8 * MIB
     assert budget.refused == {"tails": 1}

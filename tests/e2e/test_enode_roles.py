@@ -24,7 +24,7 @@ async def test_a_role_of_several_needs_to_be_a_member(role: str) -> None:
     """SLAVE and SYNC_MASTER need other replicas: without an address for them the process ends with 253 (E-007)."""
     code, _, said = await outcome("enode", environ={"ORTOO_ENODE_ROLE": role})
     assert code == EXIT_INVALID_SETTINGS
-    assert f"replica_listen_address: a {role} is a replica, and needs an address for the others" in said
+    assert f"replica_listen_address: a {role} is a replica, and needs an address for the other replicas" in said
 
 
 async def test_a_slave_takes_less_memory() -> None:

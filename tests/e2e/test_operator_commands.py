@@ -30,7 +30,7 @@ async def test_top_shows_what_flows(cluster: InProcessCluster) -> None:
 async def test_explained_command_does_the_same(cluster: InProcessCluster) -> None:
     """`--explain` prints each call as a grpcurl command; run by hand it answers the same."""
     done = await command.run(["ortoo", "--explain", "topic", "create", "t", "--queues", "3"], cluster.address)
-    assert (done.exit_code, done.stdout) == (0, "created topic t with 3 queues\n")
+    assert (done.exit_code, done.stdout) == (0, "topic t is ready with 3 queues\n")
     described = await command.run(["ortoo", "--explain", "topic", "describe", "t"], cluster.address)
     explained = described.stderr.strip()
     assert explained.startswith("# grpcurl -plaintext -d ")

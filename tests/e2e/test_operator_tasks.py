@@ -26,8 +26,8 @@ class Task(NamedTuple):
 
 SENDING = (
     Task("who is there", "cluster", r"enode +enode-0 .* alive\nenode +enode-1 .* alive\nsnode +snode-0 .* alive"),
-    Task("a topic", "topic create orders --queues 1", "created topic orders with 2 queues"),
-    Task("a topic in order", "topic create steps --type fifo", "created topic steps with 8 queues"),
+    Task("a topic", "topic create orders --queues 1", "topic orders is ready with 2 queues"),
+    Task("a topic in order", "topic create steps --type fifo", "topic steps is ready with 8 queues"),
     Task("can it be written and read", "probe orders -n 2", r"(enode-[01] +0 +0 .*\n){2}"),
     Task(
         "send one",

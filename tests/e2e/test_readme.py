@@ -29,7 +29,7 @@ async def dev(tmp_path: Path) -> AsyncIterator[DevProcess]:
 async def test_three_steps_with_the_command(dev: DevProcess) -> None:
     """E-013: create a topic, send a message, see it with `tail`, each in one line as in the README."""
     create, send, tail = lines_of("ortoo")
-    for words, expected in ((create, "created topic t"), (send, "stored ")):
+    for words, expected in ((create, "topic t is ready"), (send, "stored ")):
         outcome = await command.run(words, dev.address)
         assert (outcome.exit_code, outcome.stderr) == (0, "")
         assert expected in outcome.stdout

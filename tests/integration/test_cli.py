@@ -54,6 +54,16 @@ async def test_each_line_of_standard_input_is_a_message(dev: DevProcess, body: l
     assert (outcome.exit_code, outcome.stdout.split()) == (0, ["one", "two", "three"])
 
 
+async def test_what_exists_already_is_not_reported_as_new(dev: DevProcess) -> None:
+    """Creating a topic again succeeds and changes nothing. A duplicate is reported as not stored."""
+    for _ in range(2):
+        outcome = await command.run(["ortoo", "topic", "create", "t"], dev.address)
+        assert outcome.stdout == "topic t is ready with 4 queues\n"
+    for start in ("stored ", "not stored: a message with this dedup id is "):
+        outcome = await command.run(["ortoo", "send", "t", "hello", "--dedup-id", "one"], dev.address)
+        assert outcome.stdout.startswith(start)
+
+
 async def test_errors_say_what_and_what_to_do(dev: DevProcess) -> None:
     """A named error is one line on standard error, exit code 1 and nothing on standard output."""
     await _json(dev, "topic", "create", "t")

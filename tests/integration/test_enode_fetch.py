@@ -13,7 +13,7 @@ from ortoo.common.grpc.channels import Channels
 from ortoo.common.records.batch import encode
 from ortoo.v1 import enode_pb2 as pb
 from ortoo.v1 import enode_pb2_grpc, failure_pb2
-from ortoo.verification.servers.lone_enode import SingleEnode, append_request, open_single_enode, topic
+from ortoo.verification.servers.lone_enode import SingleEnode, append_batches, append_request, open_single_enode, topic
 
 TOPIC = 7
 BATCH = encode([b"a" * 100] * 10, now_ms=1)
@@ -151,6 +151,8 @@ async def test_stop_ends_waiting_reads(tmp_path: Path) -> None:
 async def test_offsets_are_kept_per_group(tmp_path: Path) -> None:
     """A commit is there after a restart (G10); a group without one has none. A smaller one replaces it."""
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
+        for queue_id in (0, 3):
+            await append_batches(enode.running.address, TOPIC, encode([b"x"] * 9, now_ms=1), 1, queue_id=queue_id)
         offsets = [pb.QueueOffset(queue_id=0, offset=5), pb.QueueOffset(queue_id=3, offset=7)]
         await enode.stub.CommitOffsets(pb.CommitOffsetsRequest(topic_id=TOPIC, group="g", offsets=offsets))
         smaller = [pb.QueueOffset(queue_id=3, offset=6)]

@@ -62,6 +62,7 @@ async def test_commits_and_fetches_of_an_older_generation_are_refused(tmp_path: 
     """A previous owner can neither move its offset nor read under its old lock; the new owner can."""
     async with open_single_enode(tmp_path, topic(TOPIC)) as enode:
         await append_batches(enode.running.address, TOPIC, encode([b"x"] * 9, now_ms=1), 1)
+        await append_batches(enode.running.address, TOPIC, encode([b"x"] * 3, now_ms=1), 1, queue_id=1)
         [old] = await take(enode, "a", 0)
         await release(enode, "a", 0)
         [new] = await take(enode, "b", 0)

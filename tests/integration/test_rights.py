@@ -16,6 +16,7 @@ from ortoo.common.groups.handle import HandleKind, read_handle
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN
 from ortoo.keda import externalscaler_pb2 as scaler_pb
 from ortoo.keda.externalscaler_pb2_grpc import ExternalScalerStub
+from ortoo.snode.rocketmq.clients import table
 from ortoo.v1 import (
     admin_pb2,
     client_pb2,
@@ -211,6 +212,26 @@ async def test_a_client_id_belongs_to_who_used_it_first(tmp_path: Path) -> None:
         assert (await stub.Heartbeat(beat, metadata=reader)).status.code == d.OK
 
 
+async def test_the_client_ids_of_one_user_do_not_keep_another_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user that invents client ids is refused before the table is full, and other users' clients are served."""
+    monkeypatch.setattr(table, "CLIENTS_MAX", 50)
+    async with guarded(tmp_path) as cluster, asyncio.timeout(60):
+        stub = MessagingServiceStub(cluster.channels.channel_to(cluster.address))
+        beat = s.HeartbeatRequest(client_type=d.SIMPLE_CONSUMER, group=resource("g"))
+
+        async def beats(user: str, number: int) -> s.HeartbeatResponse:
+            identity = (("x-mq-client-id", f"{user}-{number}"), *signed(cluster, user))
+            return await stub.Heartbeat(beat, metadata=identity)
+
+        answers = [await beats("reader", number) for number in range(60)]
+        assert [one.status.code for one in answers] == [d.OK] * 40 + [d.TOO_MANY_REQUESTS] * 20
+        assert "40 of them from reader" in answers[-1].status.message
+        for other in ("shop", "ann"):
+            assert (await beats(other, 0)).status.code == d.OK
+
+
 async def test_a_deleted_users_streams_end(tmp_path: Path) -> None:
     """Within half a minute, even if they are idle; another user's stream stays open."""
     async with guarded(tmp_path) as cluster, asyncio.timeout(90):
@@ -240,7 +261,7 @@ async def test_a_signature_is_good_for_a_few_minutes(date_time: str, tmp_path: P
     async with guarded(tmp_path) as cluster, asyncio.timeout(60):
         old = signed_headers("ann", SECRET, date_time)
         channel = cluster.channels.channel_to(cluster.address)
-        with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* here it is 2") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=r"is not a time|signed at .* clock shows 2") as refused:
             await AdminServiceStub(channel).ListTopics(namesrv_pb2.ListTopicsRequest(), metadata=old)
         assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
         route = s.QueryRouteRequest(topic=resource("t"))

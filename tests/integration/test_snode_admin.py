@@ -160,6 +160,8 @@ async def test_offsets_are_cloned(tmp_path: Path) -> None:
     """E-114: the new group starts at the offsets of the old one."""
     async with open_snode_cluster(tmp_path) as running, asyncio.timeout(40):
         await running.topic("t", 3)
+        for queue_id in range(3):
+            await running.publish("t", *[b"x"] * 3, queue=queue("t", queue_id))
         await commit(running, "g", 1, 2, 3)
         clone = client_pb2.CloneOffsetsRequest(from_group="g", to_group="h", topic="t")
         assert [one.offset for one in (await running.admin.CloneOffsets(clone)).offsets] == [1, 2, 3]

@@ -9,7 +9,7 @@ HEAD = """# Architecture decisions
 For contributors: the decisions about the architecture, with their reasons.
 
 Each file has the context, the decision, the non-goals, the rejected alternatives and the consequences.
-A decision is never edited into another one; a newer one replaces it and names it. `make docs` generates this list.
+The content of a decision never changes. A newer decision replaces it and links to it. `make docs` generates this list.
 
 | number | decision | status |
 |---|---|---|

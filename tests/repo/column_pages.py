@@ -10,11 +10,11 @@ from tests.repo.tree import ROOT
 
 SINK_MEANINGS = {
     "body": "1 byte to 4 MiB",
-    "topic": "unless the option is given, which overrides the column",
+    "topic": "the topic of the row; the option `topic` overrides this column",
     "enode": "with `queue_id`, the exact destination",
     "queue_id": "with `enode`, the exact destination",
-    "message_id": "otherwise made by the server",
-    "born_at": "otherwise the time of writing",
+    "message_id": "the message's id; made by the server if it is absent",
+    "born_at": "when the message was made; the time of writing if it is absent",
     "message_group": "rows of one group go to one queue in the order of their partition",
     "properties": "no null values",
 }

@@ -22,12 +22,12 @@ ROLES: dict[str, tuple[str, type[ServiceSettings]]] = {
 }
 HEAD = (
     "# Settings\n\nFor operators: every setting of every role, with default, range and meaning.\n\n"
-    "Made from the code by `make docs`. Each setting can be given in the file that `-c` names, or in the environment. "
-    "For example `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
+    "`make docs` makes this page from the code. Each setting can be given in the file that `-c` names, or in the "
+    "environment. For example `store.flush_mode` of an enode is `[store] flush_mode` in the file and "
     "`ORTOO_ENODE_STORE_FLUSH_MODE` in the environment. "
     "`-p` prints the values in force and their sources ([processes](../operations/processes.md)). "
     "*Live* settings [can change in a running process](../operations/processes.md#settings-of-running-processes). "
-    "*Reloaded* settings change there only by SIGHUP, after a change of the file.\n"
+    "*Reloaded* settings change in a running process only by SIGHUP, after a change of the file.\n"
 )
 
 

@@ -55,7 +55,7 @@ def test_each_message_of_a_group_that_pops_has_its_row() -> None:
                     await one.nack(0, error="broken")
                 while "parked" not in await why(client, sent[3].message_id):
                     await consumer.pop(wait_ms=500)
-                assert "dead letter after 1 tries: attempts" in (await why(client, sent[3].message_id))["parked"]
+                assert "dead letter after 1 attempts: attempts" in (await why(client, sent[3].message_id))["parked"]
                 assert "ortoo dlq replay g" in (await why(client, sent[3].message_id))["parked"]
 
     play(script)

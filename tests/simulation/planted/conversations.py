@@ -41,7 +41,7 @@ def an_enode_away_ends_the_snode() -> None:
 
 
 def a_client_that_does_not_read_ends_the_snode() -> None:
-    """Containment: an error of a client's telemetry fails in the process's own group of tasks.
+    """Containment: an error in a client's telemetry stream ends the process's own group of tasks.
 
     Without the scope alone nothing is lost: each stream catches its own errors, and a scope catches the rest.
     """
@@ -59,7 +59,7 @@ def a_client_that_does_not_read_ends_the_snode() -> None:
 
 
 def one_bad_receipt_refuses_all() -> None:
-    """Containment: acknowledgements beside a forged receipt get the answer to the forged one."""
+    """Containment: all acknowledgements of a request get the answer to the forged receipt among them."""
     ack = settlement.SettlementActivity.ack
 
     async def together(self: Any, caller: Any, request: Any) -> Any:
@@ -82,7 +82,7 @@ def seals_are_not_checked() -> None:
 
 
 def an_identified_send_ends_the_snode() -> None:
-    """Containment: a send with a dedup id that its enode does not answer ends the snode."""
+    """Containment: the snode ends when an enode does not answer a send with a dedup id."""
     asked = background.Background.start_future
 
     def spawned(self: Any, name: str, work: Any) -> Any:
@@ -100,7 +100,7 @@ def an_identified_send_ends_the_snode() -> None:
 
 
 def an_emptied_membership_store_is_trusted() -> None:
-    """Evidence: a snode that its membership store has lost takes all others for gone, and reports nothing.
+    """Evidence: a snode whose entry in the membership store is lost treats all other snodes as ended.
 
     An empty store alone does no harm: each snode keeps its knowledge of the others, and changes are announced.
     """
@@ -127,7 +127,7 @@ def credit_is_not_charged() -> None:
 
 
 def a_part_of_a_request_is_stored() -> None:
-    """All or nothing: of offsets that are committed together, those of the last queue are left out."""
+    """All or nothing: a request that commits offsets of several queues leaves out the last queue."""
     store = engine.Engine.store
 
     async def some(self: Any, changes: Any, *more: Any) -> None:
@@ -139,7 +139,7 @@ def a_part_of_a_request_is_stored() -> None:
 
 
 def scaled_to_zero_in_an_outage() -> None:
-    """Evidence: the backlog of an unreachable enode is no work for an autoscaler."""
+    """Evidence: the backlog of an unreachable enode is not counted for an autoscaler."""
     lag.ConsumerLag.lag_of_all = lag.ConsumerLag.lag_of_available  # type: ignore[method-assign]
 
 
@@ -187,7 +187,7 @@ def ended_sessions_stay_members() -> None:
 
 
 def a_change_of_the_routes_is_lost() -> None:
-    """Watches: each follower skips one of every few changes."""
+    """Watches: each process that watches the routes skips some changes."""
     follow = watches.RouteWatchers.watch
 
     async def hasty(self: Any) -> Any:
@@ -222,7 +222,7 @@ def a_stop_hangs() -> None:
 
 
 def receipts_of_others() -> None:
-    """Receipts: with several messages in a request, the second gets the offset of the first."""
+    """Receipts: in a request with several messages, the receipt of the second one has the offset of the first."""
     real = publisher.make_receipt
 
     def mixed(topic: Any, to: Any, message: Any, offset: int, **how: Any) -> Any:

@@ -22,7 +22,7 @@ def delivered_early() -> None:
 
 
 def recall_forgotten_at_restart() -> None:
-    """G6: a recall is answered and never written."""
+    """G6: a recall is acknowledged and never written."""
 
     async def recall(self: Any, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         times = np.array([deliver_at_ms], "<i8")

@@ -14,7 +14,7 @@ writing: Any = checkpoints
 
 
 def acknowledge_before_sync() -> None:
-    """G1: a group is written and called durable without a sync."""
+    """G1: a group of frames is written and reported as durable without a sync."""
 
     def write(self: FlushGroup) -> None:
         for part in self.parts:
@@ -61,7 +61,7 @@ def segment_name_not_synced() -> None:
 
 
 def cut_one_frame_too_many() -> None:
-    """G1: recovery takes the last whole frame for torn."""
+    """G1: recovery treats the last whole frame as torn."""
     find_cut = recovery.find_log_end
 
     def cut(found: Any, read: Any, base: int, limit: int) -> int:

@@ -9,7 +9,7 @@ from ortoo.enode.state.tables import dedup, message_ids
 
 
 def windows_forgotten_at_restart() -> None:
-    """G4: a starting enode has lost its producers."""
+    """G4: a starting enode has forgotten the batches of its idempotent producers."""
     forget = refold.StateRefold.forget_producers
 
     def everyone(self: Any, *, is_cut: bool) -> None:
@@ -20,7 +20,7 @@ def windows_forgotten_at_restart() -> None:
 
 
 def duplicates_accepted() -> None:
-    """G4: a stored batch is taken for a new one."""
+    """G4: a repeated batch is treated as a new batch."""
     decide = dedup.Sequencer.decide
 
     def always(self: Any, *arguments: Any) -> None:
@@ -30,7 +30,7 @@ def duplicates_accepted() -> None:
 
 
 def retries_are_numbered_again() -> None:
-    """G4: the producer retries a batch without an answer under another sequence."""
+    """G4: the producer retries a batch without an answer under another sequence number."""
     lost = in_flight.InFlight.on_connection_lost
 
     def renumber(self: Any) -> None:
@@ -43,7 +43,7 @@ def retries_are_numbered_again() -> None:
 
 
 def ids_forgotten_at_restart() -> None:
-    """G4: a starting enode has lost the dedup ids."""
+    """G4: a starting enode has forgotten the dedup ids."""
 
     def nothing(self: Any, change: Any) -> None:
         """Ignore ids of the log; ids of this process use this method too."""

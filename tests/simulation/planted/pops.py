@@ -13,7 +13,7 @@ from ortoo.snode.pop import lease_release
 
 
 def pop_cancelled_by_repeating_it() -> None:
-    """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
+    """G8: a snode cancels a pop by repeating it, and the first request may arrive later."""
     once, ask = lease_release.LeaseReleaser.cancel_once, pop_calls.PopCalls.pop
 
     class Forgetful:
@@ -38,7 +38,7 @@ def pop_cancelled_by_repeating_it() -> None:
         await once(lease_release.LeaseReleaser(self._runtime, Links(self._links)), enode, request)  # type: ignore[arg-type]
 
     async def asked(self: Any, request: Any) -> Any:
-        request.call_off = False
+        request.cancel = False
         return await ask(self, request)
 
     lease_release.LeaseReleaser.cancel_once = again  # type: ignore[method-assign]
@@ -97,7 +97,7 @@ def leases_never_end() -> None:
 
 
 def pop_skips_messages() -> None:
-    """G2: of every few messages a pop takes one more than it returns."""
+    """G2: at some pops, the next message is dropped without being delivered."""
     take = pop_line.PopLine.take
 
     def skipping(self: Any, now_ms: int, limit: int, end_offset: int, **how: Any) -> Any:

@@ -19,7 +19,7 @@ known: Any = stores
 
 
 def a_missing_file_is_evidence() -> None:
-    """G1: a replica without its hard state takes its folder for that of an enode without replicas.
+    """G1: a replica without its hard state treats its folder as that of an enode without replicas.
 
     It becomes a set of one with the set's own id, and raises its epoch at each start. Name servers believe it.
     """

@@ -58,8 +58,9 @@ def main(names: Sequence[str]) -> int:
             continue
         seed, found = seeds_needed(where)
         missing += not seed
-        promise = (function.__doc__ or "").split(":")[0]
-        print(f"| {name.replace('_', ' ')} | {promise} | {seed or 'not found'} | {found[:110]} |", flush=True)  # noqa: T201
+        promise, _, change = (function.__doc__ or "").split("\n\n")[0].partition(": ")
+        bug = f"{name.replace('_', ' ')}: {' '.join(change.split()).rstrip('.')}"
+        print(f"| {bug} | {promise} | {seed or 'not found'} | {found[:110]} |", flush=True)  # noqa: T201
     return missing
 
 

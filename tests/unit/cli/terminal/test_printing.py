@@ -1,5 +1,6 @@
 """Text that clients chose reaches a terminal as visible characters alone."""
 
+import io
 import json
 import re
 
@@ -30,6 +31,20 @@ UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u
 def test_unsafe_characters_are_shown_as_escapes(text: str, shown: str) -> None:
     """C0, C1, DEL, bidirectional controls and surrogates. All other text stays."""
     assert printable(text) == printable_line(text) == shown
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_characters_that_the_terminal_lacks_are_shown_as_escapes(
+    monkeypatch: pytest.MonkeyPatch, as_json: bool
+) -> None:
+    """Nothing fails for want of an encoding, and JSON stays valid."""
+    written = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(written, encoding="ascii"))
+    show(CommandOutput({"body": "gr\u00fc\u00df \U0001f642"}, "gr\u00fc\u00df \U0001f642"), as_json=as_json)
+    shown = written.getvalue().decode()
+    assert (
+        json.loads(shown) == {"body": "gr\u00fc\u00df \U0001f642"} if as_json else shown == "gr\\xfc\\xdf \\U0001f642\n"
+    )
 
 
 def test_line_breaks_stay_in_texts_and_not_in_cells() -> None:

@@ -17,7 +17,9 @@ def test_failed_one_is_passed_over_once() -> None:
     assert servers.current == "a:1"
 
 
-@pytest.mark.parametrize("wrong", ["", ";", "host", ":1", "host:", "host:x", "host:0", "host:99999", "a:1;b"])
+@pytest.mark.parametrize(
+    "wrong", ["", ";", "host", ":1", "host:", "host:x", "host:0", "host:99999", "a:1;b", "::1:8071", "[::1:80"]
+)
 def test_malformed_list_is_refused(wrong: str) -> None:
     """A text that is not host:port is refused with the field and the expected form (E-006)."""
     with pytest.raises(Invalid, match="host:port") as caught:

@@ -21,5 +21,5 @@ def test_message_groups_spread_over_all_queues() -> None:
 
 def test_a_topic_without_queues_has_none_for_a_group() -> None:
     """No queues are a named error, not a division by zero."""
-    with pytest.raises(ValueError, match="without write queues"):
+    with pytest.raises(ValueError, match="has no write queues"):
         queue_of_group("g", [])

@@ -145,7 +145,7 @@ async def test_a_call_that_does_not_fit_is_refused() -> None:
     budget = MemoryBudget(1)
     async with asyncio.timeout(30), server_of(budget, None) as server, connected(server) as channel:
         one: Any = channel.unary_unary("/ortoo.v1.Test/One")
-        with pytest.raises(grpc.aio.AioRpcError, match=f"{CALL_BYTES} more bytes were requested by One") as refused:
+        with pytest.raises(grpc.aio.AioRpcError, match=f"One needs {CALL_BYTES} bytes more") as refused:
             await one(b"")
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert budget.refused == {"One": 1}

@@ -56,6 +56,6 @@ def test_readers_take_a_copy_that_is_larger_than_what_its_producer_could_send() 
     largest = Message(b"a" * BODY_BYTES_MAX, None, ("k",) * 13_000)
     encode([largest], now_ms=1).check()
     copy = encode([largest.replace(properties={"DLQ_ERROR": "e" * 8_192})], now_ms=1, limits=COPY_LIMITS)
-    with pytest.raises(Invalid, match="a batch of 1 may have"):
+    with pytest.raises(Invalid, match="a batch of 1 messages may have"):
         copy.check()
     assert open_batch(copy, verify_crc=True).message(0).properties["DLQ_ERROR"] == "e" * 8_192

@@ -222,7 +222,7 @@ async def test_a_queue_whose_end_was_cut_off_begins_again() -> None:
     """The client has messages whose offsets are used again for others. Without such messages nothing is restarted."""
     async with script() as (it, enode):
         cut = OutOfRange(begin_offset=0, end_offset=4)
-        with pytest.raises(Fenced, match="queue t/e/2 ends at 4, and deliveries went up to 5"):
+        with pytest.raises(Fenced, match="queue t/e/2 ends at offset 4, but messages up to 5 were delivered"):
             await Feed(it, enode, [fetched(stored(3, "a", "b")), cut]).run()
         enode.offsets["g", 2] = 5
         assert await Feed(it, enode, [cut, fetched(stored(4, "a"))]).run() == [whole(stored(4, "a"))]

@@ -110,7 +110,7 @@ def acknowledge(cursor: QueueCursor, model: Model, offset: int, generation: int,
             cursor.commit(offset, generation, now_s)
         assert refused.value.field == "commit.offsets.offset"
         assert refused.value.message == (
-            f"offset {offset} acknowledged for queue {QUEUE}; deliveries ended at {model.sent}"
+            f"offset {offset} of queue {QUEUE} was never delivered; give at most {model.sent}"
         )
     elif model.acknowledged is not None and offset <= model.acknowledged:
         assert not cursor.commit(offset, generation, now_s)

@@ -48,7 +48,7 @@ def test_acknowledgements_move_forward_only() -> None:
     assert cursor.waiting_since_s == 2.0
     assert cursor.commit(110, 7, now_s=4.0)
     assert cursor.waiting_since_s is None
-    with pytest.raises(Invalid, match="deliveries ended at 110"):
+    with pytest.raises(Invalid, match="was never delivered; give at most 110"):
         cursor.commit(111, 7, now_s=5.0)
 
 

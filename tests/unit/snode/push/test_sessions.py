@@ -10,7 +10,6 @@ import pytest
 from ortoo.common.errors import Conflict, Forbidden, Invalid, NotFound, OrtooError, Overloaded
 from ortoo.snode.cluster.routes import DeliveryMode, DirectoryUpdate, Group, Permission, Topic
 from ortoo.snode.membership.group_members import CloseReason, Subscription
-from ortoo.snode.push import sessions as module
 from ortoo.snode.push.outbox import Delivery, SessionClosed
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import CLOSE_TIMEOUT_S, SESSION_FIXED_BYTES, SUBSCRIPTIONS_MAX
@@ -51,7 +50,7 @@ async def test_subscriptions_are_one_a_topic_that_can_be_read_and_a_thousand_at_
         assert isinstance(none, Invalid)
         assert (none.field, none.message) == ("a.path", "0 subscriptions; give 1 to 1000")
         twice = await refused(it, *wanted("t", "t"))
-        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each one subscription")
+        assert (twice.field, twice.message) == ("a.path", "a topic is named twice; give each topic one subscription")
         closed_topic = await refused(it, *wanted("t", "w"))
         assert isinstance(closed_topic, Conflict)
         assert (closed_topic.field, closed_topic.message) == ("topic", "topic w is WRITE_ONLY: it cannot be read")
@@ -135,10 +134,10 @@ async def test_who_may_not_consume_opens_no_session(monkeypatch: pytest.MonkeyPa
 
 
 @in_virtual_time
-async def test_a_snode_has_so_many_sessions_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sessions_beyond_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is referred to another snode, and is not recorded here. When one has ended there is space again."""
     async with bench() as it:
-        monkeypatch.setattr(module, "SESSIONS_MAX", 2)
+        monkeypatch.setattr(it.sessions._sessions, "capacity", 2)
         first = await it.open("a")
         await it.open("b")
         with pytest.raises(Overloaded, match="2 sessions are open on this snode; use another") as refusal:
@@ -158,7 +157,7 @@ async def test_a_clients_next_session_takes_the_place_of_the_one_before() -> Non
         second = await it.open("same")
         assert await closed(first) == (
             CloseReason.REPLACED,
-            "another session of client same has replaced it; give each client a unique id",
+            "another session of client same has replaced this one; give each client a unique id",
         )
         assert it.sessions.all() == [second]
         assert members(it) == {"same": second.session_id}

@@ -173,7 +173,7 @@ def doctor(
     ] = 1.0,
     as_json: AsJson = False,
 ) -> None:
-    """Find problems with their causes and remedies, within two seconds. The exit code is 1 if one is serious."""
+    """Find problems with their causes and remedies, within two seconds. The exit code is 1 if a problem is serious."""
     from ortoo.cli.doctor.run import diagnose
 
     run(diagnose(address, topic, group, as_json=as_json, timeout_factor=patience))
@@ -196,7 +196,10 @@ app.add_typer(profile_app, name="profile")
 
 
 def _only(word: str) -> typer.Typer:
-    """The command with only this subcommand, because typer builds all subcommands of its app at each start."""
+    """A copy of the app with only this subcommand, because building all subcommands at each start is slow.
+
+    The copy is the whole app if there is no such subcommand.
+    """
     chosen = copy.copy(app)
     chosen.registered_commands = [
         one for one in app.registered_commands if word == (one.name or getattr(one.callback, "__name__", ""))
@@ -208,7 +211,7 @@ def _only(word: str) -> typer.Typer:
 def main() -> None:
     """Run the command.
 
-    Exit codes: 0, 1 for a named error, 2 for wrong usage, 141 if the reader of its output has ended.
+    Exit codes: 0, 1 for a named error, 2 for wrong usage, 141 if the program that reads its output has ended.
     """
     open_missing_standard_files()
     sys.exit(finish_output(_run()))

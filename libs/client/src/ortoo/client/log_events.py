@@ -5,12 +5,12 @@ from ortoo.common.logs.log_event import error, info, warning
 SESSION_BROKEN_RECONNECTING = warning(
     "session_broken_reconnecting",
     "The session with a snode broke. The client opens another one.",
-    "Check the snode and the network if it repeats.",
+    "Check the snode and the network if the event repeats.",
 )
 SESSION_CLOSED_BY_SNODE = info(
     "session_closed_by_snode",
     "The snode closed the session and gave the reason.",
-    "None if the snode shuts down. Otherwise follow the reason.",
+    "None if the snode shuts down. Otherwise act on the error in `reason`.",
 )
 SESSION_CLOSE_TIMEOUT = warning(
     "session_close_timeout",
@@ -37,7 +37,7 @@ ON_LOSS_CALLBACK_FAILED = error(
 OFFSET_LOOKUP_FAILED_RETRYING = warning(
     "offset_lookup_failed_retrying",
     "The offset of a queue could not be read. The client retries.",
-    "Check the enode of the queue if it repeats.",
+    "Check the enode of the queue if the event repeats.",
 )
 OFFSET_COMMIT_REJECTED = warning(
     "offset_commit_rejected",
@@ -52,7 +52,7 @@ HANDLER_FAILED_WILL_REDELIVER = error(
 LEASE_RENEWAL_FAILED_RETRYING = warning(
     "lease_renewal_failed_retrying",
     "The leases of messages that a handler is processing could not be renewed. The client retries.",
-    "Expect duplicate deliveries if it repeats until the leases expire.",
+    "Expect duplicate deliveries if the event repeats until the leases expire.",
 )
 CANCELLED_POP_RELEASE_FAILED = warning(
     "cancelled_pop_release_failed",
@@ -77,17 +77,17 @@ LEASE_RELEASE_FAILED = warning(
 POP_FAILED_RETRYING = warning(
     "pop_failed_retrying",
     "A pop failed. The client retries after a delay.",
-    "Check the snode if it repeats.",
+    "Check the snode if the event repeats.",
 )
 SEND_FAILED_RETRYING = warning(
     "send_failed_retrying",
     "A send was not acknowledged. The producer retries.",
-    "Check the enode of the queue if it repeats.",
+    "Check the enode of the queue if the event repeats.",
 )
 ROUTE_LOOKUP_FAILED = warning(
     "route_lookup_failed",
     "The queues of a topic could not be read from a snode.",
-    "Check the snode and the name server if it repeats.",
+    "Check the snode and the name server if the event repeats.",
 )
 TRANSACTION_WATCH_RECONNECTING = info(
     "transaction_watch_reconnecting",
@@ -117,7 +117,7 @@ QUEUE_LOCK_LOST = warning(
 REBALANCE_FAILED_RETRYING = warning(
     "rebalance_failed_retrying",
     "The assignment of queues could not be computed. The client retries.",
-    "Check the snode if it repeats.",
+    "Check the snode if the event repeats.",
 )
 BROADCAST_MESSAGE_DROPPED = warning(
     "broadcast_message_dropped",
@@ -131,12 +131,12 @@ HANDLER_FAILED_QUEUE_PAUSED = error(
 )
 NACK_FAILED_RETRYING_LOCALLY = warning(
     "nack_failed_retrying_locally",
-    "A failed message could not be handed to the snode. The client handles it again itself.",
-    "Check the snode if it repeats.",
+    "A failed message could not be handed to the snode. The client runs the handler on this message again.",
+    "Check the snode if the event repeats.",
 )
 HANDLER_TIMEOUT_MESSAGE_RETRIED = warning(
     "handler_timeout_message_retried",
-    "A handler exceeded its timeout. Its message is retried by another group member.",
+    "A handler exceeded its timeout. The client nacks the message, so the group receives it again.",
     "Find the reason why the handler blocks.",
 )
 FINAL_OFFSET_COMMIT_FAILED = warning(
@@ -146,8 +146,8 @@ FINAL_OFFSET_COMMIT_FAILED = warning(
 )
 QUEUE_LOCK_REJECTED = warning(
     "queue_lock_rejected",
-    "The enode rejected the lock of a queue.",
-    "None during a rebalance. The client asks again.",
+    "The lock of a queue could not be taken or renewed. Locks that another consumer holds are not logged.",
+    "Act on the error in `reason` if the event repeats. The client asks again.",
 )
 QUEUE_LOCK_RELEASE_FAILED = warning(
     "queue_lock_release_failed",
@@ -156,12 +156,12 @@ QUEUE_LOCK_RELEASE_FAILED = warning(
 )
 OFFSET_OUT_OF_RANGE = warning(
     "offset_out_of_range",
-    "The next offset of a queue is not stored any more. The consumer continues at the nearest stored one.",
+    "The next offset of a queue is not stored any more. The consumer continues at the nearest stored offset.",
     "Compare the retention with the consumer's lag.",
 )
 PULL_THROTTLED = info(
     "pull_throttled",
-    "Too many messages are held by the consumer, so pulling pauses.",
+    "The consumer holds too many messages, so pulling pauses.",
     "Make the handler faster, or add group members.",
 )
 QUEUE_LOST = warning(
@@ -172,7 +172,7 @@ QUEUE_LOST = warning(
 PULL_FAILED_RETRYING = warning(
     "pull_failed_retrying",
     "A pull failed. The client retries after a delay.",
-    "Check the enode of the queue if it repeats.",
+    "Check the enode of the queue if the event repeats.",
 )
 BROADCAST_OFFSET_UNKNOWN = warning(
     "broadcast_offset_unknown",
@@ -187,5 +187,5 @@ DAMAGED_MESSAGES_SKIPPED = warning(
 REGISTRATION_REJECTED_RETRYING = warning(
     "registration_rejected_retrying",
     "The snode rejected the registration of a group. The client retries.",
-    "Follow the reason.",
+    "Act on the error in `reason`.",
 )

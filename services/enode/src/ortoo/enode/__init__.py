@@ -1,1 +1,1 @@
-"""The storage node: one log, and the queues that are folds over it."""
+"""The storage node: one log, and the queues, whose state is computed from the log."""

@@ -14,8 +14,8 @@ DELETED_GROUP_IN_USE = info(
 )
 GROUP_STATE_DROPPED = warning(
     "group_state_dropped",
-    "A group was deleted (`reason` is `deleted`), or unused for `group_retention_ms` (`silent`). The enode dropped its "
-    "offsets, locks, leases and delivery mode in a topic.",
+    "A group was deleted (`reason` is `deleted`), or was not used for `group_retention_ms` (`silent`). The enode "
+    "dropped the group's offsets, locks, leases and delivery mode in a topic.",
     "None if the deletion was intended, or if the group is no longer used.",
 )
 ROUTE_WATCH_ENDED = info(
@@ -47,7 +47,7 @@ REPLICA_STATE_MISMATCH = error(
     "replica_state_mismatch",
     "The state of this replica differs from the leader's at the same position.",
     "None at first: the replica opens its log again and computes its state once more. If the event repeats, follow "
-    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with the tables.",
+    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with its field `tables`.",
 )
 REPLICATION_READ_FAILED = warning(
     "replication_read_failed",
@@ -62,8 +62,8 @@ LOG_WRITE_FAILED = error(
 )
 LOG_ACTION_FAILED = warning(
     "log_action_failed",
-    "An action of the replication protocol on the log was refused. The replica continues with the next one.",
-    "None during an election. Otherwise follow the reason.",
+    "An action of the replication protocol on the log was refused. The replica continues with the next action.",
+    "None during an election. Otherwise act on the error in `reason`.",
 )
 REPLICA_SET_INITIALIZED = info(
     "replica_set_initialized",
@@ -78,7 +78,7 @@ REPLICA_SET_WAITING = warning(
 DAMAGED_FRAME_REPAIRED = error(
     "damaged_frame_repaired",
     "A damaged frame of the log was replaced by another replica's copy.",
-    "Check the disk if it repeats.",
+    "Check the disk if the event repeats.",
 )
 DAMAGED_FRAME_COPY_MISSING = warning(
     "damaged_frame_copy_missing",
@@ -94,7 +94,7 @@ LOG_TRUNCATED = error(
 DELAYED_READ_FAILED_RETRYING = warning(
     "delayed_read_failed_retrying",
     "Due delayed messages could not be read. The enode retries.",
-    "Check the disk if it repeats.",
+    "Check the disk if the event repeats.",
 )
 DELAYED_READ_DEFECT = error(
     "delayed_read_defect",
@@ -103,13 +103,13 @@ DELAYED_READ_DEFECT = error(
 )
 DELAYED_MESSAGES_DROPPED = warning(
     "delayed_messages_dropped",
-    "The topic of delayed messages was deleted, so they were dropped.",
+    "The topic of delayed messages was deleted, so the messages were dropped.",
     "None if the deletion was intended.",
 )
 DELAYED_DELIVERY_FAILED_RETRYING = warning(
     "delayed_delivery_failed_retrying",
     "Due delayed messages could not be delivered. The enode retries.",
-    "Check the replica set if it repeats.",
+    "Check the replica set if the event repeats.",
 )
 DELAYED_DELIVERY_DEFECT = error(
     "delayed_delivery_defect",
@@ -128,18 +128,18 @@ DELAYED_MESSAGES_LOST = error(
 )
 TRANSACTION_PARKED = warning(
     "transaction_parked",
-    "No producer ended a transaction within `transaction_checks_max` checks. It is parked: the "
-    "enode no longer checks it.",
+    "No producer ended a transaction within `transaction_checks_max` checks. The transaction is parked: the enode no "
+    "longer checks it.",
     "Look at the producer group. Then commit or roll back the transaction, or resume its checks, with `ortoo tx`.",
 )
 TRANSACTION_CHECK_FAILED_RETRYING = warning(
     "transaction_check_failed_retrying",
     "A transaction could not be checked. The enode retries.",
-    "Check the producer group if it repeats.",
+    "Check the producer group if the event repeats.",
 )
 TRANSACTION_MESSAGES_LOST = error(
     "transaction_messages_lost",
-    "The messages of a transaction are damaged, so it can only be rolled back.",
+    "The messages of a transaction are damaged, so the transaction can only be rolled back.",
     "Check the disk. Send the messages again if they matter.",
 )
 WAITING_MESSAGE_UNREADABLE = error(
@@ -169,18 +169,19 @@ SEGMENT_DELETE_FAILED = warning(
 )
 DISK_LOST_DATA = error(
     "disk_lost_data",
-    "This replica's disk lacks data that it had acknowledged. The replica cannot lead until it has the data again.",
+    "This replica's disk lacks data that it had acknowledged. The replica cannot lead until it has received the data "
+    "again.",
     "Follow the remedy in the event.",
 )
 LOG_REOPENED = warning(
     "log_reopened",
     "The log was closed after a failure and is opened again.",
-    "Follow the reason.",
+    "Act on the error in `reason`.",
 )
 FORCED_RECOVERY_FAILED = error(
     "forced_recovery_failed",
     "The recovery from a lost majority could not be completed. The replica serves no clients.",
-    "Follow the reason.",
+    "Act on the error in `reason`.",
 )
 STORE_WRITABLE = info(
     "store_writable",
@@ -190,7 +191,7 @@ STORE_WRITABLE = info(
 STORE_READ_ONLY = error(
     "store_read_only",
     "The enode rejects messages: the disk is full, or the store failed.",
-    "Follow the reason: free disk space, or restart after the repair.",
+    "Act on the error in `reason`: free disk space, or restart after the repair.",
 )
 REPLICA_REACHABLE = info(
     "replica_reachable",
@@ -215,7 +216,7 @@ STORE_OPENED = info(
 )
 FOREIGN_SEGMENT_IGNORED = error(
     "foreign_segment_ignored",
-    "A file has the name of a segment but not its content. It is ignored.",
+    "A file has the name of a segment, but its content is no segment. The enode ignores the file.",
     "Move the file out of the folder.",
 )
 SEGMENT_TRUNCATED_OUTSIDE = error(
@@ -225,7 +226,7 @@ SEGMENT_TRUNCATED_OUTSIDE = error(
 )
 LOG_DAMAGED = error(
     "log_damaged",
-    "A part of the log is damaged. Reads of it fail.",
+    "A part of the log is damaged, and reads of this part fail.",
     "Check the disk. Repair from a replica or a backup.",
 )
 STORE_CLOSE_FAILED = warning(
@@ -252,7 +253,7 @@ HOUSEKEEPING_POSTPONED = warning(
     "housekeeping_postponed",
     "A step of housekeeping failed, for example because the disk is full, and is retried. The failure of a step is "
     "logged at most every 10 s.",
-    "Follow the reason. `store_read_only` follows when a full disk stops sends.",
+    "Act on the error in `reason`. `store_read_only` follows when a full disk stops sends.",
 )
 HOUSEKEEPING_FAILED = error(
     "housekeeping_failed",

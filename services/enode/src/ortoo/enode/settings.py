@@ -36,7 +36,7 @@ LIMITS = ("group_retention_ms", "delay_max_ms", "dedup_window_ms")
 
 
 class Durability(enum.StrEnum):
-    """When a send is acknowledged in an enode of several replicas. All other changes wait for a majority of disks."""
+    """When a send is acknowledged in an enode of several replicas. Other changes wait for a majority of disks."""
 
     REPLICAS = "replicas"
     """When it is on a majority of the replicas' disks."""
@@ -73,7 +73,7 @@ class EnodeSettings(InnerSettings):
     cluster: str = "default"
     """The cluster's name; a store made for another cluster is refused."""
     listen_address: str = "127.0.0.1:8091"
-    """host:port to serve on; port 0 takes any free one."""
+    """host:port to serve on; port 0 takes any free port."""
     advertised_address: str = ""
     """host:port where snodes reach this enode. Empty = the listen address."""
     namesrv_address: str = "127.0.0.1:8071"
@@ -84,15 +84,16 @@ class EnodeSettings(InnerSettings):
     """The replica's role: ASYNC_MASTER (durability `leader`), SYNC_MASTER (`replicas`), or SLAVE (leads only if an
     operator elects it). If `replica_listen_address` is set, the default follows from `durability`."""
     durability: Durability = Durability.REPLICAS
-    """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has it. `leader`: when
-    its own disk has it, so that a take-over may lose it. All replicas should have the same value."""
+    """When the leader acknowledges a send. `replicas`: when a majority of the replicas' disks has the message.
+    `leader`: when its own disk has the message, so that a take-over may lose it. All replicas should have
+    the same value."""
     replica: Annotated[int, NumberRange(1, 99), FormerName("member")] = 1
     """The replica's number, 1 or more. The folder records it, so it must not change."""
     replicas: Annotated[int, NumberRange(1, 5), FormerName("members")] = 1
     """The number of replicas of a new set: 1, 3 or 5, or 2 without automatic take-over. It has no
     effect on an existing set."""
     replica_listen_address: Annotated[str, FormerName("member_listen_address")] = ""
-    """host:port where the other replicas reach this one. Empty = the enode has a single replica."""
+    """host:port where the other replicas reach this replica. Empty = the enode has a single replica."""
     replica_addresses: Annotated[str, FormerName("member_addresses")] = ""
     """The addresses of the replicas of a new set, by number: host:port, separated by `;`."""
     memory_share_percent: Annotated[int, NumberRange(1, 90)] = 40
@@ -115,7 +116,8 @@ class EnodeSettings(InnerSettings):
     """Time for which a message with the same property DEDUP_ID is not stored again. 0 = the property is ignored."""
     group_retention_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 30 * DAY_MS
     """Time without use after which the enode drops the offsets, locks, leases and delivery mode of an undeclared group,
-    topic by topic. 0 = never. PutGroup and UpdateGroup (`ortoo group update`) declare a group; its use does not."""
+    topic by topic. 0 = never. PutGroup and UpdateGroup (`ortoo group update`) declare a group; its use
+    does not declare it."""
     trace_endpoint: str = ""
     """http://host:port of an OTLP/gRPC receiver of spans of messages with a sampled trace context. Empty = none."""
     store: StoreSettings = field(default_factory=StoreSettings)
@@ -163,18 +165,21 @@ class EnodeSettings(InnerSettings):
                 raise Invalid("async; with several replicas set `durability` instead", field="store.flush_mode")
         elif self.replicas > 1 or self.replica > 1 or self.role in (NodeRole.SYNC_MASTER, NodeRole.SLAVE):
             who = "a replica" if self.role is NodeRole.ASYNC_MASTER else f"a {self.role} is a replica, and"
-            raise Invalid(f"{who} needs an address for the others; give host:port", field="replica_listen_address")
+            raise Invalid(
+                f"{who} needs an address for the other replicas; give host:port", field="replica_listen_address"
+            )
         for address in self.replica_address_list:
             check_address(address, "replica_addresses")
         if self.replicas > 1 and self.replica == 1 and len(self.replica_address_list) != self.replicas:
             raise Invalid(
-                f"{len(self.replica_address_list)} addresses; expected those of {self.replicas} replicas, by number",
+                f"{len(self.replica_address_list)} addresses; expected the addresses of {self.replicas} replicas, in "
+                "the order of their numbers",
                 field="replica_addresses",
             )
 
     @classmethod
     def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
-        """Derive durability from the role or the other way round; a SLAVE uses less memory for its own caches."""
+        """Derive durability from the role, or the role from durability. A SLAVE uses less memory for its own caches."""
         for name, short in cls.HIDDEN.items():
             if loaded.origins[name] != "default":
                 raise Invalid(f"is taken from {short}; set {short} instead", field=name)

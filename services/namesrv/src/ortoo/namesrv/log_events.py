@@ -15,7 +15,7 @@ DATABASE_UNAVAILABLE_WAITING = error(
 DATABASE_TRANSACTION_RETRIED = warning(
     "database_transaction_retried",
     "A transaction of the directory conflicted with another one and is retried.",
-    "None unless it repeats often.",
+    "None unless the event repeats often.",
 )
 DATABASE_MIGRATION_STARTED = info(
     "database_migration_started",
@@ -29,7 +29,8 @@ HANDLE_KEY_ROTATION_FAILED = error(
 )
 DATABASE_LOST_CHANGES = error(
     "database_lost_changes",
-    "The database has an older version than this name server has served. It was probably restored from a backup.",
+    "The database has an older version of the directory than this name server served before. The database was "
+    "probably restored from a backup.",
     "Compare the directory with the enodes, as docs/operations/directory.md describes.",
 )
 DATABASE_AVAILABLE = warning(
@@ -39,7 +40,7 @@ DATABASE_AVAILABLE = warning(
 )
 DATABASE_READ_FAILED = error(
     "database_read_failed",
-    "The database cannot be read. The name server serves its copy.",
+    "The database cannot be read. The name server answers from its copy of the directory.",
     "Check the database.",
 )
 LEADER_ELECTION_PROPOSED = info(
@@ -69,7 +70,8 @@ STORE_ACCEPTED = warning(
 )
 STORES_NOT_KEPT = error(
     "stores_not_kept",
-    "The ids of the enodes' stores cannot be written to or read from the database. The name server uses its copy.",
+    "The ids of the enodes' stores cannot be written to or read from the database. The name server uses its copy of "
+    "these ids.",
     "Check the database.",
 )
 PROCESS_EXPIRED = info(

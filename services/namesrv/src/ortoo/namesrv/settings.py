@@ -23,7 +23,7 @@ class NamesrvSettings(InnerSettings):
     name: str = "namesrv-0"
     """The name server's name in logs."""
     listen_address: str = "127.0.0.1:8071"
-    """host:port to listen on; port 0 selects a free one."""
+    """host:port to listen on; port 0 selects a free port."""
     namesrv_address: str = ""
     """All name servers of one database, including this one: host:port, separated by `;`. Empty = it is the only one."""
     data_dir: Path = Path("ortoo-data/namesrv")
@@ -41,7 +41,8 @@ class NamesrvSettings(InnerSettings):
     topic_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
     """How long a deleted topic can be restored; then enodes delete its messages. 0 = at once."""
     group_deletion_grace_ms: Annotated[int, NumberRange(0, 365 * DAY_MS)] = DAY_MS
-    """How long a deleted group can be restored; then enodes delete its offsets, unless it is used. 0 = at once."""
+    """How long a deleted group can be restored; then enodes delete its offsets, unless the group was used since.
+    0 = at once."""
     admin_token_file: str = ""
     """A file with a token that is required in calls about users. Snodes need the same file. Empty = no token."""
     insecure: bool = False

@@ -22,7 +22,7 @@ Open = Callable[
 
 
 def _choose_open(worker: Worker | None, folder: Path) -> Open:
-    """Opens this process: as a whole snode, as the parent of its workers, or as one of these."""
+    """Return the function that opens this process: a snode, a parent of workers, or one worker."""
 
     @contextlib.asynccontextmanager
     async def open_process(

@@ -1,4 +1,4 @@
-"""The assembly of the snode: creates its packages in order of dependency, then listens and announces itself."""
+"""Assembles the snode: creates its components in order of dependency, opens its ports, and registers it."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ FILE_POLL_INTERVAL_S = 1.0
 TRACE_FLUSH_INTERVAL_S = 0.2
 """Time for which records of the trace topic are collected into one batch."""
 FINAL_FLUSH_TIMEOUT_S = 2.0
-"""Time for which a stop waits for the last records of the trace topic."""
+"""Time for which a stopping snode waits until the last records of the trace topic are stored."""
 
 
 @contextlib.asynccontextmanager
@@ -76,12 +76,12 @@ async def open_snode(
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a snode; it is ready when it has received the cluster's directory. Leaving the block drains it.
+    """Run a snode. The block begins when the snode serves; leaving the block drains it.
 
     `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
     is the role's share of the process's file descriptors; None = all of them.
 
-    Errors: Conflict if the port is taken, or if another snode runs without shared group membership.
+    Errors: Conflict if a port is taken, or if another snode runs without shared group membership.
     """
     clock, randomness = clock or SystemClock(), randomness or Randomness()
     descriptors = descriptors or Descriptors.of_process()
@@ -161,7 +161,7 @@ async def open_snode(
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
-            """End all streams at a stop; the process is already ending."""
+            """End all streams when the server drains. An error may end the process, because it is already ending."""
             await server.draining.wait()
             await services.drain()
 
@@ -176,7 +176,7 @@ async def open_snode(
         await enodes.locks.attach_new_enodes()
 
         async def sweep() -> None:
-            """One timer for both, because both find something only rarely."""
+            """Sweep the push sessions and the client sessions."""
             try:
                 await push_sessions.sweep()
             finally:
@@ -231,7 +231,7 @@ async def open_snode(
 def _around(
     settings: SnodeSettings, policy: Policy, name_server: NameServerClient, clock: Clock
 ) -> tuple[list[Guard], list[Layer]]:
-    """The guards before a request is decoded (TLS, signatures) and the layers after it (names, permissions, limits)."""
+    """The guards (TLS, signatures), which run before a request is decoded, and the layers, which run after."""
     guards: list[Guard] = [*([TlsRequiredLayer()] if settings.tls_required else []), RocketmqErrorLayer()]
     layers: list[Layer] = [NamespaceLayer()]
     if policy.access is not None:
@@ -250,7 +250,7 @@ def _around(
 async def _follow_enodes(cluster: ClusterView, enodes: EnodeComponents, sending: SendComponents) -> None:
     """Connect to every enode that is added to the directory, and to its new leaders.
 
-    The steps only start contained tasks. An error here ends the process, because it would miss new enodes.
+    An error here ends the process, because the process would miss new enodes.
     """
     while True:
         changed = cluster.watch.changed

@@ -25,12 +25,12 @@ QUEUE_LOCK_RELEASE_FAILED = warning(
 ENODE_ATTACH_FAILED_RETRYING = info(
     "enode_attach_failed_retrying",
     "The stream that keeps the snode's queue locks on an enode broke, or could not be opened. The snode retries.",
-    "Check the enode if it repeats.",
+    "Check the enode if the event repeats.",
 )
 ENODE_REQUESTS_FAILED = warning(
     "enode_requests_failed",
-    "The stream to an enode broke, so all unanswered requests in it failed. Clients retry.",
-    "Check the enode if it repeats.",
+    "The stream to an enode broke, so all unanswered requests in this stream failed. Clients retry.",
+    "Check the enode if the event repeats.",
 )
 MEMBERSHIP_STORE_AVAILABLE = info(
     "membership_store_available",
@@ -39,12 +39,12 @@ MEMBERSHIP_STORE_AVAILABLE = info(
 )
 MEMBERSHIP_RECORD_INVALID = warning(
     "membership_record_invalid",
-    "A record of the membership store cannot be decoded. It is ignored.",
+    "A record of the membership store cannot be decoded. The snode ignores it.",
     "Check whether another application writes to the same Redis prefix.",
 )
 MEMBERSHIP_STORE_UNAVAILABLE_AT_START = error(
     "membership_store_unavailable_at_start",
-    "The membership store does not answer. The snode only knows its own group members.",
+    "The membership store does not answer. The snode knows only the group members of its own sessions.",
     "Start Redis or correct its address.",
 )
 MEMBERSHIP_STORE_LOST_SNODE = warning(
@@ -74,12 +74,12 @@ POLICY_FILE_RELOADED = info(
 )
 POLICY_FILE_REJECTED = error(
     "policy_file_rejected",
-    "A changed file of rights or limits has an error. The snode keeps the previous content.",
+    "A changed file of permissions or limits has an error. The snode keeps the previous content.",
     "Correct the file.",
 )
 POLICY_FILE_UNREADABLE = error(
     "policy_file_unreadable",
-    "A file of rights or limits cannot be read. The snode keeps the previous content.",
+    "A file of permissions or limits cannot be read. The snode keeps the previous content.",
     "Check the file and its permissions.",
 )
 DEAD_LETTER_TOPIC_CREATE_FAILED_RETRYING = warning(
@@ -105,7 +105,7 @@ OFFSET_COMMIT_FENCED = info(
 OFFSET_COMMIT_REJECTED = warning(
     "offset_commit_rejected",
     "The enode rejected offsets, or did not answer.",
-    "Check the enode if it repeats.",
+    "Check the enode if the event repeats.",
 )
 MESSAGES_LOST_TO_GROUP = error(
     "messages_lost_to_group",
@@ -114,13 +114,13 @@ MESSAGES_LOST_TO_GROUP = error(
 )
 OFFSET_OUT_OF_RANGE = warning(
     "offset_out_of_range",
-    "The next offset of a queue is not stored any more. Delivery continues at the nearest stored one.",
+    "The next offset of a queue is not stored any more. Delivery continues at the nearest stored offset.",
     "Compare the retention with the group's lag.",
 )
 QUEUE_READ_FAILED_RETRYING = warning(
     "queue_read_failed_retrying",
     "A queue could not be read from its enode. The snode retries.",
-    "Check the enode if it repeats.",
+    "Check the enode if the event repeats.",
 )
 QUEUE_DELIVERY_RESTARTED = info(
     "queue_delivery_restarted",
@@ -140,12 +140,12 @@ SLOW_CONSUMER_EVICTED = warning(
 )
 LITE_TOPIC_EXPIRED = info(
     "lite_topic_expired",
-    "A lite topic received no message for its time to live and was removed.",
+    "A lite topic was removed, because it received no message for its time to live.",
     "None.",
 )
 TRANSACTION_CHECK_SKIPPED = debug(
     "transaction_check_skipped",
-    "A transaction check could not be sent to its producer. It comes again.",
+    "A transaction check could not be sent to its producer. The check comes again.",
     "None.",
 )
 BATCH_SEND_DEFECT = error(
@@ -156,7 +156,7 @@ BATCH_SEND_DEFECT = error(
 TRANSACTION_WATCH_FAILED_RETRYING = debug(
     "transaction_watch_failed_retrying",
     "The stream of transaction checks of an enode broke. The snode retries.",
-    "Check the enode if it repeats.",
+    "Check the enode if the event repeats.",
 )
 TOPIC_AUTO_CREATED = info(
     "topic_auto_created",
@@ -171,15 +171,15 @@ GROUP_TOPIC_CREATED = info(
 GROUP_SETTINGS_UNAVAILABLE = warning(
     "group_settings_unavailable",
     "The settings of a group could not be read. The defaults apply.",
-    "Check the name server if it repeats.",
+    "Check the name server if the event repeats.",
 )
 WORKER_RESTARTED = error(
     "worker_restarted",
     "A worker process ended unexpectedly and is started again.",
-    "Read the lines before it. Report a crash.",
+    "Read the log lines before this event. Report a crash.",
 )
 WORKER_START_FAILED = error(
     "worker_start_failed",
     "A worker process could not be started.",
-    "Follow the reason, such as too little memory, or too few file descriptors or processes.",
+    "Act on the error in `reason`, such as too little memory, or too few file descriptors or processes.",
 )

@@ -15,7 +15,7 @@ IMPORTANT = ("name", "listen_address", "advertised_address", "namesrv_address")
 
 
 def worker_name(snode: str, number: int) -> str:
-    """The name of one of several workers of a snode in the cluster; the first is number 1."""
+    """The name in the cluster of one of several workers of a snode. The first worker has number 1."""
     return f"{snode}.{number}"
 
 
@@ -40,7 +40,7 @@ class SnodeSettings(ServiceSettings):
     name: str = "snode-0"
     """The snode's name in the cluster."""
     listen_address: str = "127.0.0.1:8081"
-    """host:port to serve clients on; port 0 takes any free one."""
+    """host:port to serve clients on; port 0 takes any free port."""
     advertised_address: str = ""
     """host:port where clients reach this snode. Empty = the listen address."""
     workers: Annotated[int, NumberRange(1, 64)] = 1
@@ -55,12 +55,13 @@ class SnodeSettings(ServiceSettings):
     tls_listen_address: str = ""
     """host:port of a second port with the same services over TLS. Empty = none."""
     tls_certificate_file: str = ""
-    """The server's certificate with the intermediate ones, PEM. Empty = a self-signed one, made at the start for
-    development. RocketMQ's clients accept it, other clients do not."""
+    """The server's certificate with intermediate certificates, PEM. Empty = a self-signed certificate, made at the
+    start for development. RocketMQ's clients accept it, other clients do not."""
     tls_key_file: str = ""
-    """The certificate's private key, PEM."""
+    """The private key of the certificate in tls_certificate_file, PEM."""
     tls_client_ca_file: str = ""
-    """The roots of clients' certificates, PEM. TLS clients must then show a certificate. Empty = they need none."""
+    """The roots of clients' certificates, PEM. TLS clients must then show a certificate. Empty = clients need
+    no certificate."""
     tls_required: bool = False
     """Whether plaintext calls are refused. Both ports still answer health checks and reflection."""
     rocketmq_signatures_required: bool = False
@@ -89,7 +90,7 @@ class SnodeSettings(ServiceSettings):
     auto_create_topics: bool = False
     """Whether a missing topic is created when a producer names it. RocketMQ's consumers count as producers here."""
     auto_create_queue_count: Annotated[int, NumberRange(1, 1_024)] = 4
-    """Number of queues on each enode of a topic that is created in this way."""
+    """Number of queues on each enode of a topic that is created automatically."""
     access_file: str = ""
     """A file with users' permissions, read again when it changes (docs/operations/access.md). Empty = every client may
     do everything."""
@@ -100,14 +101,16 @@ class SnodeSettings(ServiceSettings):
     """Whether KEDA's interface answers every caller in spite of an `access_file`. Otherwise KEDA must call from a
     trusted address."""
     admin_token_file: str = ""
-    """A file with the token that name servers require for calls about users. They need the same file. Empty = none."""
+    """A file with the token that name servers require for calls about users. Name servers need the same
+    file. Empty = no token."""
     signature_window_s: Annotated[float, NumberRange(1, 86_400)] = 300.0
     """Maximum difference between the time of a signature and this process's clock."""
     signature_local_times: bool = True
     """Whether RocketMQ's clients may sign the local time of any zone as UTC, as those in Java, Python and Go do. Set
     false if all of them run in UTC. A signature is then valid only for `signature_window_s`."""
     signed_requests_required: bool = False
-    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients cannot."""
+    """Whether signatures must cover method and request, as those of our own client do. RocketMQ's clients
+    cannot sign in this way."""
     flow_control_file: str = ""
     """A file with limits on requests, read again when it changes (docs/operations/consumers.md). Empty = no limits."""
     interceptors: str = ""
@@ -133,18 +136,23 @@ class SnodeSettings(ServiceSettings):
             )
             for name in ("tls_certificate_file", "tls_key_file"):
                 if is_tls_configured and not getattr(self, name):
-                    raise Invalid("TLS requires it; give a PEM file, or leave tls_listen_address empty", field=name)
+                    raise Invalid(
+                        "is missing, and TLS requires it; give a PEM file, or leave tls_listen_address empty",
+                        field=name,
+                    )
         elif self.tls_required:
             raise Invalid("TLS is required but no port serves it; give tls_listen_address too", field="tls_required")
         if self.workers > 1:
             if not self.redis_url:
                 raise Invalid(
-                    "several workers share their groups through Redis; give one, or workers = 1", field="redis_url"
+                    "is missing, and several workers share their groups through Redis; give its URL, or workers = 1",
+                    field="redis_url",
                 )
             check_process_name(worker_name(self.name, self.workers), "name")
             if self.worker_port + self.workers > 65_536:
                 raise Invalid(
-                    f"{self.worker_port}; fewer than {self.workers} ports remain from there", field="worker_port"
+                    f"{self.worker_port}; fewer than {self.workers} ports remain from this port up to 65535",
+                    field="worker_port",
                 )
         if self.access_file and not (self.closes_inner_ports or self.insecure):
             raise Invalid(

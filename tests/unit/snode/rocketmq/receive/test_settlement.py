@@ -131,8 +131,8 @@ async def test_each_entry_of_an_acknowledgement_is_answered_by_itself() -> None:
     assert [entry.receipt_handle for entry in answer.entries] == list(sent)
     assert answer.status.code == d.MULTIPLE_RESULTS
     words = [entry.status.message for entry in answer.entries]
-    assert words[:3] == ["ok", OVER, "the handle is not of group g"]
-    assert "is not of topic t" in words[3]
+    assert words[:3] == ["ok", OVER, "the handle belongs to another group than g"]
+    assert "does not belong to topic t" in words[3]
     assert pops.said == [(handle(1), Finish()), (handle(2), Finish()), (handle(9, topic_id=9), Finish())]
     assert [leases.remove(handle(offset)) for offset in (1, 2, 3)] == [False, True, True]
 
@@ -225,7 +225,7 @@ async def test_a_change_that_cannot_be_is_refused() -> None:
     assert refused.value.code == d.INVALID_RECEIPT_HANDLE
     request = change(1, 1_000)
     request.group.name = "h"
-    with pytest.raises(GrpcProxyError, match="is not of group h"):
+    with pytest.raises(GrpcProxyError, match="belongs to another group than h"):
         await it.change_invisible(CALLER, request)
 
 

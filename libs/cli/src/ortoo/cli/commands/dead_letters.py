@@ -22,7 +22,7 @@ async def show_all(
     group: GroupName,
     where: Where = "",
     count: Annotated[int, typer.Option("-n", min=0, help="Largest number to show; 0 = all.")] = 100,
-    everything: Annotated[bool, typer.Option("--all", help="Include those that were sent again.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include dead letters that were sent again.")] = False,
 ) -> CommandOutput:
     """Show the dead letters of a group, oldest first."""
     found = mq.admin.list_dead_letters(group, _sql(where), dead_letters_max=count, include_replayed=everything)
@@ -56,14 +56,16 @@ async def replay(
     where: Where = "",
     to_topic: Annotated[
         str,
-        typer.Option("--to", help="The topic, instead of the group's retry topic.", autocompletion=complete_topics),
+        typer.Option(
+            "--to", help="Send to this topic instead of the group's retry topic.", autocompletion=complete_topics
+        ),
     ] = "",
     rate: Annotated[int, typer.Option(min=0, help="Largest number per second; 0 = no limit.")] = 0,
     count: Annotated[int, typer.Option("-n", min=0, help="Largest number to send; 0 = all.")] = 0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count; nothing is stored.")] = False,
     as_json: AsJson = False,
 ) -> AsyncIterator[CommandOutput]:
-    """Send dead letters again, each once. After an interruption, a new call continues where it ended."""
+    """Send each dead letter again, once. After an interruption, the next run skips dead letters already sent."""
     replays = mq.admin.replay_dead_letters(
         group, _sql(where), to_topic=to_topic, messages_per_s=rate, messages_max=count, dry_run=dry_run
     )
@@ -84,7 +86,7 @@ async def peek(
     group: Annotated[
         str,
         typer.Option(
-            help="The group whose next messages to show; without it the oldest.", autocompletion=complete_groups
+            help="Show this group's next messages; without it, the oldest messages.", autocompletion=complete_groups
         ),
     ] = "",
     count: Annotated[int, typer.Option("-n", min=1, max=1024, help="Largest number to show.")] = 10,

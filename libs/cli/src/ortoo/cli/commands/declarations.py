@@ -56,7 +56,7 @@ async def apply(
     file: Annotated[Path, typer.Option("-f", "--file", help="TOML as `ortoo export` prints it.")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> CommandOutput:
-    """Create and change topics and groups as declared in a file. Others are unchanged, and nothing is deleted."""
+    """Create and change topics and groups as declared in a file. Topics and groups outside the file stay unchanged."""
     changes = plan_changes(read_declarations(file), await _read_existing(mq))
     for change in changes if not dry_run else ():
         await (_make_topic if change.kind == "topic" else _make_group)(mq, change)
@@ -72,11 +72,11 @@ async def export(mq: "Client") -> CommandOutput:
 
 
 def read_declarations(file: Path) -> dict[str, list[Entry]]:
-    """The entries of a file. Errors: Invalid, naming the entry and the key, before any change."""
+    """Read the entries of a file. Errors: Invalid, which names the entry and the key."""
     try:
         values = tomllib.loads(file.read_text())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise Invalid(f"{file} is no TOML: {error}", field="file") from error
+        raise Invalid(f"{file} is not valid TOML: {error}", field="file") from error
     for kind in values.keys() - {"topic", "group"}:
         raise Invalid(f"{file} has {kind!r}; expected [[topic]] and [[group]]", field=kind)
     declared = {"topic": values.get("topic", []), "group": values.get("group", [])}
@@ -91,7 +91,7 @@ def read_declarations(file: Path) -> dict[str, list[Entry]]:
 
 
 def plan_changes(declared: Mapping[str, list[Entry]], present: Mapping[str, list[Entry]]) -> list[DeclaredChange]:
-    """The changes, topics first. Errors: Invalid for a value that cannot be changed, before any change."""
+    """The changes from `present` to `declared`, topics first. Errors: Invalid for a value that cannot be changed."""
     changes = []
     for kind in ("topic", "group"):
         existing = {entry["name"]: entry for entry in present[kind]}
@@ -128,7 +128,7 @@ def _lines(present: Mapping[str, list[Entry]]) -> Iterator[str]:
 
 def _check(entry: object, keys: Mapping[str, type], where: str) -> None:
     if not isinstance(entry, dict) or not entry.get("name"):
-        raise Invalid("missing name; expected one", field=f"{where}.name")
+        raise Invalid("missing name; expected the name of the topic or group", field=f"{where}.name")
     for key, value in entry.items():
         if key not in keys:
             raise Invalid(f"unknown key; expected one of {', '.join(keys)}", field=f"{where}.{key}")

@@ -32,7 +32,7 @@ class RemainingMessages(NamedTuple):
 async def drain(
     mq: "Client",
     enode: EnodeName,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait until no message arrives and none is left.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until no new messages arrive and all are read.")] = False,
 ) -> CommandOutput:
     """Stop sends to an enode, and show its unread messages. Message groups move to other enodes."""
     topics = await _topics_on(mq, enode)
@@ -103,7 +103,7 @@ async def _end_offset_sum(mq: "Client", enode: str, topics: "Sequence[TopicInfo]
 
 
 def _order_without(topic: "TopicInfo", enode: str) -> list[tuple[str, int]]:
-    """The publish order without an enode."""
+    """The topic's publish order, or its write queues in placement order, without the queues of an enode."""
     order = topic.publish_order or tuple((one.enode, one.write_queue_count) for one in topic.placements)
     return [(name, count) for name, count in order if name != enode and count]
 
@@ -127,7 +127,7 @@ async def _remaining(mq: "Client", enode: str, topics: "Sequence[TopicInfo]") ->
 
 
 async def _count_delayed(mq: "Client", enode: str, topic: str) -> int:
-    """The number of delayed messages on an enode in the first page with any; 0 only if no page has one."""
+    """Count the delayed messages on an enode up to the first page of the list that has any; 0 = there are none."""
     from_ms = 0
     while True:
         listed = await mq.admin.list_delayed(topic, from_ms=from_ms, limit=LISTED_MAX)

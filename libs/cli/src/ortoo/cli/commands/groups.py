@@ -51,7 +51,9 @@ async def update(
     group: GroupName,
     consume: Annotated[bool | None, typer.Option(help="Whether its members may consume.")] = None,
     broadcast: Annotated[bool | None, typer.Option(help="Whether its members may consume by broadcast.")] = None,
-    notify: Annotated[bool | None, typer.Option(help="Whether its members are notified of changes of members.")] = None,
+    notify: Annotated[
+        bool | None, typer.Option(help="Whether members are notified when members join or leave.")
+    ] = None,
     slow_messages: Annotated[
         int | None, typer.Option(min=0, help="Lag in messages above which a member is slow.")
     ] = None,
@@ -92,9 +94,11 @@ async def mode(
         typer.Argument(help="The topic; without it all topics of the group.", autocompletion=complete_topics),
     ] = None,
     to: Annotated[str | None, typer.Option("--set", help="offsets, pop, pop-in-order, or any.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Even while members still have messages or queues.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Change it even while members still have messages or queues.")
+    ] = False,
 ) -> CommandOutput:
-    """Show how a group consumes its topics (by offsets or by pop), or change it for one."""
+    """Show how a group consumes its topics (by offsets or by pop), or change the mode for one topic."""
     if to is None:
         modes = [one for one in await mq.admin.groups.list_delivery_modes(group) if topic in (None, one.topic)]
         return CommandOutput(modes, OutputTable({"TOPIC": "topic", "ENODE": "enode", "MODE": "mode"}, modes))
@@ -108,7 +112,9 @@ async def mode(
 async def delete(
     mq: "Client",
     group: GroupName,
-    at_once: Annotated[bool, typer.Option("--at-once", help="Delete its offsets now; it cannot be restored.")] = False,
+    at_once: Annotated[
+        bool, typer.Option("--at-once", help="Delete the offsets now; the group cannot be restored.")
+    ] = False,
 ) -> CommandOutput:
     """Delete a group. It can be restored for a day (group_deletion_grace_ms); then its offsets are deleted."""
     await mq.admin.delete_group(group, at_once=at_once)
@@ -153,7 +159,7 @@ async def reset_offset(
     group: GroupName,
     topic: TopicName,
     to: Annotated[str, typer.Option(help="begin, end, an offset, or a time such as 2026-01-31T12:00:00Z.")],
-    force: Annotated[bool, typer.Option("--force", help="Also forward, skipping messages.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Also move offsets forward, which skips messages.")] = False,
 ) -> CommandOutput:
     """Move a group's offsets in a topic; its members continue from there immediately."""
     offsets = await mq.admin.groups.reset_offsets(group, topic, **_target(to), force=force)
@@ -182,7 +188,9 @@ async def lag(
     group: GroupName,
     topic: Annotated[
         str | None,
-        typer.Argument(help="The topic; without it all that its members subscribe to.", autocompletion=complete_topics),
+        typer.Argument(
+            help="The topic; without it, all topics that its members subscribe to.", autocompletion=complete_topics
+        ),
     ] = None,
 ) -> CommandOutput:
     """Show the lag of a group."""
@@ -217,7 +225,7 @@ def _offset(offset: int) -> object:
 
 
 def _target(to: str) -> dict[str, Any]:
-    """The target of `--to`. Errors: Invalid."""
+    """Parse the value of `--to`. Errors: Invalid."""
     if to == "begin":
         return {"offset": 0}
     if to == "end":

@@ -28,7 +28,7 @@ PROBE_TAG = "ortoo-probe"
 
 
 class ProbeResult(NamedTuple):
-    """The times of one message."""
+    """One probe message: its queue and offset, and how long sending and reading it took."""
 
     enode: str
     queue_id: int
@@ -51,8 +51,12 @@ async def send(
     group: Annotated[str | None, typer.Option(help="The message group, whose messages keep their order.")] = None,
     delay: Annotated[str | None, typer.Option(help="Delay of the delivery, such as 500ms, 90s, 15m, 2h, 30d.")] = None,
     expire: Annotated[str | None, typer.Option(help="Time after which the message is no longer delivered.")] = None,
-    dedup_id: Annotated[str | None, typer.Option(help="Of messages with the same id only the first is stored.")] = None,
-    priority: Annotated[int | None, typer.Option(min=0, help="Larger is more urgent; for type priority.")] = None,
+    dedup_id: Annotated[
+        str | None, typer.Option(help="Dedup id: of messages with the same id, only the first is stored.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=0, help="The priority, for topics of type priority; larger is more urgent.")
+    ] = None,
 ) -> AsyncIterator[CommandOutput]:
     """Send a message, or every line of standard input."""
     from ortoo.client import Message
@@ -94,7 +98,7 @@ async def send(
 
 
 async def lines_of(read: Callable[[int], bytes]) -> AsyncIterator[list[bytes]]:
-    """The lines of an input as they arrive, without line ends; `read` waits for bytes and returns none at the end."""
+    """The lines of an input as they arrive, without line ends. `read` waits for bytes; b"" means the end of input."""
     partial_line = b""
     while chunk := await asyncio.to_thread(read, INPUT_BYTES):
         *lines, partial_line = (partial_line + chunk).split(b"\n")
@@ -146,10 +150,10 @@ async def tail(
 async def probe(
     mq: "Client",
     topic: TopicName,
-    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="How many messages, one after another.")] = 4,
+    count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Number of messages, sent one after another.")] = 4,
     tag: Annotated[str, typer.Option(help="Their tag, so that groups can filter them out.")] = PROBE_TAG,
 ) -> CommandOutput:
-    """Send messages to a topic, read each one, and show the time of both. Groups of the topic receive them too."""
+    """Send messages to a topic, read each one, and show how long both took. Groups of the topic also receive them."""
     from ortoo.client import Message
 
     clock = SystemClock()
@@ -180,7 +184,9 @@ async def probe(
 async def get(
     mq: "Client",
     topic: TopicName,
-    message_id: Annotated[str, typer.Argument(help="As `ortoo send` printed it, or as its producer chose it.")],
+    message_id: Annotated[
+        str, typer.Argument(help="The message's id, as `ortoo send` printed it or its producer chose it.")
+    ],
 ) -> CommandOutput:
     """Show one message."""
     found = await mq.admin.find_messages(topic, message_id=message_id, limit=1)
@@ -213,7 +219,7 @@ async def at(
 async def find(
     mq: "Client",
     topic: TopicName,
-    key: Annotated[str, typer.Option(help="One of the keys the messages were sent with.")],
+    key: Annotated[str, typer.Option(help="A key with which the messages were sent.")],
     begin_ms: Annotated[int, typer.Option(min=0, help="Stored at or after; milliseconds since 1970.")] = 0,
     end_ms: Annotated[int, typer.Option(min=0, help="Stored before; 0 = until now.")] = 0,
     count: Annotated[int, typer.Option("-n", min=1, max=1000, help="Largest number to show.")] = 32,
@@ -237,7 +243,7 @@ def _message_output(found: "StoredMessage") -> CommandOutput:
 
 
 def _filter_of(tags: str, sql: str | None) -> "Filter":
-    """The filter of the options. Errors: Invalid when both are given."""
+    """The filter that `--tags` or `--sql` describes. Errors: Invalid when both options are given."""
     from ortoo.client import Sql
 
     if sql is None:
@@ -264,6 +270,9 @@ def _receipt_output(receipt: "Receipt") -> CommandOutput:
             receipt, f"delayed {receipt.message_id}; to cancel, ortoo delay cancel {receipt.recall_handle}"
         )
     place = f"queue {queue.queue_id} of {queue.enode} at offset {receipt.offset}"
+    if receipt.duplicate:
+        text = f"not stored: a message with this dedup id is {receipt.message_id} in {place}"
+        return CommandOutput(receipt, text)
     return CommandOutput(receipt, f"stored {receipt.message_id} in {place}")
 
 

@@ -33,7 +33,7 @@ async def clients(
     group: Annotated[str, typer.Option(help="Only members of this group.", autocompletion=complete_groups)] = "",
     stack: Annotated[bool, typer.Option("--stack", help="Show the stacks of the client.")] = False,
 ) -> CommandOutput:
-    """Show the clients that are connected, or one of them."""
+    """Show the connected clients, or one client."""
     if client_id is None:
         if stack:
             raise typer.BadParameter("expected the client whose stacks to show", param_hint="CLIENT_ID")
@@ -86,7 +86,7 @@ async def set_settings(
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> CommandOutput:
-    """Change settings of running processes until their next start, in all selected processes or none."""
+    """Change settings of running processes until their next start. Either all selected processes change or none."""
     values: dict[str, str] = {}
     for one in changes or ():
         name, is_set, value = one.partition("=")

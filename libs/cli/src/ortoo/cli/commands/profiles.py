@@ -33,7 +33,7 @@ def show_all(as_json: AsJson = False) -> None:
 
 
 def use(name: ProfileName, as_json: AsJson = False) -> None:
-    """Use a profile wherever no address is given."""
+    """Select the profile for commands that are called without an address."""
     from ortoo.client.core.credentials import profiles_folder, read_profile
 
     read_profile(name)

@@ -19,7 +19,7 @@ async def show(
     mq: "Client",
     enode: Annotated[
         str,
-        typer.Argument(help="One enode; without it all that have several replicas.", autocompletion=complete_enodes),
+        typer.Argument(help="The enode; without it, all enodes with several replicas.", autocompletion=complete_enodes),
     ] = "",
 ) -> CommandOutput:
     """Show the leader, the state and the lag of each replica."""
@@ -66,7 +66,7 @@ async def transfer_leadership(
 
 
 async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Propose a replica as leader if there is none and none is elected automatically, as with two replicas."""
+    """Propose a replica as leader while none leads. Of two replicas, only the last leader is proposed automatically."""
     epoch = await mq.admin.replicas.elect(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "replica": replica, "epoch": epoch},
@@ -75,7 +75,7 @@ async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = ""
 
 
 async def add(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Add a replica that waits with an empty disk: it receives the log first, and then gets a vote."""
+    """Add a running replica whose disk is empty: it receives the log first, and then gets a vote."""
     await mq.admin.replicas.add(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "added": replica},
@@ -84,7 +84,7 @@ async def add(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") 
 
 
 async def remove(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Remove a replica, such as one with a lost disk. To replace one, add the new one first."""
+    """Remove a replica, for example after the loss of its disk. To replace a replica, add the new replica first."""
     await mq.admin.replicas.remove(enode, replica, disk)
     return CommandOutput({"enode": enode, "removed": replica}, f"removed replica {replica} from {enode}")
 
@@ -94,7 +94,7 @@ async def accept_store(
     enode: EnodeName,
     store: Annotated[str, typer.Argument(help="The id of the new store, as in the error and in `ortoo doctor`.")],
 ) -> CommandOutput:
-    """Accept another store of an enode. Messages that only the former store holds are lost."""
+    """Accept another data folder (store) for an enode. Messages that only the former store holds are lost."""
     former = await mq.admin.replicas.accept_store(enode, store)
     if former == store:
         return CommandOutput(

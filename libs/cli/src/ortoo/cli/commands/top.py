@@ -76,7 +76,7 @@ async def _take_snapshot(
 
 
 def _headline(snapshot: Snapshot) -> str:
-    """One line."""
+    """The line above the tables: counts, and the names of processes that are away."""
     away = [item.name for item in (*snapshot.cluster.enodes, *snapshot.cluster.snodes) if not item.alive]
     trouble = f", AWAY: {', '.join(away)}" if away else ""
     enodes, snodes = len(snapshot.cluster.enodes), len(snapshot.cluster.snodes)

@@ -38,7 +38,7 @@ async def create(
     """Create a topic."""
     lite_ttl_ms = milliseconds_of(lite_ttl) if lite_ttl else 0
     topic = await mq.admin.create_topic(name, queue_count=queues, message_type=message_type, lite_ttl_ms=lite_ttl_ms)
-    return CommandOutput(topic, f"created topic {topic.name} with {_queue_count(topic)} queues")
+    return CommandOutput(topic, f"topic {topic.name} is ready with {_queue_count(topic)} queues")
 
 
 async def show_all(mq: "Client") -> CommandOutput:
@@ -62,7 +62,9 @@ async def update(
     mq: "Client",
     name: TopicName,
     queues: Annotated[int, typer.Option(min=0, help="Queues to read and write on each enode; cannot be reduced.")] = 0,
-    write_queues: Annotated[int, typer.Option(min=0, help="Queues to write; others are only read.")] = 0,
+    write_queues: Annotated[
+        int, typer.Option(min=0, help="Queues to write on each enode; further queues are only read.")
+    ] = 0,
     permission: Annotated[str, typer.Option(help="read_write, read_only, write_only or none.")] = "",
     enode: Annotated[
         list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=complete_enodes)
@@ -89,7 +91,7 @@ async def delete(
     mq: "Client",
     name: TopicName,
     at_once: Annotated[
-        bool, typer.Option("--at-once", help="Make its messages unreadable now; it cannot be restored.")
+        bool, typer.Option("--at-once", help="Make the messages unreadable now; the topic cannot be restored.")
     ] = False,
 ) -> CommandOutput:
     """Delete a topic. It can be restored for a day (topic_deletion_grace_ms).
@@ -103,7 +105,9 @@ async def delete(
 async def undelete(
     mq: "Client",
     name: Annotated[str, typer.Argument(help="The topic's name.", autocompletion=complete_deleted_topics)],
-    topic_id: Annotated[str, typer.Option("--id", help="Its id, where several topics of this name were deleted.")] = "",
+    topic_id: Annotated[
+        str, typer.Option("--id", help="The topic's id, if several topics of this name were deleted.")
+    ] = "",
 ) -> CommandOutput:
     """Restore a deleted topic with all messages and offsets."""
     topic = await mq.admin.undelete_topic(name, topic_id=_id(topic_id))
@@ -133,7 +137,7 @@ async def adopt(
     names: Annotated[
         list[str] | None, typer.Argument(help="The topics' names.", autocompletion=complete_orphaned_topics)
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that can be adopted.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Adopt all topics that can be adopted.")] = False,
 ) -> CommandOutput:
     """Add topics that enodes hold to the name server's directory, with all messages and offsets."""
     if bool(names) == everything:
@@ -155,7 +159,7 @@ def _orphaned_table(topics: "Sequence[OrphanedTopic]") -> OutputTable:
 
 
 def _id(text: str) -> int:
-    """An id in hexadecimal or decimal digits; empty = 0. Errors: Invalid."""
+    """Parse a topic id in hexadecimal or decimal digits; an empty text gives 0. Errors: Invalid."""
     try:
         return int(text, 0) if text else 0
     except ValueError:

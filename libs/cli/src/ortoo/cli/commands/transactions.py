@@ -12,14 +12,16 @@ from ortoo.cli.terminal.output import Columns, CommandOutput, OutputTable
 if TYPE_CHECKING:
     from ortoo.client import Client
 
-TransactionIds = Annotated[list[str], typer.Argument(help="As `tx list` prints them.")]
+TransactionIds = Annotated[list[str], typer.Argument(help="Ids of transactions, as `tx list` prints them.")]
 
 
 async def show_all(
     mq: "Client",
-    topic: Annotated[str, typer.Option(help="Only of this topic.", autocompletion=complete_topics)] = "",
-    group: Annotated[str, typer.Option(help="Only of this producer group.")] = "",
-    parked: Annotated[bool, typer.Option("--parked", help="Only parked ones, whose checks have ended.")] = False,
+    topic: Annotated[str, typer.Option(help="Only transactions of this topic.", autocompletion=complete_topics)] = "",
+    group: Annotated[str, typer.Option(help="Only transactions of this producer group.")] = "",
+    parked: Annotated[
+        bool, typer.Option("--parked", help="Only parked transactions, whose checks have ended.")
+    ] = False,
     limit: Limit = 100,
 ) -> CommandOutput:
     """Show open transactions, oldest first."""

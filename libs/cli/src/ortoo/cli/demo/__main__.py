@@ -56,7 +56,7 @@ class DemoRun:
         self._tls_address = ""
 
     async def run(self) -> DemoOutcome:
-        """Run the demo. Errors: NotFound without the data, Unavailable when a process does not start."""
+        """Run the demo. Errors: NotFound if the data is not installed, Unavailable if a process does not start."""
         flights, flow = data_file(), self._flow
         async with AsyncExitStack() as stack:
             namesrv, enode, snode = [await self._start(stack, role) for role in ("namesrv", "enode", "snode")]

@@ -18,7 +18,7 @@ CHUNK_MESSAGES = 2_000
 CONSUMERS = 2
 """Number of consumers in each group."""
 ARRIVAL_TIMEOUT_S = 60.0
-"""Time without any delivery after which missing messages count as lost."""
+"""Missing messages count as lost after this time without a delivery."""
 
 
 class FlightProgress:
@@ -56,7 +56,7 @@ class FlightProgress:
 
 
 class FlightFlow:
-    """Counts sent and received messages. One group gets all flights, the other one the flights of United."""
+    """Counts sent and received messages. One group gets all flights, the other group only those of United."""
 
     def __init__(self) -> None:
         """Start with zero."""
@@ -81,7 +81,7 @@ class FlightFlow:
                 background.spawn(tally.group, _consume(addresses, tally, tags))
 
     async def wait_all_arrived(self, progress: FlightProgress) -> None:
-        """Wait until both groups have received everything, or nothing arrives any more."""
+        """Wait until both groups have received everything, or until messages have stopped arriving."""
         for tally, expected in zip(self._tallies, (self.sent, self._sent_united), strict=True):
             while tally.delivered < expected.total():
                 tally.changed.clear()

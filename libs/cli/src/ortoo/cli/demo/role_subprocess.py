@@ -26,7 +26,7 @@ class RoleSubprocess:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it and return when it is ready. Errors: Unavailable, with the end of its log."""
+        """Start the process and return when it is ready. Errors: Unavailable, which shows the end of its log."""
         prefix = f"ORTOO_{self.role.upper()}_"
         settings = {prefix + name: value for name, value in self._environ.items()}
         settings[prefix + "LISTEN_ADDRESS"] = self.address or "127.0.0.1:0"
@@ -60,18 +60,18 @@ class RoleSubprocess:
         return self._process.pid
 
     async def wait_ended(self) -> int:
-        """Wait until it has ended on its own; returns its exit code."""
+        """Wait until the process has ended on its own, and return its exit code."""
         assert self._process is not None
         return await self._process.wait()
 
     async def kill(self) -> None:
-        """End it immediately, as a power cut would (SIGKILL)."""
+        """End the process immediately, as a power cut would (SIGKILL)."""
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
             await self._process.wait()
 
     async def stop(self) -> None:
-        """Shut it down gracefully (SIGTERM), and wait."""
+        """Shut the process down gracefully (SIGTERM), and wait until it has ended."""
         if self._process is not None and self._process.returncode is None:
             self._process.terminate()
             try:

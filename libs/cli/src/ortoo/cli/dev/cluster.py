@@ -1,4 +1,4 @@
-"""The three roles in one process: name server and enode on free ports, the snode on the usual one."""
+"""The three roles in one process: name server and enode on free ports, the snode on its default port."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ ENODE_TIMEOUT_S = 60.0
 """Longest time for an enode to open its store, to be elected and to register; a large store is slow."""
 ENODE_POLL_S = 0.02
 RESTART_AFTER_S = 5.0
-"""Delay before a replica that ended starts again, long enough to see another one lead."""
+"""Delay before a replica that ended starts again, long enough to see another replica lead."""
 _output = LineWriter(STANDARD_OUTPUT)
 
 
@@ -112,10 +112,10 @@ async def open_dev_cluster(
 
 @contextlib.asynccontextmanager
 async def _open_replicas(count: int, data_dir: Path, name_server: str) -> AsyncIterator[None]:
-    """Run the replicas of `enode-0` as separate processes, so that one can be killed as an experiment.
+    """Run the replicas of `enode-0` as separate processes, so that a user can kill a replica as an experiment.
 
-    One that ends is started again. The end of the block stops them.
-    Errors: Unavailable with the end of its log when one does not start.
+    A replica that ends is started again. At the end of the block, all replicas are stopped.
+    Errors: Unavailable, with the end of the log, when a replica does not start.
     """
     addresses = free_addresses(count)
     replicas = []
@@ -167,7 +167,10 @@ async def _wait_enode_registered(address: str, clock: Clock) -> None:
 
 
 def next_tls_address(listen_address: str) -> str:
-    """The address for TLS: the next port if it is free, or else any free one (empty for an invalid address)."""
+    """The address for TLS: the next port after that of `listen_address` if it is free, otherwise any free port.
+
+    Empty for an invalid `listen_address`.
+    """
     host, _, port = listen_address.rpartition(":")
     if not port.isdecimal():
         return ""
@@ -181,7 +184,7 @@ def next_tls_address(listen_address: str) -> str:
 
 
 def _certificate(folder: Path, listen_address: str) -> tuple[str, str]:
-    """The files of the certificate and its key; created if they do not exist."""
+    """The paths of the certificate's file and its key's file; both files are created unless they exist."""
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     if not (certificate_file.exists() and key_file.exists()):
         folder.mkdir(parents=True, exist_ok=True)

@@ -32,18 +32,18 @@ class DoctorFinding:
     impact: str = ""
     """The effect of the problem."""
     process: str = ""
-    """The process that reports it; empty for an observation of this command."""
+    """The process that reports the problem; empty for an observation of this command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The observations in a cluster that answers."""
+    """The facts about a cluster whose snode answers, from which `cluster_findings` derives problems."""
 
     cluster: ClusterInfo
     skew_ms: int
     """The clock of the snode minus the clock of this machine, in ms."""
     name_server_error: str = ""
-    """The error of a call that needs the name server; empty without one."""
+    """The error of a call that needs the name server; empty without an error."""
     snodes: Sequence[AddressCheck] = ()
     """The addresses that the cluster reports to other clients."""
     topic: str = ""
@@ -68,7 +68,7 @@ class Facts:
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
-    """The problems with the given address; none when a snode serves there."""
+    """The problems with the checked address; none when a snode serves there."""
     address, host = check.address, check.address.rpartition(":")[0]
     if check.proxy_variable:
         observed = f"{check.proxy_variable} is set, so gRPC uses that proxy, which rarely supports it"
@@ -122,7 +122,7 @@ def _protocol_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
 
 
 def cluster_findings(facts: Facts) -> list[DoctorFinding]:
-    """The problems behind a snode that answers."""
+    """The problems of a cluster whose snode answers."""
     derived = [
         *_process_findings(facts),
         *_replica_findings(facts),
@@ -252,7 +252,7 @@ def _directory_findings(facts: Facts) -> Iterator[DoctorFinding]:
 
 
 def _list_topics(names: Sequence[str]) -> str:
-    """The first NAMES_MAX names and the number of the others."""
+    """The first NAMES_MAX topic names and the number of further names, as a text."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return f"{'topic' if len(names) == 1 else 'topics'} {', '.join(names[:NAMES_MAX])}{more}"
 

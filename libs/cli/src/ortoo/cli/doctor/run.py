@@ -15,7 +15,7 @@ from ortoo.client.core.credentials import IDENTITY_VARIABLES, addresses_from, ef
 from ortoo.common.process.clock import SystemClock
 
 CLUSTER_TIMEOUT_S = 0.4
-"""Time reserved for the description of the cluster; it may also use what the examination leaves."""
+"""Time reserved for the description of the cluster, which may also use time that the checks of addresses leave."""
 DETAILS_TIMEOUT_S = 0.4
 """Time for all further queries, which run concurrently."""
 TIMEOUT_S = CHECK_TIMEOUT_S + CLUSTER_TIMEOUT_S + DETAILS_TIMEOUT_S
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 async def diagnose(address: str, topic: str, group: str, *, as_json: bool, timeout_factor: float = 1.0) -> None:
-    """Print what is wrong, within `timeout_factor` times LIMIT_S; the exit code is 1 if anything serious is."""
+    """Print the problems found, within `timeout_factor` times TIMEOUT_S. The exit code is 1 if a problem is serious."""
     deadline_s = asyncio.get_running_loop().time() + TIMEOUT_S * timeout_factor
     environ = os.environ if address else effective_environment()
     addresses = addresses_from(address, environ)
@@ -51,7 +51,7 @@ async def _findings_behind(
     deadline_s: float,
     details_s: float = DETAILS_TIMEOUT_S,
 ) -> list[DoctorFinding]:
-    """The problems in the cluster behind a snode, queried with the credentials of `environ`."""
+    """The problems of the cluster whose snodes have these `addresses`, queried with the credentials of `environ`."""
     keys: dict[str, Any] = {
         variable.removeprefix("ORTOO_").lower(): environ.get(variable, "") for variable in IDENTITY_VARIABLES
     }
@@ -134,7 +134,7 @@ class _CallResult(Generic[T]):
 
 
 async def _try_call(call: Awaitable[T] | None, timeout_s: float) -> _CallResult[T]:
-    """The answer within the time limit; an empty one without a question."""
+    """The result of `call` within the time limit, or its error; an empty result if `call` is None."""
     if call is None:
         return _CallResult()
     try:

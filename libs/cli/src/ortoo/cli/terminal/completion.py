@@ -23,7 +23,7 @@ Completion = Callable[[typer.Context, str], list[str]]
 
 
 def completion(query: "Callable[[Client], Awaitable[Iterable[Any]]]", name: str = "name") -> Completion:
-    """The completion for a parameter; its values are attribute `name` of the results of `query`."""
+    """The completion for a parameter: it offers the attribute `name` of each result of `query`."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         import asyncio
@@ -48,7 +48,7 @@ def complete_profiles(incomplete: str) -> list[str]:
 async def _query_cluster(
     query: "Callable[[Client], Awaitable[Iterable[Any]]]", context: typer.Context
 ) -> Iterable[Any]:
-    """The values in the cluster. Errors: TimeoutError after `TIMEOUT_S`, OrtooError."""
+    """The results of `query` in the cluster. Errors: TimeoutError after `TIMEOUT_S`, OrtooError."""
     import asyncio
 
     from ortoo.client import connect

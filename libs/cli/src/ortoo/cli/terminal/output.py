@@ -77,7 +77,7 @@ def show(output: CommandOutput, *, as_json: bool) -> None:
 
 
 def json_lines(value: Any) -> Iterator[str]:
-    """A value of the client as lines of JSON, each of them an object."""
+    """A result of the client as lines of JSON, one object per line."""
     is_list = isinstance(value, list | tuple | Iterator) and not hasattr(value, "_fields")
     for one in value if is_list else (value,):
         yield json.dumps(_json_value(one), ensure_ascii=False)
@@ -119,7 +119,7 @@ def utc(time_ms: int) -> datetime:
 def when_unread(call: Callable[[], object]) -> None:
     """Call `call` when the reader of a standard output pipe has ended.
 
-    A command that only waits would not notice that.
+    A command that waits without printing would not notice the end of its reader.
     """
     loop = asyncio.get_running_loop()
 

@@ -21,10 +21,10 @@ _PATH = "batch.records"
 
 
 def gather_few(fields: dict[int, Field], rows: Sequence[int], columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """An uncompressed batch of some rows of an uncompressed batch, from its fields, without producer id and sequence.
+    """Copy some rows of an uncompressed batch, given as its fields, into a new batch without producer id and sequence.
 
-    Of the columns after the body it has those with the numbers `columns`, all if that is empty. Errors: Invalid when
-    the columns do not fit together.
+    `columns` are the numbers of the columns to copy besides the body; an empty set means all columns.
+    Errors: Invalid when the columns do not fit together.
     """
     sizes, body = _ranges(_buffer(fields, "body_offsets"), _buffer(fields, "body"), rows)
     written = [
@@ -42,7 +42,10 @@ def _buffer(fields: dict[int, Field], name: str) -> memoryview:
 
 
 def _numbers(width: int, *, if_used: bool = False) -> Callable[[memoryview, Sequence[int]], bytes]:
-    """Returns a function that takes some rows of `width` bytes each; with `if_used`, nothing if all are zero."""
+    """Return a function that copies rows of `width` bytes from a column.
+
+    With `if_used`, the function returns no bytes if all copied rows are zero.
+    """
 
     def take(column: memoryview, rows: Sequence[int]) -> bytes:
         taken = b"".join([column[width * row : width * (row + 1)] for row in rows])
@@ -63,7 +66,7 @@ def _text(column: memoryview, rows: Sequence[int]) -> bytes:
 
 
 def _dictionary(column: memoryview, rows: Sequence[int]) -> bytes:
-    """The texts that these rows use, in order of first use."""
+    """A dictionary column of these rows; its dictionary has the texts that they use, in order of first use."""
     fields = read_fields(column, _PATH)
     valid = _valid(fields, rows)
     if valid is not None and not any(valid):
@@ -113,7 +116,7 @@ _WRITERS: Final = [(column, _writer(column)) for column in MESSAGE_COLUMNS]
 
 
 def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple[bytes, bytes]:
-    """The new offsets and the bytes of some rows."""
+    """The offsets and the bytes of some rows in a new column."""
     places, end = offsets.cast("i"), len(data)
     total, sums, parts = 0, [0], []
     for row in rows:
@@ -127,7 +130,10 @@ def _ranges(offsets: memoryview, data: memoryview, rows: Sequence[int]) -> tuple
 
 
 def _entries(offsets: memoryview, rows: Sequence[int], size_bytes: int) -> tuple[bytes, list[int]]:
-    """The new offsets of some lists and the indexes of their entries. Each entry takes at least four bytes."""
+    """The offsets of some lists in a new column, and the indexes of their entries in the old column.
+
+    Each entry takes at least four of the column's `size_bytes`.
+    """
     places, end = offsets.cast("i"), size_bytes // 4
     sums, entries = [0], list[int]()
     for row in rows:
@@ -140,7 +146,7 @@ def _entries(offsets: memoryview, rows: Sequence[int], size_bytes: int) -> tuple
 
 
 def _valid(fields: dict[int, Field], rows: Sequence[int]) -> list[int] | None:
-    """The rows that have a value; None = all."""
+    """For each row 1 if it has a value, otherwise 0; None if all rows have a value."""
     bits = reader.buffer(fields, 1, _PATH)
     if not bits:
         return None

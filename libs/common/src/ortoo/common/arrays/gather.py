@@ -4,7 +4,7 @@
 
 A new batch is made when fewer than half of the rows matched and the bodies are not compressed. Otherwise the original
 batch is returned. In both cases `rows` are the row numbers in the *original* batch, so that a message's offset is
-first_offset + rows[i]. A reader that gets as many rows as the batch has messages takes all of them.
+first_offset + rows[i]. If the batch has as many messages as `rows` has numbers, its message i is row rows[i].
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from ortoo.common.records.writer import batch_bytes
 
 
 def narrow(opened: OpenedBatch, rows: Int32s, columns: frozenset[int] = frozenset()) -> tuple[SealedBatch, Int32s]:
-    """Return a batch that holds at least `rows` of `opened`, and `rows`; the module explains how to read them.
+    """Return a batch that holds at least `rows` of `opened`, and `rows`; the module's docstring explains the pair.
 
-    Columns without a number in `columns` may be left out, none if that is empty.
+    Columns whose numbers are not in `columns` may be left out. If `columns` is empty, all columns are kept.
     """
     return (gather(opened, rows, columns) if is_narrow(opened, rows) else opened.sealed), rows
 
@@ -45,7 +45,7 @@ def is_narrow(opened: OpenedBatch, rows: Int32s) -> bool:
 
 
 def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozenset()) -> SealedBatch:
-    """Make an uncompressed batch of one or more rows, as `narrow`, without producer id and sequence."""
+    """Make an uncompressed batch of one or more rows, without producer id and sequence; `columns` as in `narrow`."""
     if len(rows) <= FEW_ROWS_MAX and isinstance(table, OpenedBatch) and not table.is_compressed:
         # Where the columns do not fit together, the checks of the arrays below raise the error.
         with contextlib.suppress(Invalid, IndexError, TypeError):
@@ -54,7 +54,7 @@ def gather(table: MessageColumns, rows: Int32s, columns: frozenset[int] = frozen
 
 
 def write_table(table: MessageTable) -> SealedBatch:
-    """Make an uncompressed batch of a table of at most as many messages as a batch may have."""
+    """Make an uncompressed batch of a table. The table has at most as many messages as a batch may have."""
     arrays = ((column, getattr(table, column.name)) for column in MESSAGE_COLUMNS)
     there = [(column, _WRITERS[column.number](held)) for column, held in arrays if held is not None]
     records = batch_bytes(table.count, table.body_offsets.tobytes(), (table.body,), len(table.body), there)

@@ -72,7 +72,7 @@ MessageColumns = OpenedBatch | MessageTable
 
 
 def take_rows(columns: MessageColumns, rows: Int32s, numbers: frozenset[int] = frozenset()) -> MessageTable:
-    """Copy some rows, in the order of `rows`: the body and the columns with these `numbers`, none = all columns."""
+    """Copy some rows, in the order of `rows`: the body and the columns with these `numbers` (empty = all columns)."""
     offsets, body = _ranges(columns.body_offsets, columns.body, rows)
     taken: dict[str, Any] = {}
     for column in MESSAGE_COLUMNS:
@@ -110,7 +110,7 @@ def _fixed(numbers: Any, rows: Int32s) -> Any:
 
 
 def _fixed_if_used(numbers: Any, rows: Int32s) -> Any:
-    """The numbers of these rows; None where all are zero."""
+    """The numbers of these rows; None if all of them are zero."""
     kept = numbers[rows]
     return kept if kept.any() else None
 
@@ -182,14 +182,14 @@ def _ranges(offsets: Int32s, data: memoryview, rows: Int32s) -> tuple[Int32s, me
 
 
 def _sums(sizes: Int32s) -> Int32s:
-    """Return the start of each row when the rows are packed without gaps, and the end of the last."""
+    """Return the offsets of rows that are packed without gaps: the start of each row and the end of the last row."""
     sums = np.zeros(len(sizes) + 1, "<i4")
     sizes.cumsum(out=sums[1:])
     return sums
 
 
 def _indices(starts: Int32s, sizes: Int32s) -> Int32s:
-    """Return every number of the ranges starts[i]..starts[i] + sizes[i], one range after another."""
+    """Return the numbers from starts[i] to starts[i] + sizes[i] (exclusive) of each i, one range after another."""
     sums = _sums(sizes)
     return np.arange(sums[-1], dtype=np.int32) + np.repeat(starts - sums[:-1], sizes)
 
@@ -209,7 +209,7 @@ def _joined_offsets(parts: Sequence[Int32s]) -> Int32s:
 
 
 def _joined_valid(parts: Sequence[Any], counts: Sequence[int]) -> Mask | None:
-    """Rows of an absent column have no value."""
+    """The validity of all rows of the parts; the rows of an absent part (None) have no value."""
     masks = [
         np.zeros(count, np.bool_) if part is None else np.ones(count, np.bool_) if part.valid is None else part.valid
         for part, count in zip(parts, counts, strict=True)
@@ -225,7 +225,7 @@ def _joined_texts(parts: Sequence[TextArrays | None], counts: Sequence[int]) -> 
 
 
 def _joined_dictionaries(parts: Sequence[DictionaryArrays | None], counts: Sequence[int]) -> DictionaryArrays:
-    """One dictionary for all, each text once; the codes are changed accordingly."""
+    """Join dictionary columns: the common dictionary has each text once, and the codes are changed accordingly."""
     known: dict[bytes, int] = {}
     codes = []
     for part, count in zip(parts, counts, strict=True):
@@ -269,7 +269,7 @@ _TEXTS_TAKEN: Final[dict[Layout, _Take]] = {
 
 
 def _take_of(column: MessageColumn[Any]) -> _Take:
-    """The function that takes some rows of a column; it returns None where none of them has a value."""
+    """The function that copies some rows of a column; it returns None if none of these rows has a value."""
     if column.presence in (Presence.ALWAYS, Presence.ALL_OR_NONE):
         return _TEXTS_TAKEN.get(column.layout, _fixed)
     return _TEXTS_TAKEN.get(column.layout, _fixed_if_used)

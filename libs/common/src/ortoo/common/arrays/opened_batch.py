@@ -77,7 +77,7 @@ def _numbers(data: memoryview, rows: int, path: str, kind: np.dtype[Number]) -> 
 
 
 def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
-    """Read offsets that start at 0, never decrease, and finish at `end`."""
+    """Read offsets, and check that they start at 0, never decrease, and finish at `end`."""
     offsets = _numbers(data, rows + 1, path, _INT32)
     if offsets[0] != 0 or offsets[-1] != end:
         raise Invalid(f"offsets go from {offsets[0]} to {offsets[-1]} instead of from 0 to {end}", field=path)
@@ -87,7 +87,7 @@ def _offsets(data: memoryview, rows: int, end: int, path: str) -> Int32s:
 
 
 def _valid(data: memoryview, rows: int, path: str) -> Mask | None:
-    """Read a validity bitmap; None if it is absent or all rows have a value."""
+    """Read a validity bitmap: for each row whether it has a value. None if all rows have a value."""
     if not data:
         return None
     reader.check_size(data, (rows + 7) // 8, 1, path)
@@ -102,15 +102,15 @@ def _texts(fields: reader.Fields, rows: int, path: str) -> TextArrays:
 
 
 def _dense_texts(column: memoryview, path: str) -> TextArrays:
-    """Read texts without nulls; their offsets give their number."""
+    """Read texts without nulls; the number of offsets gives the number of texts."""
     fields = read_fields(column, path)
     if reader.buffer(fields, 1, f"{path}.validity"):
-        raise Invalid("these texts may not be null", field=f"{path}.validity")
+        raise Invalid("this column has a validity bitmap, but its texts must not be null", field=f"{path}.validity")
     size = len(reader.buffer(fields, 2, f"{path}.offsets"))
     if not size and 3 not in fields:
         return _NO_TEXTS
     if size < 4 or size % 4:
-        raise Invalid(f"{size} bytes; offsets are int32 x (rows + 1)", field=f"{path}.offsets")
+        raise Invalid(f"{size} bytes; expected a multiple of 4, because offsets are int32", field=f"{path}.offsets")
     return _texts(fields, size // 4 - 1, path)
 
 
@@ -199,7 +199,7 @@ class OpenedBatch(ColumnAttributes):
 
     @property
     def has_unknown_columns(self) -> bool:
-        """Whether there are columns of a newer version that this process does not know."""
+        """Whether the batch has columns of a newer version, which this process does not know."""
         return not _KNOWN.issuperset(self.fields)
 
     @cached_property
@@ -209,7 +209,7 @@ class OpenedBatch(ColumnAttributes):
 
     @cached_property
     def body_offsets(self) -> Int32s:
-        """The start of each body in `body`, and the end of the last."""
+        """The start of each message's body in `body`, and the end of the last body."""
         path = f"{RECORDS_PATH}.body_offsets"
         return _offsets(
             reader.buffer(self.fields, NUMBERS["body_offsets"], path), self.count, self.body_inflated_bytes, path

@@ -28,13 +28,16 @@ def is_url(text: str) -> bool:
 
 
 def check_name_servers(text: str) -> None:
-    """Raise Invalid unless `text` is a list of name servers or the URL of one."""
+    """Raise Invalid unless `text` is a list of name servers or the URL of an address server."""
     if not is_url(text):
         addresses_of(text)
 
 
 async def resolve_name_servers(text: str, *, background: Background, clock: Clock) -> NameServers:
-    """The name servers of a setting. It waits for the list of an address server; `background` then refreshes it."""
+    """The name servers that the setting `text` names, as a list or as the URL of an address server.
+
+    With a URL, the function returns when the address server has answered; `background` then refreshes the list.
+    """
     if not is_url(text):
         return NameServers(text)
     servers: NameServers | None = None
@@ -58,7 +61,10 @@ async def resolve_name_servers(text: str, *, background: Background, clock: Cloc
 
 
 def update_name_servers(servers: NameServers, text: str) -> None:
-    """Use the new list of a setting. The list of an address server is refreshed anyway. Errors: Invalid."""
+    """Replace the list by the changed setting `text`; nothing changes for a URL, whose list a task refreshes.
+
+    Errors: Invalid.
+    """
     if not is_url(text):
         servers.replace(text)
 
@@ -75,5 +81,7 @@ async def _fetch(url: str) -> str:
     except (OSError, ValueError) as error:
         raise Unavailable(f"the address server {url} does not answer: {error}") from error
     except Invalid as error:
-        raise Unavailable(f"the address server {url} answered without name servers: {error.message}") from error
+        raise Unavailable(
+            f"the address server {url} answered without a valid list of name servers: {error.message}"
+        ) from error
     return text

@@ -6,15 +6,17 @@ from ortoo.common.errors import Invalid
 
 
 def is_address(text: str, *, port_min: int = 1) -> bool:
-    """Whether `text` is host:port with a valid port number."""
-    host, colon, port = text.rpartition(":")
-    return bool(host and colon and port.isascii() and port.isdecimal() and port_min <= int(port) < 65536)
+    """Whether `text` is host:port with a valid port number; an IPv6 host is in square brackets."""
+    host, _, port = text.rpartition(":")
+    is_port = port.isascii() and port.isdecimal() and port_min <= int(port) < 65536
+    is_bracketed = host.startswith("[") and host.endswith("]")
+    return bool(host) and is_port and (is_bracketed or ":" not in host)
 
 
 def check_address(text: str, field: str) -> None:
     """Raise Invalid unless `text` is host:port; port 0 means any free port."""
     if not is_address(text, port_min=0):
-        raise Invalid(f"{text!r}; expected host:port", field=field)
+        raise Invalid(f"{text!r}; expected host:port, with an IPv6 address in brackets: [::1]:8081", field=field)
 
 
 def is_loopback(text: str) -> bool:
@@ -36,7 +38,10 @@ def check_receiver(text: str, field: str) -> None:
 def check_advertised(
     text: str, listen_address: str = "", *, who: str = "others", field: str = "advertised_address"
 ) -> None:
-    """Raise Invalid unless `who` can reach the process by its `advertised_address`, or else its listen address."""
+    """Raise Invalid unless `text`, the advertised address, can be reached; if it is empty, check `listen_address`.
+
+    `who` names the callers in the error.
+    """
     if text:
         check_address(text, field)
         if text.endswith(":0"):

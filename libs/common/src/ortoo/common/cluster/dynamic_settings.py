@@ -74,7 +74,7 @@ class DynamicSettings(Generic[S]):
     ) -> list[SettingChange]:
         """Set values until the next start; the settings in `reset` go back to the file and the environment.
 
-        Returns the changes, also with `dry_run`. Errors: Invalid, naming the setting, and no setting changes.
+        Returns the changes, also with `dry_run`. If it raises Invalid, which names the setting, no setting changes.
         """
         for name in (*values, *reset):
             if name not in flatten(self.settings):
@@ -83,8 +83,8 @@ class DynamicSettings(Generic[S]):
                 )  # Invalid if unknown
             if name in self.settings.RELOADED:
                 raise Invalid(
-                    "cannot be changed by RPC, because it decides which processes get this one's tokens. Change it in "
-                    "the file and send SIGHUP, or restart the process",
+                    "cannot be changed by RPC, because it decides which processes get this process's tokens. Change it "
+                    "in the file and send SIGHUP, or restart the process",
                     field=name,
                 )
             if name not in self.settings.LIVE:
@@ -115,7 +115,7 @@ class DynamicSettings(Generic[S]):
         _log.emit(log_events.SETTINGS_RELOADED, at_next_start=waiting, **_log_fields(changes))
 
     def findings(self) -> Iterator[Finding]:
-        """The settings whose values an operator has set and the next start will replace."""
+        """The settings that an operator has set to a value that the next start will replace."""
         if kept := [one for one in self.all() if one.origin == OPERATOR and one.at_next_start is not None]:
             yield Finding(
                 "unsaved settings",

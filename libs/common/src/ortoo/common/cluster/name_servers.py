@@ -7,7 +7,7 @@ from ortoo.common.errors import Invalid
 
 
 class NameServers:
-    """Equal name servers over one database; a failed one is skipped."""
+    """The addresses of equal name servers over one database. A name server that fails is skipped."""
 
     def __init__(self, addresses: str) -> None:
         """Take `host:port`, several separated by `;`. Errors: Invalid."""
@@ -25,7 +25,9 @@ class NameServers:
             self.current = self.addresses[(place + 1) % len(self.addresses)]
 
     def replace(self, addresses: str) -> bool:
-        """Use another list from now on; returns whether it differs. The current name server stays if it is in the list.
+        """Use another list from now on, and return whether it differs from the previous list.
+
+        The current name server stays in use if the new list has it.
 
         Errors: Invalid, and the list stays unchanged.
         """
@@ -41,7 +43,7 @@ class NameServers:
 
 
 def addresses_of(text: str) -> tuple[str, ...]:
-    """Split `host:port;host:port`, each one once. Errors: Invalid, naming `namesrv_address`."""
+    """Split `host:port;host:port`; repeated addresses are left out. Errors: Invalid, naming `namesrv_address`."""
     addresses = tuple(dict.fromkeys(part.strip() for part in text.split(";") if part.strip()))
     if not addresses:
         raise Invalid("no name server; give host:port, several separated by ;", field="namesrv_address")

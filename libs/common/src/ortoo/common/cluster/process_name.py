@@ -10,7 +10,7 @@ _given: ContextVar[str] = ContextVar("process_name", default="")
 
 
 def process_name() -> str:
-    """The machine's name and the process id, such as `db7-4711`; for a simulated process, the name it was given."""
+    """The machine's name and the process id, such as `db7-4711`, or the name given by `using_process_name`."""
     return _given.get() or f"{socket.gethostname()}-{os.getpid()}"
 
 

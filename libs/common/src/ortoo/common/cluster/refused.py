@@ -6,9 +6,10 @@ from ortoo.common.errors.findings import Finding
 STORE_FIELD = "store_id"
 """The field of a refusal because the enode is registered with another store."""
 DOUBLE_FIELD = f"enode.{STORE_FIELD}"
-"""As `STORE_FIELD`, while a process with the registered store is alive."""
+"""The field of a refusal like that of `STORE_FIELD`, while a process with the registered store is alive."""
 OTHER_STORE_FIELDS = (STORE_FIELD, DOUBLE_FIELD)
-"""Refusals that an operator has to resolve. A store that is refused with one of them takes no messages."""
+"""The fields of refusals that an operator has to resolve. A store that is refused with such a field accepts no
+messages."""
 LEASE_FIELD = "enode.name"
 """The field of a refusal that ends with the lease of the former process. The store may replace the registered one."""
 

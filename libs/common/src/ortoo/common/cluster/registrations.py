@@ -1,6 +1,6 @@
 """Keeps a process's lease at every name server, because each name server holds its own list of processes.
 
-A name server that returns therefore knows all processes within a heartbeat, and one that is down affects no process.
+A restarted name server therefore knows all processes within a heartbeat. While a name server is down, the others serve.
 """
 
 import asyncio
@@ -34,7 +34,10 @@ class Registrations:
         clock: Clock,
         randomness: Randomness,
     ) -> None:
-        """Announce at least every `interval_s`, more often for a short lease; `unregister` releases a lease."""
+        """Announce at least every `interval_s`, more often for a short lease.
+
+        `unregister` takes a name server's address and releases the lease there.
+        """
         self._name_servers = name_servers
         self._register = register
         self._unregister = unregister
@@ -51,29 +54,30 @@ class Registrations:
 
     @property
     def is_discoverable(self) -> bool:
-        """Whether other processes can still learn of this process, from a name server or from copies of its answers.
+        """Whether other processes can still find this process, at a name server or in their copies of its answers.
 
-        An outage of all name servers does not change that. A refusal means that another process has this name.
+        An outage of all name servers leaves the value unchanged. A name server's refusal can make it false, because
+        then another process has this name.
         """
         is_refused = any(isinstance(error, Conflict | Fenced) for error in self._failures.values())
         return bool(self._registered) or (self._was_registered and not is_refused)
 
     @property
     def other_store(self) -> str:
-        """Why a name server refuses the store of this enode: it has registered another one. Empty if none refuses.
+        """The error of a name server that has registered another store for this enode; empty if there is none.
 
-        A refusal that ends with the lease of the enode's former process does not count.
+        A refusal that ends with the lease of the enode's former process is not reported here.
         """
         errors = (one for one in self._failures.values() if isinstance(one, Conflict))
         return next((one.message for one in errors if one.field in OTHER_STORE_FIELDS), "")
 
     @property
     def is_registered(self) -> bool:
-        """Whether a name server granted a lease at the last request."""
+        """Whether at least one name server granted a lease at the last request to it."""
         return bool(self._registered)
 
     async def register_first(self) -> None:
-        """Announce to one name server, and retry until one answers. Errors: those that a retry cannot resolve."""
+        """Announce to one name server after another until one grants a lease. Errors: those that are not retriable."""
         attempt, backoff = 0, Backoff(first_s=0.1, max_s=1.0)
         while True:
             address = self._name_servers.current
@@ -94,7 +98,7 @@ class Registrations:
             due.set()
 
     async def run(self) -> None:
-        """Keep all leases until cancelled. The process keeps serving while no name server answers; a defect ends it."""
+        """Keep all leases until cancelled. While no name server answers, this retries; a defect ends the process."""
         tasks: dict[str, asyncio.Task[object]] = {}
         async with Background("registration") as background:
             while True:
@@ -119,7 +123,7 @@ class Registrations:
         await asyncio.gather(*map(one, self._registered))
 
     def findings(self) -> Iterator[Finding]:
-        """The name servers that do not know this process, and why."""
+        """A finding for each name server that did not grant a lease at the last request to it."""
         for address, error in sorted(self._failures.items()):
             if isinstance(error, Conflict | Fenced):
                 yield refused(f"the name server {address} refuses this process: {error.message}", error)

@@ -1,4 +1,4 @@
-"""The role of a caller of an inner port, by the names in its certificate. Pure."""
+"""Derives the role of a caller of an inner port from the names in its certificate; without I/O."""
 
 import enum
 import re
@@ -10,12 +10,13 @@ from typing import Self
 from ortoo.common.errors import Invalid
 
 NAMES_MAX = 64
-"""The most names that one role may have."""
+"""Maximum number of names of one role."""
 SHOWN_NAMES_MAX = 5
-"""The most names that an error repeats of a certificate, which is the caller's, or of the settings."""
+"""Maximum number of names from the caller's certificate, or from the settings, in an error."""
 SHOWN_CHARACTERS_MAX = 100
 CACHED_CONNECTIONS_MAX = 1_024
-"""The most certificates whose roles are kept, because the decision costs more than the rest of the check."""
+"""Maximum number of certificates whose roles are cached, because finding the roles costs more than the rest of the
+check."""
 _DNS = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*\Z")
 _SPIFFE = re.compile(r"spiffe://[a-z0-9._-]+(/([A-Za-z0-9._-]+|\*))+\Z")
 SPIFFE = "spiffe://"
@@ -24,7 +25,7 @@ DNS, URI = "peer_dns", "peer_uri"
 
 
 class Role(enum.StrEnum):
-    """A kind of caller of inner ports. Name servers call no other process, so they have none."""
+    """A kind of caller of inner ports. There is no role for name servers, because they call no other process."""
 
     ENODE = "enode"
     SNODE = "snode"
@@ -34,19 +35,19 @@ class Role(enum.StrEnum):
 
 @dataclass(frozen=True)
 class RoleNames:
-    """The names in certificates that stand for each role, as an operator chooses them."""
+    """The names in certificates that stand for each role, as the operator has chosen them."""
 
     enode: str = ""
     """The names of enodes, separated by `;`. A name is a DNS name or a SPIFFE URI among the certificate's alternative
     names. The common name does not count. `*` matches the whole first label of a DNS name, or a whole segment of a
     URI's path. Empty = enode, and enode.NAME where NAME is tls_cluster_name."""
     snode: str = ""
-    """The names of snodes, in the same form. Empty = snode, and snode.NAME."""
+    """The names of snodes, in the form of role_names.enode. Empty = snode, and snode.NAME."""
     operator: str = ""
-    """The names of operators and their tools, in the same form. Empty = operator, and operator.NAME."""
+    """The names of operators and their tools, in the form of role_names.enode. Empty = operator, and operator.NAME."""
 
     def check(self) -> None:
-        """Refuse texts that no certificate has as a name. Errors: Invalid, naming the setting."""
+        """Refuse texts that no certificate can have as a name. Errors: Invalid, which names the setting."""
         for role in Role:
             chosen = self.names_of(role)
             if len(chosen) > NAMES_MAX:
@@ -54,8 +55,8 @@ class RoleNames:
             for name in chosen:
                 if not (_DNS.match(name) or _is_spiffe(name)):
                     raise Invalid(
-                        f"{name!r} is no name of a certificate; expected a DNS name such as snode.ortoo.cluster or "
-                        "*.snodes.example, or a SPIFFE URI such as spiffe://example/ns/*/sa/snode",
+                        f"{name!r} cannot be a name in a certificate; expected a DNS name such as snode.ortoo.cluster "
+                        "or *.snodes.example, or a SPIFFE URI such as spiffe://example/ns/*/sa/snode",
                         field=setting_of(role),
                     )
 
@@ -107,7 +108,7 @@ def format_names(names: Sequence[str]) -> str:
 
 
 class CertificateRoles:
-    """The names of every role in force, and the roles that a certificate has by them."""
+    """The names that stand for each role now, chosen or default, and the roles of a certificate with such names."""
 
     def __init__(self, chosen: RoleNames, cluster_name: str = "") -> None:
         """`cluster_name` is the name that the certificates of all processes share; empty = they share none."""
@@ -121,11 +122,11 @@ class CertificateRoles:
         return self._names[role]
 
     def of_connection(self, auth_context: Mapping[str, Iterable[bytes]]) -> frozenset[Role]:
-        """The roles of a caller, by the names that gRPC reports for its connection. Equal names have equal roles."""
+        """The roles of a caller with the names that gRPC reports for its connection; cached by these names."""
         return self._known(tuple(auth_context.get(DNS, ())), tuple(auth_context.get(URI, ())))
 
     def of(self, presented: CertificateNames) -> frozenset[Role]:
-        """The roles of a caller; empty for an unknown caller. One name may stand for several roles."""
+        """The roles of a caller that presented these names; empty if none fits. A name can stand for several roles."""
         return frozenset(
             role for role, names in self._names.items() if any(_has_name(presented, name) for name in names)
         )

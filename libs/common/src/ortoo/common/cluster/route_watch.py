@@ -6,7 +6,7 @@ from ortoo.v1.namesrv_pb2 import WatchRoutesResponse
 
 
 async def assemble_changes(parts: AsyncIterable[WatchRoutesResponse]) -> AsyncIterator[WatchRoutesResponse]:
-    """The changes that a watch reports, one message each, of any size. An incomplete change is dropped."""
+    """Join the parts of each change that a watch reports into one message. A change without its end is dropped."""
     begun: WatchRoutesResponse | None = None
     async for part in parts:
         if begun is not None:

@@ -17,7 +17,7 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The settings of every process. A role has its own defaults for the first two."""
+    """The settings of every process. Each role has its own defaults for the first two settings."""
 
     ENVIRON_PREFIX: ClassVar[str]
     """Prefix of its environment variables, such as ORTOO_ENODE_."""
@@ -26,17 +26,17 @@ class ServiceSettings:
     RELOADED: ClassVar[tuple[str, ...]] = ()
     """The settings that change in a running process only in the file, with SIGHUP. An admin's RPC cannot change them.
 
-    All settings with the peers that get this process's tokens, and with files of keys, are fixed or of this kind.
+    Every setting that names a file of keys, or peers that get this process's tokens, is in this list or fixed.
     """
     HIDDEN: ClassVar[Mapping[str, str]] = {}
-    """Settings that cannot be given, and the settings from which they are taken."""
+    """Settings that cannot be given, and the settings from which their values are taken."""
     REMOVED: ClassVar[frozenset[str]] = frozenset({"one_core_if_enough"})
     """Settings without effect, which are still accepted."""
 
     name: str = ""
     """The name of the process in the cluster."""
     listen_address: str = ""
-    """host:port to serve on; port 0 takes any free one."""
+    """host:port to serve on; port 0 takes any free port."""
     cluster_token_file: str = ""
     """A file with a token that all processes of the cluster share. Enodes and name servers then refuse other callers.
     Empty = they answer every caller that reaches their ports."""
@@ -47,7 +47,7 @@ class ServiceSettings:
     """The certificate of this process as caller and as server, PEM. This file, the key and the roots are read again
     when they change."""
     tls_cluster_key_file: str = ""
-    """The private key of that certificate, PEM."""
+    """The private key of the certificate of this process, PEM."""
     tls_cluster_ca_file: str = ""
     """The roots of the certificates of all processes of the cluster, PEM."""
     tls_cluster_name: str = ""
@@ -63,12 +63,12 @@ class ServiceSettings:
     are ended and other clients are throttled. The default 0 means half of the memory of the container or the machine,
     less the memory reserved for caches."""
     connections_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
-    """Maximum number of connections of each port. Further ones are closed at once. 0 = one for each 64 KiB of
+    """Maximum number of connections of each port. Further connections are closed at once. 0 = one for each 64 KiB of
     memory_budget_bytes. A port never takes more than its part of the process's file descriptors."""
     connections_per_address_max: Annotated[int, NumberRange(0, 1 << 20)] = 0
-    """Maximum number of connections to a port from one address. Above it the process closes those that have been silent
-    longest. 0 = half of the connections that the port takes. Raise it where all clients come through one proxy or
-    address translation."""
+    """Maximum number of connections to a port from one address. Above it the process closes the connections from that
+    address that have been silent longest. 0 = half of the connections that the port takes. Raise it where all clients
+    come through one proxy or address translation."""
     metrics_address: str = ""
     """host:port where Prometheus scrapes (/metrics, /healthz, /readyz). Empty = no such port."""
     metrics_endpoint: str = ""
@@ -80,7 +80,7 @@ class ServiceSettings:
 
     @property
     def closes_inner_ports(self) -> bool:
-        """Whether callers of inner ports need a token or a certificate, by the settings of this process."""
+        """Whether the settings of this process require a token or a certificate from callers of inner ports."""
         return bool(self.cluster_token_file or self.tls_cluster_listen_address)
 
     @classmethod
@@ -100,7 +100,7 @@ class ServiceSettings:
 
     @classmethod
     def completed(cls, loaded: LoadedSettings[Self]) -> LoadedSettings[Self]:
-        """The settings, completed by the values that follow from them. Errors: Invalid."""
+        """The settings with values that a role derives from other settings. Errors: Invalid."""
         return loaded
 
     def check(self) -> None:
@@ -116,7 +116,9 @@ class ServiceSettings:
         given = [name for name in TLS_CLUSTER if getattr(self, name)]
         if given and len(given) < len(TLS_CLUSTER):
             missing = next(name for name in TLS_CLUSTER if name not in given)
-            raise Invalid(f"mutual TLS needs it beside {given[0]}; give all of {', '.join(TLS_CLUSTER)}", field=missing)
+            raise Invalid(
+                f"missing although {given[0]} is set; mutual TLS needs all of {', '.join(TLS_CLUSTER)}", field=missing
+            )
         if self.log_level not in ("debug", "info", "warning", "error"):
             raise Invalid(f"{self.log_level!r}; expected debug, info, warning or error", field="log_level")
 
@@ -136,6 +138,6 @@ class InnerSettings(ServiceSettings):
             for role in Role:
                 if self.role_names.names_of(role):
                     raise Invalid(
-                        f"names of certificates need mutual TLS; give all of {', '.join(TLS_CLUSTER)}, or no names",
+                        f"names of certificates need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or no names",
                         field=setting_of(role),
                     )

@@ -2,8 +2,8 @@
 
 * OrtooError: the base class of all
 * Invalid: fix the request
-* NotFound: create it, or fix the name
-* AlreadyExists: it exists with other properties than requested
+* NotFound: create the missing object, or fix its name
+* AlreadyExists: use another name, because the object exists with other properties than requested
 * Conflict: change the state first
 * Fenced: register again, because a newer process holds the right
 * Overloaded: slow down, retry after the given delay
@@ -31,7 +31,7 @@ class OrtooError(Exception):
     retriable: ClassVar[bool] = False
 
     def __init__(self, message: str = "", *, field: str = "", retry_after_ms: int = 0) -> None:
-        """The message says what happened, what was expected and what to do; `field` is the wrong one of the request."""
+        """The message says what happened, what was expected and what to do. `field` names the request's wrong field."""
         self.message = message or (type(self).__doc__ or "").splitlines()[0]
         self.field = field
         self.retry_after_ms = retry_after_ms
@@ -47,7 +47,7 @@ class NotFound(OrtooError):
 
 
 class AlreadyExists(OrtooError):
-    """It exists already, with other properties than requested."""
+    """The object exists already, with other properties than requested."""
 
 
 class Conflict(OrtooError):
@@ -82,7 +82,7 @@ class NotLeader(Unavailable):
         field: str = NOT_ACCEPTED_FIELD,
         retry_after_ms: int = 0,
     ) -> None:
-        """Carry host:port of the leader, empty when not known yet, and the highest known `epoch`."""
+        """Carry the leader's host:port, empty if the leader is not known yet, and the highest known `epoch`."""
         super().__init__(message, field=field, retry_after_ms=retry_after_ms)
         self.leader_address = leader_address
         self.epoch = epoch

@@ -15,9 +15,9 @@ class Finding:
     impact: str
     remedy: str
     critical: bool = True
-    """Whether something does not work because of it. Otherwise it may soon fail, or an operator should check it."""
+    """Whether something does not work because of the problem. Otherwise something may soon fail, or needs a check."""
     process: str = ""
-    """The process that reports it, such as `enode enode-0`."""
+    """The process that reports the problem, such as `enode enode-0`."""
 
 
 Source = Callable[[], Iterable[Finding]]

@@ -13,8 +13,8 @@ from ortoo.v1 import failure_pb2
 
 FAILURE_METADATA_KEY = "ortoo-failure-bin"
 TOLD_LENGTH_MAX, FIELD_LENGTH_MAX = 1_500, 255
-"""Maximum lengths of an error's message and field in an answer. They may repeat a long text of the request. A client
-whose library accepts 8 KiB of headers would otherwise get no error text."""
+"""Maximum lengths of an error's message and field in an answer, because the message and the field may repeat a long
+text of the request. A client whose library accepts 8 KiB of headers would otherwise get no error text."""
 
 TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.FailureKind.ValueType"], ...] = (
     (errors.Invalid, grpc.StatusCode.INVALID_ARGUMENT, failure_pb2.FAILURE_KIND_INVALID),
@@ -33,7 +33,7 @@ TABLE: tuple[tuple[type[errors.OrtooError], grpc.StatusCode, "failure_pb2.Failur
 
 _NAMES = {cls: failure_pb2.FailureKind.Name(kind).removeprefix("FAILURE_KIND_") for cls, _, kind in TABLE}
 FAILURES_RETURNED: dict[str, int] = dict.fromkeys(_NAMES.values(), 0)
-"""Kind to the number of its failures in this process's answers: as a call's status or within a stream."""
+"""The number of failures of each kind in this process's answers: as a call's status or within a stream."""
 
 _STATUS_BY_CLASS = {cls: status for cls, status, _ in TABLE}
 _KIND_BY_CLASS = {cls: kind for cls, _, kind in TABLE}
@@ -55,25 +55,25 @@ def status_of(error: errors.OrtooError) -> grpc.StatusCode:
 
 
 def kind_of(error: errors.OrtooError) -> type[errors.OrtooError]:
-    """The public kind as which `error` is sent: for a narrower one, such as NotLeader, its base kind.
+    """The public kind as which `error` is sent; a subclass such as NotLeader is sent as its base kind.
 
-    Clients that do not know the narrower kind then still handle it correctly.
+    Clients that do not know the subclass then still handle the error correctly.
     """
     return next(kind for kind in type(error).__mro__ if kind in _STATUS_BY_CLASS)
 
 
 def count_failure(error: errors.OrtooError) -> None:
-    """Count a failure that an answer reports without `failure_of`, in another form."""
+    """Count an error that an answer reports in another form than the message of `failure_of`."""
     FAILURES_RETURNED[_NAMES[kind_of(error)]] += 1
 
 
 def told(text: str, length_max: int = TOLD_LENGTH_MAX) -> str:
-    """The text, shortened to the maximum length of a text in an answer."""
+    """The text, shortened to `length_max` characters."""
     return text if len(text) <= length_max else f"{text[:length_max]}..."
 
 
 def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
-    """`error` as a message; it is counted as sent."""
+    """`error` as a protobuf message; the error is counted as sent."""
     count_failure(error)
     failure = failure_pb2.Failure(
         kind=_KIND_BY_CLASS[kind_of(error)],
@@ -90,7 +90,7 @@ def failure_of(error: errors.OrtooError) -> failure_pb2.Failure:
 
 
 def error_of(failure: failure_pb2.Failure) -> errors.OrtooError:
-    """The error of a `failure`; a kind that this process does not know becomes Internal."""
+    """The error that `failure` describes; a kind that this process does not know becomes Internal."""
     cls = _CLASS_BY_KIND.get(failure.kind, errors.Internal)
     carried: dict[str, Any] = {}
     if issubclass(cls, errors.OutOfRange | errors.DataLoss):
@@ -114,17 +114,20 @@ PROCESS_ERRORS = ("role_names.", "tls_cluster_listen_address", "x-ortoo-cluster"
 
 
 def _as_seen_by_clients(error: errors.OrtooError, peer: str) -> errors.OrtooError:
-    """The error of a call within the cluster for a client. A process that lacks a role is not the user's error."""
+    """The error that a client gets when a call within the cluster failed with `error`.
+
+    If a process lacks a role, the client gets Unavailable, because the user cannot fix this.
+    """
     if isinstance(error, errors.Forbidden) and error.field.startswith(PROCESS_ERRORS):
         return errors.Unavailable(f"{peer} refuses this process: {error.message}", field=error.field)
     return error
 
 
 def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = False) -> errors.OrtooError:
-    """The error of a failed call to `peer`: the server's own error, or that of the transport.
+    """The error of a failed call to `peer`: the server's own error, or an error with the transport's text.
 
-    `is_internal`: the call was one within the cluster. A client may see its error, so that it contains no address; the
-    transport's text becomes a note of it, for the log.
+    `is_internal` means a call within the cluster. A client may see the error of such a call. The error therefore has no
+    address, and the transport's text becomes a note of the error, for the log.
     """
     for key, value in error.trailing_metadata() or ():
         if key == FAILURE_METADATA_KEY:
@@ -145,8 +148,8 @@ def error_of_rpc(error: grpc.aio.AioRpcError, peer: str, *, is_internal: bool = 
 def rpc_errors(peer: str, *, is_internal: bool = False) -> Iterator[None]:
     """Turn failed gRPC calls in the block into OrtooErrors that name `peer`; `is_internal` as in `error_of_rpc`.
 
-    It also raises CancelledError when the task was cancelled just as a call failed. In that case grpc.aio loses the
-    cancellation and raises the failure. A loop that retries after failures would otherwise never end.
+    The block raises CancelledError if the task was cancelled just as a call failed. In that case grpc.aio loses the
+    cancellation and raises the failure, and a loop that retries after failures would never end.
     """
     before = cancellation_count()
     try:

@@ -23,7 +23,7 @@ SEPARATOR = "||"
 
 
 class TagFilter:
-    """Selects the messages that have one of some tags."""
+    """Selects the messages whose tag is in a set of tags."""
 
     __slots__ = ("_tags", "tags")
 
@@ -59,12 +59,12 @@ _NO_ROWS: Int32s = np.zeros(0, "<i4")
 
 
 MessageFilter = TagFilter | SqlFilter
-"""Selects rows of a batch by its columns, without its bodies. Of its `expressions`, by tags and by SQL, one is empty;
-`compile_filter` makes an equal filter of them."""
+"""Selects rows of a batch by its columns, without its bodies. One of the two `expressions`, by tags and by SQL, is
+empty. `compile_filter` makes an equal filter from them."""
 
 
 def compile_filter(tag_expression: str, sql_expression: str, path: str = "") -> MessageFilter | None:
-    """The filter of a request; None = everything. Errors: Invalid, naming the field below `path`."""
+    """The filter of a request; None = everything. Errors: Invalid, which names the field below `path`."""
     prefix = f"{path}." if path else ""
     if sql_expression:
         if tag_expression.strip() not in ("", "*"):

@@ -14,7 +14,8 @@ Columns = frozenset[int]
 
 _PATH = "batch.records"
 _SAVED_PART: Final = 8
-"""A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times its copying."""
+"""A batch is rewritten only if that saves an eighth of its bytes. Sending a byte costs about ten times as much as
+copying."""
 _HEAD: Final = frozenset(
     column.number
     for column in COLUMNS
@@ -24,7 +25,10 @@ _HEAD: Final = frozenset(
 
 
 def columns_of(names: Sequence[str]) -> Columns:
-    """The columns with these names; empty for all. Errors: Invalid for a name that no field of a record batch has."""
+    """The numbers of the columns with these names, and of those that opening a batch needs. No names mean all columns.
+
+    Errors: Invalid for a name that no field of a record batch has.
+    """
     unknown = sorted(set(names) - set(NUMBERS))
     if unknown:
         raise Invalid(f"{unknown[0]!r} is not a column; expected {', '.join(NUMBERS)}", field="columns")
@@ -35,7 +39,7 @@ def columns_of(names: Sequence[str]) -> Columns:
 def project(batch: SealedBatch, columns: Columns) -> SealedBatch:
     """A batch with at least these columns of `batch`, and all its rows.
 
-    Errors: Invalid for bytes that are not a batch or not as the producer sealed them. They get no new seal here.
+    Errors: Invalid for bytes that are not a batch, or that differ from those that the producer sealed.
     """
     if not columns:
         return batch

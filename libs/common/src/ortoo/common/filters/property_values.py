@@ -20,7 +20,7 @@ _NUMBER_BYTES = re.compile(NUMBER.pattern.encode())
 
 
 class PropertyValues:
-    """One text a row; rows without one are not `present`. Texts have no control characters: the snode refuses them."""
+    """At most one text for each row; `present` is true for rows with a text. No text has control characters."""
 
     __slots__ = ("_data", "_ends", "_starts", "present")
 
@@ -58,7 +58,7 @@ class PropertyValues:
         return cls(offsets[column.codes], offsets[column.codes + 1], column.texts.data, present)
 
     def one_of(self, texts: tuple[str, ...]) -> Mask:
-        """The rows whose value is one of `texts`."""
+        """For each row whether its value is one of `texts`."""
         found = np.zeros(len(self.present), np.bool_)
         sizes = self._ends - self._starts
         wanted: dict[int, list[bytes]] = {}
@@ -78,7 +78,7 @@ class PropertyValues:
         return found
 
     def has_edge(self, text: str, *, at_end: bool) -> Mask:
-        """The rows whose value begins with `text` or, `at_end`, ends with it."""
+        """For each row whether its value begins with `text` or, with `at_end`, ends with it."""
         edge = text.encode("utf-8", "surrogatepass")
         found = np.zeros(len(self.present), np.bool_)
         size = len(edge)
@@ -101,7 +101,7 @@ class PropertyValues:
         return [data[start:end] for start, end in places]
 
     def numbers(self) -> tuple[Float64s, Mask]:
-        """The values as numbers, and the rows that have one."""
+        """The values as numbers, and for each row whether its value is a number."""
         count = len(self.present)
         numbers, known = np.zeros(count), np.zeros(count, np.bool_)
         sizes = self._ends - self._starts
@@ -140,13 +140,13 @@ class PropertyValues:
 
 
 def _entries(column: MapArrays, name: bytes) -> NDArray[np.intp]:
-    """The entries with this name, in order."""
+    """The indexes of the entries with this name, in order."""
     code = _code(column.names, name)
     return np.flatnonzero(column.names.codes == code) if code >= 0 else _NO_ENTRIES
 
 
 def _code(column: DictionaryArrays, text: bytes) -> int:
-    """The last code of a text in a dictionary; -1 if it is not there."""
+    """The first code of a text in a dictionary; -1 if the text is not there."""
     texts: TextArrays = column.texts
     data = texts.data
     sizes = texts.offsets[1:] - texts.offsets[:-1]

@@ -35,7 +35,7 @@ class SelectedPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Pushdown:
-    """The messages that match, up to an offset, and of these some columns."""
+    """A reader's selection: a filter for messages, the offset at which to stop, and the columns to return."""
 
     tag_expression: str = ""
     sql_expression: str = ""
@@ -44,7 +44,7 @@ class Pushdown:
     to_offset: int = 0
     """Exclusive; 0 = no end."""
     coalesce: bool = False
-    """Rows of several stored batches may be sent as one batch, where few of each are selected."""
+    """Rows of several stored batches may be sent as one batch, if few rows of each batch are selected."""
 
     @classmethod
     def of(
@@ -72,20 +72,23 @@ class _PendingRows(NamedTuple):
 
     @property
     def sort(self) -> tuple[bool, ...]:
-        """Which of the columns that must not be filled with zeros are absent. Only rows with equal ones are joined."""
+        """For each column that must not be filled with zeros, whether it is absent.
+
+        Only rows with the same absent columns are joined.
+        """
         return tuple([name not in self.table.columns for name in _NOT_FILLED])
 
     @property
     def size_bytes(self) -> int:
-        """The size of the rows, with their numbers and times. A few rows may be nearly all bytes of a batch."""
+        """The size of the rows, with their numbers and times."""
         return self.table.size_bytes + len(self.rows) * (ROW_BYTES + TIME_BYTES)
 
 
 class BatchSelector:
-    """The selected messages of a range of a queue, gathered batch by batch."""
+    """Selects messages of a range of a queue, batch by batch."""
 
     def __init__(self, pushdown: Pushdown, message_filter: MessageFilter | None, from_offset: int) -> None:
-        """Select by `pushdown`, whose filter is `message_filter`, from an offset on."""
+        """Select from `from_offset` on; `message_filter` is the compiled filter of `pushdown`."""
         self._pushdown = pushdown
         self._message_filter = message_filter
         self._parts: list[SelectedPart] = []
@@ -98,7 +101,7 @@ class BatchSelector:
         self.scanned_bytes = 0
 
     def add_batch(self, stored: StoredBatch) -> None:
-        """Select from the next batch. Errors: Invalid, Unsupported, and then nothing of it was selected."""
+        """Select messages of the next batch. After an error (Invalid, Unsupported) none of its messages is selected."""
         columns, to_offset = self._pushdown.columns, self._pushdown.to_offset or None
         first, batch = stored.first_offset, stored.batch
         opened, rows, stop, _ = match_rows(stored, self.next_offset, to_offset, self._message_filter)
@@ -136,7 +139,7 @@ class BatchSelector:
 
 
 def _concat_pending(pending: Sequence[_PendingRows], columns: Columns) -> list[SelectedPart]:
-    """Rows of several batches as one batch, or as more where one would be too large."""
+    """Join rows of several batches into one batch, or into several if one batch would be too large."""
     if not pending:
         return []
     first, last = pending[0], pending[-1]

@@ -22,7 +22,7 @@ def may_expire(batch: SealedBatch) -> bool:
 
 
 def unexpired_rows(opened: OpenedBatch, now_ms: int) -> Int32s | None:
-    """The rows that have not expired, in order; None when that is all of them."""
+    """The rows that have not expired, in order; None if no row has expired."""
     times = opened.expire_at_ms
     if times is None:
         return None
@@ -32,10 +32,10 @@ def unexpired_rows(opened: OpenedBatch, now_ms: int) -> Int32s | None:
 
 @dataclass(frozen=True, slots=True)
 class SelectedRows:
-    """A batch and its selected rows (empty = all); without a batch no row was selected.
+    """A batch and its selected rows (empty = all); `batch` is None if no row was selected.
 
-    Row numbers are those of the stored batch. A batch with as many messages as `rows` has numbers holds only those
-    rows.
+    `rows` are row numbers of the stored batch. If `batch` has as many messages as `rows` has numbers, it holds only the
+    selected rows.
     """
 
     first_offset: int
@@ -72,7 +72,7 @@ def select_rows(
 ) -> SelectedRows:
     """Select `from_offset`..`to_offset` (exclusive) of a stored batch by filter, without messages expired at `now_ms`.
 
-    With `now_ms` 0 nothing expires. The producer's batch stays whole, unless fewer than half of its rows are left.
+    With `now_ms` 0 nothing expires. The stored batch is returned whole, unless less than half of it is selected.
     """
     found = match_rows(stored, from_offset, to_offset, message_filter, now_ms=now_ms)
     batch, first, rows = stored.batch, stored.first_offset, found.rows

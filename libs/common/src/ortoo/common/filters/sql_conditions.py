@@ -26,7 +26,7 @@ Part = tuple[str | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class Property:
-    """The value of a property or, by the name TAGS, of the tag."""
+    """The value of the property with this name; the name TAGS means the message's tag."""
 
     name: str
 
@@ -73,7 +73,7 @@ class BatchRows:
         return values
 
     def numbers(self, value: Value) -> tuple[Float64s, Mask]:
-        """A value as numbers, and the rows that have one."""
+        """A value as numbers, and for each row whether it has a number."""
         if isinstance(value, Property):
             if value.name not in self._numbers:
                 self._numbers[value.name] = self.values(value).numbers()
@@ -93,12 +93,12 @@ Condition = Callable[[BatchRows], ConditionResult]
 
 
 def all_of(parts: Sequence[Condition], rows: BatchRows) -> ConditionResult:
-    """AND over several."""
+    """AND of several conditions."""
     return reduce(lambda a, b: ConditionResult(a.true & b.true, a.false | b.false), (part(rows) for part in parts))
 
 
 def any_of(parts: Sequence[Condition], rows: BatchRows) -> ConditionResult:
-    """OR over several."""
+    """OR of several conditions."""
     return reduce(lambda a, b: ConditionResult(a.true | b.true, a.false & b.false), (part(rows) for part in parts))
 
 
@@ -126,7 +126,7 @@ def one_of(of: Property, texts: tuple[str, ...], rows: BatchRows) -> ConditionRe
 
 
 def truth(of: Property, rows: BatchRows) -> ConditionResult:
-    """Whether the property is "true"; unknown unless it is "true" or "false", in any case."""
+    """Whether the property is "true", in upper or lower case; unknown for texts other than "true" and "false"."""
     values = rows.values(of)
     there = np.flatnonzero(values.present)
     texts = [text.lower() for text in values.texts(there)]
@@ -144,7 +144,7 @@ def is_truth(of: Property, what: bool, rows: BatchRows) -> ConditionResult:
 
 
 def text_order(operator: str, of: Property, bound: str, rows: BatchRows) -> ConditionResult:
-    """Compares texts by code point, which is the order of their UTF-8 bytes."""
+    """Compares the property with `bound` by code points, which is the order of their UTF-8 bytes."""
     values, compare, limit = rows.values(of), COMPARE[operator], bound.encode("utf-8", "surrogatepass")
     there = np.flatnonzero(values.present)
     return _result(_mask(rows, there, [compare(text, limit) for text in values.texts(there)]), values.present)
@@ -165,13 +165,13 @@ def number_order(operator: str, left: Value, right: Value, rows: BatchRows) -> C
 
 
 def like(of: Property, parts: tuple[Part, ...], rows: BatchRows) -> ConditionResult:
-    """Whether the property matches a pattern, cut at its `%`; in `parts` None is a `_`."""
+    """Whether the property matches a LIKE pattern; `parts` is the pattern cut at each `%`, and None stands for `_`."""
     values = rows.values(of)
     return _result(_like(values, parts, rows), values.present)
 
 
 def calculate(operator: str, left: float, right: float) -> float | None:
-    """Calculate with two numbers; None where there is no result."""
+    """Calculate with two numbers; None if there is no finite result."""
     try:
         result = _CALCULATE[operator][0](left, right)
     except (ZeroDivisionError, OverflowError, ValueError):
@@ -184,7 +184,7 @@ def _result(hits: Mask, known: Mask) -> ConditionResult:
 
 
 def _mask(rows: BatchRows, there: NDArray[np.intp], hits: list[bool]) -> Mask:
-    """A mask of the rows `there` that are hit."""
+    """A mask over all rows: `hits` for the rows `there`, False for all others."""
     mask = np.zeros(rows.count, np.bool_)
     mask[there] = hits
     return mask
@@ -204,7 +204,7 @@ def _like(values: PropertyValues, parts: tuple[Part, ...], rows: BatchRows) -> M
 
 
 def _matches(parts: Sequence[Part], text: str) -> bool:
-    """Whether `text` is `parts` with any texts between them."""
+    """Whether `text` consists of `parts` in this order, with any texts between them."""
     first, last = parts[0], parts[-1]
     end = len(text) - len(last)
     if len(parts) == 1:

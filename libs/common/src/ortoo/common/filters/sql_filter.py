@@ -3,9 +3,9 @@
     wanted = SqlFilter.compile("region = 'EU' AND (amount > 100 OR TAGS IN ('vip', 'gold'))")
     rows = wanted.select(opened)          # None = all rows
 
-A name is a property's name, `TAGS` the message's tag; names that are not SQL names stand in double quotes. Every value
-is text. It counts as a number beside a number, and as a truth value beside TRUE or FALSE. Text that cannot be converted
-counts as NULL there. docs/filters.md has the rules.
+A name is a property's name, and `TAGS` is the message's tag. Names that are not SQL names stand in double quotes. Every
+value is text. Compared with a number, a value is read as a number; compared with TRUE or FALSE, as a truth value. Text
+that cannot be read in this way counts as NULL. docs/filters.md has the rules.
 """
 
 from collections.abc import Iterator
@@ -98,7 +98,7 @@ class SqlFilter:
 
 
 class _Reader:
-    """Makes a condition of a parser's tree and refuses unsupported expressions."""
+    """Turns a parser's tree into a condition, and refuses unsupported expressions."""
 
     def __init__(self, field: str) -> None:
         self._field = field
@@ -265,12 +265,12 @@ class _Reader:
 
 
 def _sign(operator: str, equal: Condition) -> Condition:
-    """The condition of `=` or `<>`, given that of `=`."""
+    """The condition of `operator`, which is `=` or `<>`, given the condition of `=`."""
     return equal if operator == "=" else partial(negate, equal)
 
 
 def _chain(node: "Expression", kind: str) -> list["Expression"]:
-    """The parts of `a AND b AND ...`, of any number; the parser nests them to the left."""
+    """The operands of `a AND b AND ...`, in order; the parser nests them to the left."""
     parts: list[Expression] = []
     while node.key == kind:
         parts.append(node.expression)
@@ -279,7 +279,7 @@ def _chain(node: "Expression", kind: str) -> list["Expression"]:
 
 
 def _reason(error: Exception) -> str:
-    """The parser's own text, unless it is about the parser's classes."""
+    """The parser's error text, or a general text if the parser's text names its classes."""
     said = getattr(error, "errors", None)
     words, where = str(error).splitlines()[0].split(" into <class")[0], ""
     if said and said[0].get("line"):

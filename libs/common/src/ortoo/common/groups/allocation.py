@@ -40,17 +40,18 @@ class AllocationStrategy(IntEnum):
     """The strategies that assign a topic's queues to the members of a group; the numbers are those of the wire."""
 
     AVERAGELY = 1
-    """Equal blocks in order; the first members get one queue more."""
+    """Equal blocks in order. If the division leaves a rest, the first group members get one queue more."""
     CIRCLE = 2
-    """Dealt out one by one."""
+    """The queues are dealt out one by one."""
     CONSISTENT_HASH = 3
     """A new group member takes over queues; no other queue moves."""
     CONFIG = 4
     """Each group member gets the queues that it names."""
     MACHINE_ROOM = 5
-    """Only queues on enodes named `zone@name` whose availability zone was listed, in equal parts."""
+    """Only queues on enodes named `zone@name` in one of the listed availability zones, in equal parts."""
     ROOM_NEARBY = 6
-    """Queues of a zone go to the group members in it; those of a zone without group members go to all."""
+    """A zone's queues go to the group members in the zone. Queues of a zone without group members go to all group
+    members."""
 
 
 def md5_position(text: str) -> int:
@@ -66,14 +67,12 @@ def allocate(
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY,
     **more: Any,
 ) -> list[Q]:
-    """The queues of `member`; none if it is not one of `members`.
+    """The queues that `assign_queues` assigns to `member`; none if `member` is not in `members`.
 
-    The other arguments and errors are those of `assign_queues`.
-
-    Errors: Invalid also when `member` is empty.
+    The other arguments are those of `assign_queues`. Errors: those of `assign_queues`; Invalid if `member` is empty.
     """
     if not member:
-        raise Invalid("the member's id is empty; give the client id it registered with", field="member")
+        raise Invalid("the member's id is empty; give the client id with which the member registered", field="member")
     return assign_queues(queues, members, strategy, **more).get(member, [])
 
 
@@ -91,10 +90,13 @@ def assign_queues(
 ) -> "Assignments[Q]":
     """The queues of each group member, sorted; no queue has two owners.
 
-    `configured` (CONFIG) maps group members to the queues they name; of two that name one queue the first by id has it.
-    `zones` (MACHINE_ROOM) lists the availability zones whose queues are assigned. `member_zones` (ROOM_NEARBY) is the
-    zone of each group member; within a zone the `inner` strategy counts. `virtual_nodes` and `ring_position`
-    (CONSISTENT_HASH) define the ring. Errors: Invalid for no group members, no queues, or a missing zone.
+    * `configured` (CONFIG) maps each group member to its queues. If several group members have the same queue, the
+      first of them by id gets this queue.
+    * `zones` (MACHINE_ROOM) lists the availability zones whose queues are assigned.
+    * `member_zones` (ROOM_NEARBY) maps each group member to its zone; `inner` is the strategy within a zone.
+    * `virtual_nodes` and `ring_position` (CONSISTENT_HASH) define the ring.
+
+    Errors: Invalid for no group members, no queues, or a missing zone.
     """
     if not members:
         raise Invalid("there is no group member to assign queues to", field="members")
@@ -126,7 +128,10 @@ def assign_queues(
 
 
 def averagely(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
-    """Contiguous blocks of sorted queues for sorted group members; the first ones get one queue more."""
+    """Contiguous blocks of sorted queues for sorted group members.
+
+    If the queues cannot be divided evenly, the first group members get one queue more.
+    """
     size, more = divmod(len(queues), len(members))
     assignments: Assignments[Q] = {}
     at = 0
@@ -145,8 +150,9 @@ def circle(queues: Sequence[Q], members: Sequence[str]) -> "Assignments[Q]":
 def consistent_hash(
     queues: Sequence[Q], members: Sequence[str], virtual_nodes: int, position: Callable[[str], int]
 ) -> "Assignments[Q]":
-    """Each queue goes to the first virtual node at or after its place on the ring; without virtual nodes to none.
+    """Each queue goes to the first virtual node at or after its position on the ring.
 
+    Without virtual nodes, no queue is assigned.
     Errors: Invalid for a negative number of virtual nodes.
     """
     if virtual_nodes < 0:
@@ -161,7 +167,7 @@ def consistent_hash(
 
 
 def queue_text(queue: AnyQueue) -> str:
-    """A queue's name on the ring, in the form of RocketMQ's clients, so that all of them place it alike."""
+    """A queue's name on the ring, in the form of RocketMQ's clients, so that all clients compute the same position."""
     return f"MessageQueue [topic={queue.topic}, brokerName={queue.enode}, queueId={queue.queue_id}]"
 
 
@@ -203,13 +209,15 @@ def _zone_nearby(
     for member in members:
         zone = member_zones.get(member, "")
         if not zone:
-            raise Invalid(f"the zone of the group member {member!r} is missing; connect with one", field="zone")
+            raise Invalid(f"the zone of the group member {member!r} is missing; connect it with a zone", field="zone")
         members_in.setdefault(zone, []).append(member)
     queues_in: dict[str, list[Q]] = {}
     for queue in queues:
         zone = zone_of(queue)
         if not zone:
-            raise Invalid(f"the enode {queue.enode!r} names no zone; name enodes zone@name", field="queues")
+            raise Invalid(
+                f"the name of the enode {queue.enode!r} contains no zone; name enodes zone@name", field="queues"
+            )
         queues_in.setdefault(zone, []).append(queue)
     assignments: Assignments[Q] = {member: [] for member in members}
     for zone, its_queues in queues_in.items():

@@ -12,7 +12,10 @@ DELAY_LEVELS_MS: Final = tuple(
 
 
 def delay_ms_of_level(level: int) -> int:
-    """The delay of a level: 0 for level 0, that of the last level for higher ones. Errors: Invalid if negative."""
+    """The delay of a level, 0 for level 0. Levels above the last have the last level's delay.
+
+    Errors: Invalid for a negative level.
+    """
     if level < 0:
         raise Invalid(f"{level}; delay levels are 1 to {len(DELAY_LEVELS_MS)}, 0 = at once", field="delay_level")
     return DELAY_LEVELS_MS[min(level, len(DELAY_LEVELS_MS)) - 1] if level else 0

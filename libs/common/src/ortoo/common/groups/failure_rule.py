@@ -1,12 +1,12 @@
-"""The retry rule for messages whose processing failed: one for push, pull, pop and RocketMQ's clients.
+"""The retry rule for messages whose processing failed; push, pull, pop and RocketMQ's clients all use it.
 
     rule = FailureRule(attempts_max=3, delays_ms=(1_000, 10_000))
     rule.after_attempt(1)                  # Retry(delay_ms=1000, attempt=1)
     rule.after_attempt(3)                  # Park("attempts", attempt=3)
     rule.after_attempt(3, counts=False)    # Retry(delay_ms=10000, attempt=2)
 
-`attempts_max` counts attempts: with 3 a handler sees a message three times and no fourth time. A server
-applies the rule; the consumer only reports a failure.
+`attempts_max` counts attempts: with 3, a handler receives a message at most three times. A server applies the rule; the
+consumer only reports a failure.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 ATTEMPTS_MAX = 16
 """The default number of attempts of a message."""
 ATTEMPTS_LIMIT = 1_000
-"""The maximum that a group may set."""
+"""The maximum number of attempts that a group may set."""
 REASON_ATTEMPTS = "attempts"
 """All attempts are used up."""
 REASON_REQUESTED = "asked"
@@ -41,12 +41,12 @@ class Park:
 
 @dataclass(frozen=True, slots=True)
 class FailureRule:
-    """The retry rule of a group, or the one that a consumer requests for one failed message."""
+    """The retry rule of a group, or the retry rule that a consumer requests for one failed message."""
 
     attempts_max: int = ATTEMPTS_MAX
     """The maximum number of attempts; 0 = unlimited."""
     delays_ms: tuple[int, ...] = (0,)
-    """The delay after the first, second, … attempt; the last one stands for all later ones."""
+    """The delay after the first, second, … attempt; the last delay stands for all later attempts."""
 
     def is_last(self, attempt: int) -> bool:
         """Whether attempt number `attempt`, from 1, is the last."""
@@ -57,9 +57,9 @@ class FailureRule:
         return self.delays_ms[min(max(attempt, 1), len(self.delays_ms)) - 1] if self.delays_ms else 0
 
     def after_attempt(self, attempt: int, *, counts: bool = True, park: bool = False) -> Retry | Park:
-        """The verdict after attempt number `attempt`, from 1, failed.
+        """Whether a message is redelivered or parked after attempt number `attempt`, from 1, has failed.
 
-        With `park` the consumer gives the message up. Without `counts` the attempt is treated as if it was never made.
+        `park`: the consumer asks to park the message now. `counts` False: the failed attempt is not counted.
         """
         if park:
             return Park(REASON_REQUESTED, attempt)

@@ -18,5 +18,5 @@ def group_of_topic(name: str) -> str | None:
 
 
 def parent_of_topic(name: str) -> str | None:
-    """The parent of a lite topic; None for other topics. A parent's name may have bars, that of a lite topic none."""
+    """The parent of a lite topic; None for other topics. Only the parent's name may contain `|`."""
     return name.removeprefix(LITE_PREFIX).rpartition("|")[0] if name.startswith(LITE_PREFIX) else None

@@ -4,9 +4,9 @@ A handle is opaque to clients, has a version, and is sealed (see `handle_seal`).
 
     kind u8 | topic id u64 | queue u32 | number i64 | time i64 | enode's name
 
-A client that sends batches makes the handles of their delayed messages itself, from one seal over the batch, which the
-answer contains. Such a handle has version 3. Its content has `first number i64 | count u32` before the enode's name,
-and the seal follows, made over topic, queue, first number, count and enode. The enode compares the time.
+A client that sends batches makes the handles of their delayed messages itself. For this the answer contains one seal
+for each batch. Such a handle has version 3. Its content has `first number i64 | count u32` before the enode's name, and
+the seal after it. The seal covers topic, queue, first number, count and enode; the enode checks the time.
 """
 
 import base64
@@ -40,10 +40,10 @@ class Handle:
     kind: HandleKind
     enode: str
     topic_id: int
-    """The topic it will be delivered in."""
+    """The topic in which the messages will be delivered."""
     queue_id: int
     number: int
-    """Its number on the enode."""
+    """The number of the delayed message or the transaction on the enode."""
     time_ms: int
     """The time at which a delayed message is due; 0 for a transaction."""
 
@@ -52,7 +52,7 @@ class Handle:
         return seals.encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
 
     def encoded_of_batch(self, batch: "DelayedBatch", seal: bytes) -> str:
-        """The text for a message of a batch, from the batch's seal; an empty seal is from a cluster without keys."""
+        """The text for a message of `batch`, with the batch's `seal`. A cluster without keys gives an empty seal."""
         if not seal:
             return HandleSeals().encode(_PURPOSES[self.kind], self._head() + self.enode.encode())
         place = _RANGE.pack(batch.first, batch.count)
@@ -65,17 +65,17 @@ class Handle:
 
 @dataclass(frozen=True, slots=True)
 class DelayedBatch:
-    """The delayed messages of one batch; one seal makes the handles of all."""
+    """The delayed messages of one batch; the handles of all these messages contain the same seal."""
 
     enode: str
     topic_id: int
     queue_id: int
     first: int
-    """The number of the first one on the enode."""
+    """The number of the first delayed message on the enode."""
     count: int
 
     def seal(self, seals: HandleSeals) -> bytes:
-        """The seal for the batch's producer; empty without keys."""
+        """The seal that is sent to the batch's producer; empty if `seals` has no keys."""
         return seals.seal(_BATCH_PURPOSE, self._sealed_bytes())
 
     def is_sealed(self, seals: HandleSeals, seal: bytes) -> bool:
@@ -87,9 +87,9 @@ class DelayedBatch:
 
 
 def read_handle(text: str, kind: HandleKind, field: str, seals: HandleSeals | None) -> Handle:
-    """Read a handle; without `seals` its seal is not checked, see `open_handle`.
+    """Read a handle. If `seals` is None, the handle's seal is not checked (see `open_handle`).
 
-    Errors: Unsupported, or Invalid, naming `field`, when it is damaged, forged, or of another kind.
+    Errors: Unsupported for a newer version. Invalid, naming `field`, for a damaged or forged handle or another kind.
     """
     wrong = Invalid(f"this is no handle of a {_NAMES[kind]}; give the text exactly as it was received", field=field)
     if not 0 < len(text) <= HANDLE_LENGTH_MAX:

@@ -7,10 +7,10 @@ A handle is base64url, without padding, of
 
 little-endian. The HMAC uses a key of the cluster and covers the name of the purpose, a zero byte, and all bytes before
 the HMAC. A handle of one kind is therefore invalid as another kind. Half of the hash's output, 16 bytes, is the minimum
-that RFC 2104 (section 5) recommends. One of 2^128 guesses is right, and each guess is a call.
+that RFC 2104 (section 5) recommends. One of 2^128 guesses is right, and each guess costs a call.
 
-Version 1 is from clusters without keys, whose name servers are older. It proves nothing. A cluster that has keys
-refuses it, except for a while after an upgrade.
+A cluster without keys, because its name servers are older, makes handles of version 1, which prove nothing. A cluster
+with keys refuses them, except for a while after an upgrade.
 """
 
 import base64
@@ -51,7 +51,7 @@ class HandleKeys:
     keys: tuple[HandleKey, ...] = ()
     """The keys, the newest last."""
     unsigned_until_ms: int = 0
-    """Until then handles without a seal are accepted, because they may be from before an upgrade."""
+    """Until this time handles without a seal are accepted, because they may have been made before an upgrade."""
 
 
 class HandleSeals:
@@ -73,7 +73,7 @@ class HandleSeals:
         self._macs.clear()
 
     def seal(self, purpose: bytes, data: bytes) -> bytes:
-        """Key id and HMAC of `data`; empty without keys."""
+        """The seal of `data`: key id and HMAC; empty without keys."""
         if not self._keys:
             return b""
         used_ms = self._now_ms() - KEY_SETTLE_MS
@@ -111,8 +111,8 @@ class HandleSeals:
 def open_handle(seals: HandleSeals | None, purpose: bytes, text: str, wrong: Invalid) -> bytes:
     """The content of a handle.
 
-    Without `seals` its seal is not checked. Use that to check the caller's permissions before another process checks
-    the seal. Errors: Unsupported for a newer version, and `wrong` for other texts, changed handles and invalid seals.
+    If `seals` is None, the handle's seal is not checked. A process does so to check the caller's permissions before
+    another process checks the seal. Errors: Unsupported for a newer version, `wrong` for any other invalid handle.
     """
     data = decode_text(text, wrong)
     if data[0] == SEALED:

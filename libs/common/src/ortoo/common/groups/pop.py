@@ -10,20 +10,20 @@ from ortoo.common.records.sealed_batch import SealedBatch
 
 @dataclass(frozen=True, slots=True)
 class PopRules:
-    """The pop settings of a group; all of its members send the same."""
+    """The pop settings of a group; all group members send equal settings."""
 
     attempts_max: int = ATTEMPTS_MAX
     """The number of deliveries after which a message is parked; 0 = never."""
     in_order: bool = False
     """Whether messages of one message group come one after another."""
     in_flight_max: int = 0
-    """Maximum number of messages of the topic that are leased on this enode at once; 0 = no limit of the group."""
+    """Maximum number of messages of the topic that are leased on this enode at once; 0 = the group sets no limit."""
     by_priority: bool = False
     """Whether queues with a larger id come first."""
     from_last: bool = False
     """Whether the group begins at the end of a queue without an offset; otherwise at the first message."""
     dead_letter_topic_id: int = 0
-    """The topic for messages without attempts left; 0 = it does not exist yet."""
+    """The topic for messages that have no attempts left; 0 = the topic does not exist yet."""
     park_expired: bool = False
     """Whether expired messages are parked; otherwise they are dropped."""
     order_batched: bool = False
@@ -47,9 +47,9 @@ class PopRequest:
     skip: int = 0
     """When peeking: the number of messages to skip."""
     request_id: str = ""
-    """Identifies this request among those of its attempt."""
+    """Identifies this request among the requests of the same attempt."""
     cancel: bool = False
-    """Pop nothing, and cancel the named request, or, without a name, all requests of the attempt."""
+    """Pop nothing, and cancel the request with this `request_id`, or, if it is empty, all requests of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class PoppedBatch:
     """The number of the lease."""
     stored_at_ms: int
     batch: SealedBatch
-    """Exactly these messages."""
+    """A batch of exactly these messages."""
     offsets: tuple[int, ...]
     attempts: tuple[int, ...]
     """The number of deliveries of each message, this one included."""
@@ -75,7 +75,7 @@ class Popped:
     needs_dead_letter_topic: bool = False
     """Whether messages wait for the dead-letter topic to be created."""
     blocked_reason: str = ""
-    """Why nothing is returned although the queues hold more."""
+    """Why no messages are returned although the queues have more messages."""
     more: bool = False
     """When peeking: whether there are more messages than the requested number of bytes."""
     skipped_messages: int = 0
@@ -91,26 +91,26 @@ class LeasePart:
     ranges: tuple[tuple[int, int], ...]
     """(first offset, count), ascending."""
     is_exact: bool = True
-    """Whether each of them must belong to the lease; otherwise those that do not are skipped."""
+    """Whether every message must belong to the lease. If False, messages that do not are skipped."""
     unexpired_only: bool = False
     """Whether a lease ends exactly at its deadline. A finished message can then only be finished again."""
 
     @property
     def is_valid(self) -> bool:
-        """Whether the ranges are valid."""
+        """Whether no range starts at a negative offset or is empty."""
         return all(first >= 0 and count >= 1 for first, count in self.ranges)
 
 
 @dataclass(frozen=True, slots=True)
 class StaleMessage:
-    """A message that no longer belongs to the lease."""
+    """A message that no longer belongs to the lease named in a request."""
 
     queue_id: int
     offset: int
     number: int = 0
     """The number of the requested lease; 0 = the enode did not report it."""
     error: OrtooError | None = None
-    """Why no such lease can exist; the offset is then the first requested one. None = the lease has ended."""
+    """Why no such lease can exist; `offset` is then the first requested offset. None = the lease has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +118,7 @@ class Finish:
     """An ack: the group has finished these messages."""
 
     filtered: bool = False
-    """Whether the group's filter did not match them."""
+    """Whether the messages did not match the group's filter."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,14 @@ class Redeliver:
     """A nack or release: the messages are to be redelivered."""
 
     delays_ms: tuple[int, ...] = (0,)
-    """After the first, second, … delivery; the last one also for all later ones. None = the group's setting."""
+    """The delays after the first, second, … delivery; the last delay stands for all later ones. None = the group's
+    setting."""
     counts: bool = True
     """Whether the delivery counts as an attempt."""
     consumer: str = ""
     error: str = ""
     park: bool = False
-    """Whether to park them in the dead-letter topic now."""
+    """Whether to park the messages in the dead-letter topic now."""
     rules: PopRules = PopRules()
     attempt: int = 0
     """The attempt number, from a consumer that retries locally; 0 = the number of deliveries."""
@@ -184,7 +185,7 @@ LeaseVerdict = Finish | Redeliver | Renew
 
 
 def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
-    """(first, count) ranges in order, adjacent ones merged."""
+    """Sort (first, count) ranges, and merge adjacent ranges."""
     found: list[tuple[int, int]] = []
     for first, count in sorted(ranges):
         if found and found[-1][0] + found[-1][1] == first:
@@ -195,7 +196,7 @@ def merge_ranges(ranges: Iterable[tuple[int, ...]]) -> list[tuple[int, int]]:
 
 
 def ranges_of(offsets: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """(first, count) of offsets that may be in any order; fast when they are consecutive, as they usually are."""
+    """Offsets, in any order, as sorted (first, count) ranges. Fast for consecutive offsets, the usual case."""
     if offsets and list(offsets) == list(range(offsets[0], offsets[0] + len(offsets))):
         return ((offsets[0], len(offsets)),)
     return tuple(merge_ranges((offset, 1) for offset in offsets))

@@ -9,13 +9,13 @@ Q = TypeVar("Q")
 
 
 def queue_of_group(message_group: str, queues: Sequence[Q]) -> Q:
-    """The queue of a message group among all write queues of its topic, sorted by enode and id.
+    """The queue of a message group; `queues` are all write queues of the topic, sorted by enode and id.
 
-    The list is the topic's full placement, also while an enode is down. Otherwise a group's messages would go to
-    another queue meanwhile and overtake one another. Errors: ValueError for no queues.
+    `queues` includes the queues of enodes that are down. Otherwise the message group would move to another queue during
+    an outage, and its messages could overtake one another. Errors: ValueError for no queues.
     """
     if not queues:
-        raise ValueError("a topic without write queues has none for a message group")
+        raise ValueError("the topic has no write queues; expected at least one for a message group")
     return queues[crc32c(message_group.encode()) % len(queues)]
 
 

@@ -38,7 +38,7 @@ class RetryKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The delay after the first, second, … failed attempt; the last delay stands for all later ones."""
+    """The delay after the first, second, … failed attempt; the last delay stands for all later attempts."""
 
     kind: RetryKind = RetryKind.CLASSIC
     first_delay_ms: int = 0
@@ -70,18 +70,18 @@ class RetryPolicy:
         except ValueError:
             pass
         raise Invalid(
-            f"{text[:80]!r} is no back-off; give classic, exponential:1s:10m (first, longest, and after another colon "
-            "the factor if it is not 2), or list:1s,5s,30s",
+            f"{text[:80]!r} is no back-off; give classic, list:1s,5s,30s, or exponential:FIRST:LONGEST[:FACTOR] "
+            "such as exponential:1s:10m (the default factor is 2)",
             field=field,
         )
 
     @property
     def delays_ms(self) -> tuple[int, ...]:
-        """After the first, second, … failed attempt; the last one stands for all later ones."""
+        """The delays after the first, second, … failed attempt; the last delay stands for all later attempts."""
         return _delays_ms(self)
 
     def with_defaults(self, field: str = "retry") -> "RetryPolicy":
-        """The policy with its defaults, and without the fields that its kind does not use. Errors: Invalid."""
+        """The policy with defaults for missing fields, without fields that its kind does not use. Errors: Invalid."""
         if self.kind is RetryKind.CLASSIC:
             return RetryPolicy()
         if self.kind is RetryKind.LIST:
@@ -102,7 +102,7 @@ class RetryPolicy:
         return RetryPolicy(RetryKind.EXPONENTIAL, self.first_delay_ms, self.delay_max_ms, factor)
 
     def text(self) -> str:
-        """The policy as people type it."""
+        """The policy as a text that `read` accepts."""
         if self.kind is RetryKind.EXPONENTIAL:
             return f"exponential:{self.first_delay_ms}:{self.delay_max_ms}:{self.factor:g}"
         if self.kind is RetryKind.LIST:

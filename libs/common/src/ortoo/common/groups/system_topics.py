@@ -1,6 +1,7 @@
-"""The internal topics of every enode. Their ids are above all that name servers assign.
+"""The system topics of every enode. Their ids are higher than all ids that name servers assign.
 
-They hold messages that are not visible yet, with their real topic. A message's number there is its id while it waits.
+They store messages that are not visible yet, each with its real topic. While a message waits, its offset in the system
+topic identifies it.
 """
 
 from typing import Final

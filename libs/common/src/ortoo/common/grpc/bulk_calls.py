@@ -22,7 +22,10 @@ MEMBER_MESSAGE = BulkField(replication_pb2.ReplicaMessage, "frames", "content", 
 
 
 def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> SealedBatch:
-    """Read a sealed batch; `records` are its bytes if they came outside of it. Each access inside makes a copy."""
+    """Read a sealed batch; `records` are its bytes if they were received outside of the message.
+
+    Each access to a bytes field of a message makes a copy.
+    """
     return SealedBatch(
         batch.records if records is None else records,
         batch.records_crc32c,
@@ -35,7 +38,7 @@ def batch_of(batch: record_pb2.SealedBatch, records: bytes | None = None) -> Sea
 
 
 def envelope_of(batch: SealedBatch) -> record_pb2.SealedBatch:
-    """Write a sealed batch without its bytes, which are sent outside of it."""
+    """Write a sealed batch as a message without its bytes, which are sent outside of the message."""
     return record_pb2.SealedBatch(
         records_crc32c=batch.records_crc32c,
         count=batch.count,
@@ -47,17 +50,17 @@ def envelope_of(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 class BulkCall:
-    """One call. A request or response with a large field is given as its `BulkField`, any other one as its class."""
+    """One call. `request` and `response` are each a `BulkField` if the message has a large field, or else its class."""
 
     def __init__(self, path: str, request: Any, response: Any, *, takes_many: bool = True) -> None:
-        """With `takes_many` the requests are a stream. The responses always are."""
+        """With `takes_many` the requests are a stream. The responses are always a stream."""
         self.service, self.name = path.split("/")
         self._request = request
         self._response = response
         self._takes_many = takes_many
 
     def __call__(self, channel: grpc.aio.Channel, *request: Any) -> Any:
-        """Open the call; `request` is the one request of a call without a request stream."""
+        """Open the call; `request` is given only if the requests are not a stream."""
         kind = channel.stream_stream if self._takes_many else channel.unary_stream
         return kind(f"/{self.service}/{self.name}", _writer(self._request), _reader(self._response))(*request)
 
@@ -85,7 +88,7 @@ _CALLS = {call.name: call for call in (produce, append, fetch_batches, push, fet
 
 
 def serve(server: Any, calls: Mapping[str, Callable[..., Any]]) -> None:
-    """Let `server` answer some of the six calls; `calls` are handlers by method name. First add the services."""
+    """Add handlers of these calls to `server`; `calls` maps method names to handlers. Add the services first."""
     for name, call in calls.items():
         known = _CALLS[name]
         server.add_registered_method_handlers(known.service, {name: known.handler(call)})

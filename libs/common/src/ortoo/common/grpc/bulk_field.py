@@ -20,16 +20,16 @@ from ortoo.common.records.wire import bytes_head
 BULK_BYTES_MIN: Final = 16 << 10
 """Below this size the generated classes are as fast."""
 PIECES_MAX: Final = 16_384
-"""Maximum number of fields of a message on the way to its bulk, because they are examined one by one."""
+"""Maximum number of a message's fields besides its large field, because they are examined one by one."""
 
 
 class BulkMessage:
-    """A message without its large fields, and their contents: `bulks`, one for each message that has such a field."""
+    """A message without its large fields, and `bulks`, the contents of these fields in order."""
 
     __slots__ = ("bulks", "message")
 
     def __init__(self, message: Any, bulks: Sequence[Any] = ()) -> None:
-        """A message for `BulkField`, which writes and reads it."""
+        """`message` has no large fields; `bulks` are their contents."""
         self.message = message
         self.bulks = bulks
 
@@ -48,9 +48,9 @@ class BulkMessage:
 
 
 class BulkField:
-    """The large field in one kind of message; `names` is the path to it from the outermost message.
+    """The large field in one kind of message; `names` is the path to the field from the outermost message.
 
-    The first name may be a repeated field; then each of its messages has one large field, in order.
+    The first name may be a repeated field. Then each of its elements has one large field.
     """
 
     def __init__(self, kind: Any, *names: str, views: bool = False) -> None:
@@ -67,7 +67,7 @@ class BulkField:
             descriptor = field.message_type
 
     def write(self, it: BulkMessage) -> bytes:
-        """The bytes of the whole message; a message without `bulks` is written as it is.
+        """The bytes of the whole message; a message without `bulks` is serialized unchanged.
 
         If no field of the path is repeated, the large field is the concatenation of all `bulks`.
         """
@@ -104,14 +104,14 @@ class BulkField:
         return BulkMessage(self._kind.FromString(rest), [self._bulk(bulk or b"") for bulk in found])
 
     def _holders(self, message: Any) -> Sequence[Any]:
-        """The messages that have the bulk fields."""
+        """The inner messages that contain the large field."""
         first, *between = self._names[:-1]
         outer = getattr(message, first)
         return [reduce(getattr, between, one) for one in (outer if self._is_repeated else (outer,))]
 
 
 def _heads(path: Sequence[int], length: int) -> list[bytes]:
-    """The keys and lengths, outermost first, that come before a field of `length` bytes at `path`."""
+    """The key and length of each level of `path`, outermost first, that precede a field of `length` bytes."""
     heads: list[bytes] = []
     for number in reversed(path):
         heads.append(bytes_head(number, length))
@@ -123,13 +123,13 @@ def _heads(path: Sequence[int], length: int) -> list[bytes]:
 def _without(
     data: memoryview, path: Sequence[int], found: list[memoryview | None], *, is_outermost: bool
 ) -> list[bytes | memoryview]:
-    """The pieces of a message without the fields at `path`, which are put into `found`."""
+    """The pieces of a message without the fields at `path`; the contents of these fields are appended to `found`."""
     wanted, deeper = path[0], path[1:]
     pieces: list[bytes | memoryview] = []
     position, end = 0, len(data)
     while position < end:
         if len(pieces) > PIECES_MAX or len(found) > PIECES_MAX:
-            raise DecodeError(f"the message has more than {PIECES_MAX} fields on the way to its bulk")
+            raise DecodeError(f"the message has more than {PIECES_MAX} fields outside of its large field")
         start = position
         key, position = _varint(data, position, end)
         stop = position + _field_bytes(data, key & 7, position, end)

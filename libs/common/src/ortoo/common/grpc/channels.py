@@ -48,7 +48,7 @@ class Channels:
         tls_name: str = "",
         uses_proxy: bool = True,
     ) -> None:
-        """Start empty; `headers_of` makes the headers of every call, `tls` turns TLS on.
+        """Make a pool without channels. `headers_of` makes the headers of every call; with `tls`, channels use TLS.
 
         `tls_name` is the expected name in peers' certificates; empty = the host in the address. With `uses_proxy`
         connections obey the environment's proxy variables, such as http_proxy.
@@ -79,7 +79,7 @@ class Channels:
         return cast("grpc.aio.Channel", channel)
 
     def _connected(self, address: str) -> grpc.aio.Channel:
-        """A new channel, with the newest certificates if it uses TLS; only sockets do."""
+        """A new channel. A channel with TLS uses the newest certificates and sockets, not the current transport."""
         if self._tls is None:
             return current_transport().channel(address, self._options)
         options: list[tuple[str, int | str]] = [*self._options]
@@ -89,7 +89,7 @@ class Channels:
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     async def renew(self) -> None:
-        """Use the newest certificates for new calls. Open calls continue until the certificates change once more."""
+        """Use the newest certificates for new calls. Calls that are open now end when the certificates change again."""
         if isinstance(self._tls, ReloadingFiles) and self._tls.reload_if_changed():
             for address in list(self._channels):
                 if isinstance(channel := self._channels.get(address), _RenewableChannel):
@@ -103,12 +103,12 @@ class Channels:
 
 
 def with_headers(channel: grpc.aio.Channel, headers_of: HeadersOf) -> grpc.aio.Channel:
-    """A channel for stubs that adds headers to each call; a stream gets them once, when it is opened."""
+    """A channel for stubs that adds headers to each call; for a stream, once, when the stream is opened."""
     return cast("grpc.aio.Channel", _RenewableChannel(channel, headers_of))
 
 
 class _RenewableChannel:
-    """Makes calls, with their headers, on the newest of several channels to a peer."""
+    """Makes calls, with their headers, on the newest channel to a peer."""
 
     def __init__(self, channel: grpc.aio.Channel, headers_of: HeadersOf | None) -> None:
         self._channel = channel
@@ -119,7 +119,7 @@ class _RenewableChannel:
         return partial(self._making, name) if name in _KINDS else getattr(self._channel, name)
 
     async def replace(self, channel: grpc.aio.Channel) -> None:
-        """Make new calls on `channel`. The last one keeps its open calls; the one before that is closed."""
+        """Make new calls on `channel`. The replaced channel keeps its open calls until the next replacement."""
         former, self._previous, self._channel = self._previous, self._channel, channel
         if former is not None:
             await former.close()

@@ -48,10 +48,11 @@ def is_token(expected: str, given: str) -> bool:
 
 
 def check_admin_token(expected: str, presented: str) -> None:
-    """Refuse a token other than the expected one; empty = any is accepted. Errors: Forbidden."""
+    """Refuse a token other than `expected`; if `expected` is empty, every token is accepted. Errors: Forbidden."""
     if expected and not is_token(expected, presented):
         raise Forbidden(
-            "users and keys are for snodes and operators with the name server's admin_token_file", field=ADMIN_TOKEN
+            "only callers with the token of the name server's admin_token_file may use users and keys",
+            field=ADMIN_TOKEN,
         )
 
 
@@ -59,17 +60,17 @@ class ClusterToken:
     """Makes and checks proofs."""
 
     def __init__(self, token: str, clock: Clock) -> None:
-        """`token` is not empty."""
+        """`token` must not be empty."""
         self._key = token.encode()
         self._clock = clock
 
     def headers(self, path: str, request: bytes | None) -> Headers:
-        """The headers of a call that is made now."""
+        """The headers with the proof for a call that is made now."""
         now_s = self._clock.now_ms() // 1000
         return ((CLUSTER_PROOF, f"{now_s}.{self._digest(now_s, path)}"),)
 
     def check(self, path: str, proof: str) -> None:
-        """Refuse a text that is no valid proof of a call. Errors: Forbidden."""
+        """Refuse a text that is not a valid proof for a call of `path`. Errors: Forbidden."""
         said, _, digest = proof.partition(".")
         now_s = self._clock.now_ms() // 1000
         time_s = int(said) if said.isascii() and said.isdecimal() and len(said) < 16 else 0
@@ -81,8 +82,8 @@ class ClusterToken:
             )
         if abs(now_s - time_s) > WINDOW_S:
             raise Forbidden(
-                f"the proof was made at {time_s} s since 1970, here it is {now_s}: more than {WINDOW_S} s apart; set "
-                "the clocks",
+                f"the proof was made at {time_s} s since 1970, but this clock shows {now_s} s. At most {WINDOW_S} s "
+                "are allowed; set the clocks",
                 field=CLUSTER_PROOF,
             )
 
@@ -97,10 +98,10 @@ def cluster_token(path: str, clock: Clock) -> ClusterToken | None:
 
 
 def cluster_channels(settings: "ServiceSettings", token: ClusterToken | None) -> Channels:
-    """Connections to other processes of the cluster; their calls carry the proof if there is a token.
+    """Channels to other processes of the cluster. With a `token`, their calls carry a proof of it.
 
-    They use TLS if the cluster does, and never a proxy, because no proxy stands inside a cluster. Errors: Invalid,
-    naming the setting whose file is wrong.
+    The channels use TLS if `settings` have mutual TLS, and never an HTTP proxy. Errors: Invalid, naming the setting
+    whose file is wrong.
     """
     headers_of = token.headers if token is not None else None
     return Channels(headers_of, cluster_credentials(settings), tls_name=settings.tls_cluster_name, uses_proxy=False)

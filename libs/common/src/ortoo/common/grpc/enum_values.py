@@ -37,7 +37,7 @@ def check_known(request: Message, *names: str, prefix: str = "") -> None:
 
 
 def find_unknown(request: Message, *names: str, prefix: str = "") -> Invalid | None:
-    """The error of `check_known`, for callers that answer it beside other results; None if all values are known."""
+    """The error that `check_known` would raise, for callers that return it in an answer; None if all are known."""
     for name in names:
         enum, number = request.DESCRIPTOR.fields_by_name[name].enum_type, getattr(request, name)
         assert enum is not None, f"{name} is not an enum"

@@ -14,7 +14,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 def translate_error(error: Exception, method: str) -> OrtooError:
     """The error that a caller of `method` gets: Invalid for bytes that are no request, Internal for a defect.
 
-    Both are logged. A stream that broke is Unavailable.
+    Invalid and Internal errors are logged. A broken stream gives Unavailable.
     """
     if isinstance(error, NotImplementedError):
         return Unsupported(f"{method} is not implemented by this server; upgrade it, or call another role")

@@ -1,7 +1,7 @@
 """Converts protobuf messages to plain values and back, field by field, where both have the same field name.
 
     topic = read(Topic, message)
-    topic = read(Topic, message, publish_order=order)     # another name, or a rule
+    topic = read(Topic, message, publish_order=order)     # a field whose name or form differs
     message = write(topic_pb2.Topic, topic)
 
 A value is a dataclass, a NamedTuple or any class whose constructor is annotated; values inside a value are read and
@@ -43,7 +43,7 @@ def read(kind: type[Value], message: Message, /, **given: Any) -> Value:
 
 
 def read_request(kind: type[Value], message: Message, prefix: str = "", /, **given: Any) -> Value:
-    """As `read`, for requests: converts enums. Errors: Invalid for an unknown number, with the path below `prefix`."""
+    """Like `read`, but converts enums. Errors: Invalid for an unknown number, naming the path below `prefix`."""
     return _read(kind, message, prefix, given)
 
 
@@ -58,7 +58,7 @@ def _read(kind: type[Value], message: Message, prefix: str | None, given: dict[s
 
 
 def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
-    """Make a message from a value; fields in `given` replace those of the value, and None is left out."""
+    """Make a message from a value. Fields in `given` replace fields of the value; fields that are None stay unset."""
     held_by: Any = type(value)
     for name, convert in _writing(kind.DESCRIPTOR, held_by):
         if name not in given:

@@ -1,4 +1,4 @@
-"""Batches requests: those made while a call is in progress wait, and are sent together in the next call."""
+"""Batches requests: requests that are made during a call wait, and are sent together in the next call."""
 
 import asyncio
 from collections import deque
@@ -42,9 +42,10 @@ class RequestBatcher(Generic[Item, Answer]):
         in_flight_max: int = 1,
         unclaimed: Callable[[Answer], Coroutine[Any, Any, None]] | None = None,
     ) -> None:
-        """`send` answers several requests, at most `size_max` in size, in their order; runs in `background`.
+        """`send` takes a list of requests and returns their answers in the same order; it runs in `background`.
 
-        At most `in_flight_max` of its calls run at once. `unclaimed` gets answers whose tasks no longer wait.
+        `size_max` limits the total size of one list, and `in_flight_max` the number of calls of `send` at once.
+        `unclaimed` gets answers whose tasks no longer wait.
         """
         self._send = send
         self._background = background

@@ -1,4 +1,4 @@
-"""Incoming calls: one aio server with health, reflection, limits and one translation of errors."""
+"""Incoming calls: a grpc.aio server with health checks, reflection, limits and the translation of errors."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ STREAMS_OF_CONNECTION_MAX = 1_000
 SET_UP_MS_MAX = 10_000
 """Timeout of a connection's set-up: the TLS handshake, and the HTTP/2 preface."""
 IDLE_MS_MAX = 300_000
-"""Maximum time of a connection without a call; clients reconnect automatically with their next one."""
+"""Maximum time of a connection without a call; clients reconnect automatically with their next call."""
 PING_STRIKES_MAX = 100
 """Number of pings that may come too soon, without data in between, before the connection is closed."""
 OPTIONS: tuple[tuple[str, int], ...] = (
@@ -69,7 +69,7 @@ AddServicer = Callable[[Any], None]
 
 
 class _Health(HealthServicer):  # type: ignore[misc]  # it comes without types
-    """The health service; at a stop it notifies its watchers and ends their streams, which would delay the stop."""
+    """The health service. At a stop it notifies its watchers, and ends their streams, which would delay the stop."""
 
     def __init__(self, draining: asyncio.Event) -> None:
         super().__init__()
@@ -123,26 +123,26 @@ class GrpcServer:
         connections_per_address_max: int = 0,
         descriptors_max: int = 0,
     ) -> None:
-        """Serve on host:port, which `setting` names. Port 0 = chosen by the kernel; an empty address = only TLS.
+        """Serve on `address`, host:port. Port 0 = chosen by the kernel; an empty address = only TLS.
 
-        `servicers` are (full service name, add-to-server) pairs. Unless it `is_ready` at once, the server reports
-        NOT_SERVING until `set_serving`.
+        `setting` is the name of the setting with the address, for errors. `servicers` are (full service name,
+        add-to-server) pairs. If `is_ready` is False, the server reports NOT_SERVING until `set_serving` is called.
 
         The memory of calls is drawn from `memory`; None = from a budget of this server alone.
 
         The order of work at a call: `outermost`, memory, `guards`, the counts of elements, decoding, `layers`, the
         handler. A guard's layers `after_decoding` come before the other `layers`. Guards and layers raise OrtooErrors,
-        as handlers do; those in `outermost` see the resulting status.
+        as handlers do. The layers in `outermost` see the resulting status.
 
-        `hot` are full names of unary methods that the queue front serves, where it can; it serves health checks too.
+        `hot` are full names of unary methods that the queue front serves if it is available, besides health checks.
 
-        With `shares_ports` other processes listen on the same ports, and each connection belongs to one of them.
-        `own_address` is then a further address, which only this process serves. Empty = none. Once `alone` is set,
-        because the process that advertised this one has ended, a stop does not wait for load balancers.
+        With `shares_ports` other processes listen on the same ports, and each connection belongs to one of these
+        processes. `own_address` is then a further address, which only this process serves; empty = none. `alone` is set
+        when the process that advertised this process has ended. A stop then does not wait for load balancers.
 
-        Each port takes `connections_max` connections, `connections_per_address_max` of them from one address; 0 = as
-        many as memory allows, and half of them. The connections of all ports together take at most `descriptors_max`,
-        which is divided evenly between the ports. 0 = the share of connections in this process.
+        Each port takes `connections_max` connections (0 = as many as memory allows). One address may have
+        `connections_per_address_max` of them (0 = half of the port's maximum). `descriptors_max` limits the connections
+        of all ports together, divided evenly between the ports (0 = the process's share for connections).
         """
         self.draining = asyncio.Event()
         self.serving = False
@@ -242,15 +242,15 @@ class GrpcServer:
         return _bind(tls.address, lambda at: self._server.add_secure_port(at, credentials), tls.settings[0])
 
     def findings(self) -> Iterator[Finding]:
-        """The finding of a port that is nearly full, or was a moment ago."""
+        """The findings of ports that are nearly full, or were a moment ago."""
         return self._connections.findings()
 
     def ended_connections(self) -> dict[str, int]:
-        """The number of connections that were closed because of their peers' behaviour, by reason."""
+        """The number of connections that this server closed because of their peers' behaviour, by reason."""
         return {**self._connections.ended, **self._calls.ended}
 
     def mark_dead(self) -> None:
-        """Report by grpc.health.v1, for LIVE, that only a new process can do this one's work."""
+        """Report NOT_SERVING for the health check LIVE, because this process has to be restarted."""
         self._health.live = False
 
     async def set_serving(self, serving: bool) -> None:
@@ -278,7 +278,7 @@ class GrpcServer:
 
 
 def listen_error(address: str, field: str) -> Conflict:
-    """The error of a port that cannot be bound."""
+    """The error for a port that cannot be bound."""
     return Conflict(
         f"cannot listen on {address}: the port is taken or the address is not this machine's; "
         f"choose another with {field}, or stop the other process",

@@ -3,11 +3,11 @@
     MQv2-HMAC-SHA1 Credential=ACCESS_KEY, SignedHeaders=x-mq-date-time, Signature=HEX
     ORTOO1-HMAC-SHA256 Credential=ACCESS_KEY, SignedHeaders=x-mq-date-time;method;request, Signature=HEX
 
-The first is HMAC-SHA1 over the header `x-mq-date-time`; an eavesdropper can reuse it for any request. The second is
-HMAC-SHA256 over three lines: that header, the method ("AdminService/ListTopics"), and the SHA-256 of the request's
-bytes in hexadecimal. For a stream, only its opening is signed, and the third line is empty. An eavesdropper can only
-repeat the same request. The access key may be followed by `/` and more. A signature is valid for a few minutes. Some of
-RocketMQ's clients send their local time as UTC.
+The first form is HMAC-SHA1 over the header `x-mq-date-time`; an eavesdropper can reuse it for any request. The second
+form is HMAC-SHA256 over three lines: that header, the method ("AdminService/ListTopics"), and the SHA-256 of the
+request's bytes in hexadecimal. For a stream, only its opening is signed, and the third line is empty. An eavesdropper
+can only repeat the same request. The access key may be followed by `/` and more. A signature is valid for a few
+minutes. Some of RocketMQ's clients send their local time as UTC.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ class Signature:
     access_key: str
     digest: bytes
     covers_request: bool = False
-    """Whether it covers the method and the request."""
+    """Whether the signature covers the method and the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +71,19 @@ def read_signature(authorization: str) -> Signature:
 
 
 def sign(secret_key: str, date_time: str) -> bytes:
-    """The digest of the first form for this time."""
+    """The digest of a signature of the first form, made at this time."""
     return hmac.new(secret_key.encode(), date_time.encode(), hashlib.sha1).digest()
 
 
 def request_headers(access_key: str, secret_key: str, date_time: str, call: SignedCall) -> Headers:
-    """The headers of a call that is signed with its method and request."""
+    """The headers of a signed call; the signature (second form) covers the method and the request."""
     digest = hmac.digest(secret_key.encode(), call.text(date_time), hashlib.sha256).hex()
     said = f"{REQUEST_ALGORITHM} Credential={access_key}, SignedHeaders={DATE_TIME};method;request, Signature={digest}"
     return ((DATE_TIME, date_time), (AUTHORIZATION, said))
 
 
 def signing(access_key: str, secret_key: str, clock: Clock) -> HeadersOf:
-    """A function that signs each call of a user, with its method and request."""
+    """A function that makes the headers of each call of a user, signed in the second form."""
 
     def headers_of(path: str, request: bytes | None) -> Headers:
         now = datetime.fromtimestamp(clock.now_ms() / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
@@ -104,8 +104,8 @@ def is_signed(signature: Signature, secret_key: str, date_time: str, call: Signe
 def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> None:
     """Refuse a time that is not close to now: `YYYYMMDDThhmmssZ`, or RFC 3339 with an offset.
 
-    With `local` the first form may be the time of any zone: Java, Python and Go clients send local time as UTC.
-    Errors: Invalid, naming both times.
+    With `local` a time of the form `YYYYMMDDThhmmssZ` may be the local time of any time zone. RocketMQ's Java, Python
+    and Go clients send local time as UTC. Errors: Invalid, naming both times.
     """
     ahead_ms = signed_at_ms(date_time) - now_ms
     is_compact = "-" not in date_time
@@ -116,14 +116,14 @@ def check_time(date_time: str, now_ms: int, window_ms: int, *, local: bool) -> N
     if min(abs(ahead_ms - offset_ms) for offset_ms in offsets_ms) > window_ms:
         now = datetime.fromtimestamp(now_ms / 1000, UTC).strftime("%Y%m%dT%H%M%SZ")
         raise Invalid(
-            f"the request was signed at {date_time}, here it is {now}: more than {window_ms // 1000} s apart; sign "
-            "requests when they are sent, and set the clocks",
+            f"the request was signed at {date_time}, but the server's clock shows {now}. At most "
+            f"{window_ms // 1000} s are allowed; sign requests when they are sent, and set the clocks",
             field=DATE_TIME,
         )
 
 
 def signed_at_ms(date_time: str) -> int:
-    """The time in a header, without correction. Errors: Invalid."""
+    """The time in a header in ms; a local time is not corrected to UTC. Errors: Invalid."""
     try:
         if len(date_time) > 64:
             raise ValueError("too long")
@@ -131,6 +131,6 @@ def signed_at_ms(date_time: str) -> int:
         return int((at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp() * 1000)
     except (ValueError, OverflowError):
         raise Invalid(
-            f"{date_time[:64]!r} is not a time; give it as 20240102T030405Z, or by RFC 3339 with an offset",
+            f"{date_time[:64]!r} is not a time; give it as 20240102T030405Z, or in the form of RFC 3339 with an offset",
             field=DATE_TIME,
         ) from None

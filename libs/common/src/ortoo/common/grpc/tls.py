@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # clients import this file as well, and have no such settings
     from ortoo.common.cluster.service_settings import ServiceSettings
 
 CHECK_INTERVAL_S = 0.05
-"""The delay before a new certificate is used, so that handshakes that are reading the old one can finish that."""
+"""The delay before a new certificate is used, so that handshakes can finish reading the old certificate."""
 SYSTEM = "system"
 """In place of a file: the roots that come with gRPC."""
 MADE_FOR = timedelta(days=3_650)
@@ -35,16 +35,16 @@ class ReloadingFiles(Generic[T]):
     """A value made from files, and made again when they change."""
 
     def __init__(self, files: Sequence[Path], make: Callable[[], T]) -> None:
-        """Make it now. Errors: those of `make`."""
+        """Make the value now. Errors: those of `make`."""
         self._files = files
         self._make = make
         self._last_state = self._state()
         self.value = make()
 
     def reload_if_changed(self) -> bool:
-        """Make the value again if the files have changed; returns whether it did.
+        """Make the value again if the files have changed; returns whether there is a new value.
 
-        Unreadable files keep the old value.
+        If the changed files are invalid, the old value is kept.
         """
         state = self._state()
         if state == self._last_state:
@@ -77,12 +77,13 @@ class TlsListener:
     address: str
     """host:port; port 0 takes any free one."""
     certificate_file: str
-    """The server's certificate and those between it and the root, PEM. Empty = one is made, for development. It keeps
-    eavesdroppers out, and only clients that trust any certificate accept it."""
+    """The server's certificate and the intermediate certificates, PEM. Empty = a self-signed certificate is made, for
+    development. It protects against eavesdroppers, but only clients that trust any certificate accept it."""
     key_file: str
     """The certificate's private key, PEM."""
     client_ca_file: str = ""
-    """The roots of clients' certificates, PEM. Every client must then show one. Empty = no client needs one."""
+    """The roots of clients' certificates, PEM. Every client must then show a certificate. Empty = clients need no
+    certificate."""
     settings: tuple[str, str, str, str] = (
         "tls_listen_address", "tls_certificate_file", "tls_key_file", "tls_client_ca_file",
     )  # fmt: skip
@@ -98,10 +99,10 @@ class TlsListener:
         made = ReloadingFiles(files, self._read)
 
         def newest() -> grpc.ServerCertificateConfiguration | None:
-            """Called by gRPC before each handshake, in a thread of its own, one call at a time.
+            """The new configuration, or None. gRPC calls this before each handshake, in a thread, one call at a time.
 
-            Its result replaces the old configuration, and may be returned only once. Then gRPC frees the old one while
-            another handshake may read it, which would crash the process. The sleep lets such handshakes proceed first.
+            Each configuration may be returned only once. gRPC then frees the old configuration, although another
+            handshake may still read it, which would crash the process. The sleep lets such handshakes proceed first.
             """
             if not made.reload_if_changed():
                 return None
@@ -133,7 +134,7 @@ class TlsClient:
         if bool(self.certificate_file) != bool(self.key_file):
             raise Invalid("give both the certificate and its key, or neither", field="tls_certificate_file")
         if not self.ca_file:
-            raise Invalid(f"give the roots of servers' certificates as well, or {SYSTEM!r}", field="tls_ca_file")
+            raise Invalid(f"missing; give the file of trusted root certificates, or {SYSTEM!r}", field="tls_ca_file")
 
     def credentials(self) -> grpc.ChannelCredentials:
         """Read the files. Errors: Invalid, naming the setting."""
@@ -152,7 +153,7 @@ def is_tls(auth_context: Mapping[str, Iterable[bytes]]) -> bool:
 def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.ChannelCredentials] | None:
     """The credentials for calls to other processes of the cluster; None = calls in plaintext.
 
-    Both sides show certificates of the same roots. Errors: Invalid, naming the setting.
+    Both sides show certificates that the same roots have signed. Errors: Invalid, naming the setting.
     """
     if not settings.tls_cluster_listen_address:
         return None
@@ -167,7 +168,10 @@ def cluster_credentials(settings: "ServiceSettings") -> ReloadingFiles[grpc.Chan
 
 
 def cluster_listener(settings: "ServiceSettings", address: str = "") -> TlsListener | None:
-    """The port for processes of the cluster, at this address or that of the settings; None without TLS."""
+    """The TLS port for processes of the cluster, at `address` or, if it is empty, at the address in the settings.
+
+    None if the settings have no TLS for the cluster.
+    """
     if not settings.tls_cluster_listen_address:
         return None
     return TlsListener(

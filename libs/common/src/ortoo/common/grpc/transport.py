@@ -1,4 +1,7 @@
-"""The factory of channels and servers: sockets, unless the task's context has another one, such as a simulation's."""
+"""The factory of channels and servers. They use sockets, unless the task's context has another transport.
+
+A simulation, for example, sets a transport without sockets.
+"""
 
 import contextlib
 from collections.abc import Iterator, Sequence
@@ -12,7 +15,7 @@ Options = Sequence[tuple[str, int]]
 
 
 class Transport(Protocol):
-    """Makes both ends of connections, which behave as those of grpc.aio."""
+    """Makes both ends of connections; the ends behave as those of grpc.aio."""
 
     has_sockets: bool
     """Whether the connections are sockets of this process."""

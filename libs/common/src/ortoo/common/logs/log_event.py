@@ -1,7 +1,7 @@
 """A log event: a stable name that operators search for, with its level, its meaning and its remedy.
 
-Each distribution defines its events in one module `log_events`. A logger takes nothing else, so each line of a log is
-on the page docs/operations/log-events.md.
+Each distribution defines its events in one module `log_events`. A logger accepts only these events, so every line of a
+log is described on the page docs/operations/log-events.md.
 """
 
 from dataclasses import dataclass

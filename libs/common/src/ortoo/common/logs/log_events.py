@@ -50,7 +50,7 @@ SETTINGS_RELOAD_REJECTED = error(
 CONNECTIONS_CLOSED = warning(
     "connections_closed",
     "Connections were closed because their peers did not read responses, or sent headers beyond the "
-    "limit. The event has their number since the start, by reason.",
+    "limit. The event has the number of closed connections since the start, by reason.",
     "Look at the peers.",
 )
 COMPLETION_QUEUE_UNAVAILABLE = warning(
@@ -70,7 +70,7 @@ DEVELOPMENT_CERTIFICATE_USED = warning(
 )
 CERTIFICATES_RELOAD_FAILED = error(
     "certificates_reload_failed",
-    "Changed TLS certificates have an error. The process keeps the previous ones.",
+    "Changed TLS certificates have an error. The process keeps the previous certificates.",
     "Correct the files before the previous certificates expire.",
 )
 TASK_CANCEL_TIMEOUT = error(
@@ -81,12 +81,12 @@ TASK_CANCEL_TIMEOUT = error(
 PERIODIC_STEP_FAILED = warning(
     "periodic_step_failed",
     "A periodic task failed. It runs again at its next interval.",
-    "Follow the reason if it repeats.",
+    "Act on the error in `reason` if the event repeats.",
 )
 FAILURE_CONTAINED = warning(
     "failure_contained",
     "An expected failure ended one call or background task. The process continues.",
-    "Follow the reason if it repeats.",
+    "Act on the error in `reason` if the event repeats.",
 )
 DEFECT_CONTAINED = error(
     "defect_contained",
@@ -100,8 +100,8 @@ LOG_LINES_DROPPED = warning(
 )
 SLOW_READERS_EVICTED = warning(
     "slow_readers_evicted",
-    "The memory budget is used up, so the peers that read slowest were disconnected. The event has "
-    "their number since the start.",
+    "The memory budget is used up, so the peers that read slowest were disconnected. The event has the number of "
+    "disconnected peers since the start.",
     "Look for slow consumers, or raise `memory_budget_bytes`.",
 )
 PROCESS_READY = info(
@@ -117,7 +117,7 @@ SHUTDOWN_COMPLETE = info(
 SHUTDOWN_SLOW = error(
     "shutdown_slow",
     "The shutdown takes longer than expected. The event names the tasks that still run.",
-    "Wait. Report it if the process has to be killed.",
+    "Wait. Report the event if the process has to be killed.",
 )
 SHUTDOWN_STARTED = info(
     "shutdown_started",
@@ -132,7 +132,7 @@ SHUTDOWN_BEFORE_READY = info(
 FATAL_ERROR = error(
     "fatal_error",
     "The process ends because of an error that it cannot handle, such as an error of the operating system.",
-    "Follow the reason.",
+    "Act on the error in `reason`.",
 )
 FATAL_DEFECT = error(
     "fatal_defect",
@@ -156,7 +156,7 @@ METRICS_EXPORT_FAILED_RETRYING = warning(
 )
 CONNECTIONS_CLOSED_TOO_MANY = warning(
     "connections_closed_too_many",
-    "One address opened too many connections, so those that had been silent longest were closed.",
+    "One address opened too many connections, so its connections that had been silent longest were closed.",
     "Look at the address, or raise the limit of connections for an address.",
 )
 CONNECTIONS_CLOSED_RAPID_RESET = warning(
@@ -171,8 +171,8 @@ CONNECTIONS_CLOSED_MEMORY = warning(
 )
 CONNECTION_LIMIT_REACHED = warning(
     "connection_limit_reached",
-    "A port has at least 90 % of its maximum number of connections. `closed` is the number of connections that "
-    "were closed because their peers were silent. It is 0 if there were none.",
+    "A port has at least 90 % of its maximum number of connections. `closed` is the number of connections that were "
+    "closed because their peers were silent.",
     "Raise `connections_max` or the limit of open files, close idle clients, or add a snode.",
 )
 LOW_FILE_DESCRIPTOR_LIMIT = warning(

@@ -1,7 +1,7 @@
 """Structured logs: events with key-value pairs, for people on a terminal and JSON elsewhere.
 
-A log line never raises and never waits. A `LineWriter` writes the lines of a process to standard error. Lines that the
-reader does not take in time are dropped and counted.
+Writing a log line never raises and never waits. A `LineWriter` writes the lines of a process to standard error. Lines
+that the reader does not take in time are dropped and counted.
 """
 
 import contextlib
@@ -37,7 +37,7 @@ class Logger:
 
 
 def configure(*, level: str = "info", json: bool | None = None) -> None:
-    """Set up logging for a process; `json` None means JSON unless stderr is a terminal."""
+    """Set up logging for a process. `json` None means lines for people on a terminal, and JSON elsewhere."""
     as_json = not os.isatty(standard_files.STANDARD_ERROR) if json is None else json
     plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
     rendering: list[Any] = (
@@ -72,7 +72,7 @@ def get_logger(component: str) -> Logger:
 
 
 def use_standard_logging() -> None:
-    """Pass all lines to `logging`, to the loggers `ortoo.*`, so that an application can configure them."""
+    """Pass all lines to the loggers `ortoo.*` of Python's `logging`, so that an application can configure them."""
     structlog.configure(
         processors=[structlog.stdlib.filter_by_level, structlog.contextvars.merge_contextvars, _as_record],
         wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
@@ -82,7 +82,7 @@ def use_standard_logging() -> None:
 
 
 class _QueuedLogger:
-    """The sink of structlog: the queue of this process."""
+    """The output of structlog: puts lines into the queue of this process's `LineWriter`."""
 
     def __init__(self, *_: object) -> None:
         self._write = _writer().write

@@ -7,7 +7,7 @@ LOG_INTERVAL_S: Final = 10.0
 
 
 class LogRateLimit:
-    """The times of the last log lines, by kind. Kinds are not removed, so callers use a bounded number of them."""
+    """The times of the last log lines, by kind. Kinds are never removed, so callers must use few kinds."""
 
     def __init__(self) -> None:
         self._logged_at_s: dict[str, float] = {}

@@ -17,24 +17,25 @@ _TRIM_BYTES = 32 << 20
 _YOUNG_OBJECTS_MAX = 5_000
 """Number of new objects that start a garbage collection: several times the objects of the calls in progress."""
 _COLLECTIONS_PER_GENERATION = 20
-"""Number of collections of one generation that are followed by one of the next."""
+"""Number of collections of one generation after which the next older generation is collected."""
 
 
 def freeze_startup_objects() -> None:
-    """Freeze the current objects, and collect garbage among others less often. Call it when a role is ready.
+    """Exclude the current objects from garbage collection, and collect less often. Call this when a role is ready.
 
-    A full collection stops the process for a tenth of a second where a few hundred sessions are open. Objects that
-    survive two young collections make it due. With CPython's 700 objects most calls in progress survive them.
+    A full collection stops the process for a tenth of a second if a few hundred sessions are open. A full collection
+    becomes due when many objects survive two young collections. With CPython's default of a young collection per 700
+    objects, the objects of most calls in progress survive.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS_MAX, _COLLECTIONS_PER_GENERATION, _COLLECTIONS_PER_GENERATION)
 
 
 def retain_freed_buffers() -> bool:
-    """Keep freed buffers for later ones, instead of returning them to the kernel at once; returns whether it worked.
+    """Make the C library keep freed buffers instead of returning them to the kernel; returns whether this worked.
 
     By default glibc returns a freed buffer of a megabyte at once, and gets it again, page by page, for the next batch.
-    That is 600 page faults per batch, a third of a proxy's time. Other C libraries are not changed.
+    This costs 600 page faults per batch, a third of a proxy's time. Other C libraries than glibc are not changed.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -47,9 +48,9 @@ def retain_freed_buffers() -> bool:
 def give_back_freed() -> bool:
     """Return freed memory from all heaps to the kernel; returns whether the C library can do this.
 
-    Young garbage is collected first, because each call of grpc.aio leaves some, with its headers. It takes milliseconds
-    for each hundred megabytes, and threads that allocate meanwhile may have to wait. Call it in a thread, so that the
-    interpreter continues.
+    Young garbage is collected first, because each call of grpc.aio leaves garbage that holds the call's headers. Call
+    this in a thread. Returning memory takes milliseconds for each hundred megabytes. Other Python code continues
+    meanwhile, but threads that allocate memory may have to wait.
     """
     gc.collect(1)
     try:
@@ -61,7 +62,7 @@ def give_back_freed() -> bool:
 
 
 def resident_bytes() -> int:
-    """The resident memory of this process; 0 where the system does not report it cheaply."""
+    """The resident memory of this process; 0 if the system has no cheap way to read it."""
     try:
         return int(_STATM.read_bytes().split()[1]) * _PAGE_BYTES
     except OSError:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 EXHAUSTED: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""The errors of an open that do not concern the file: the process or the machine cannot open another one."""
+"""The errors of an open that do not concern the file: the process or the machine cannot open any further file."""
 FEW: Final = 4096
 """A process with a lower limit works, but the operator should raise it."""
 RESERVED_MAX, FILES_MAX = 1024, 1024
@@ -19,14 +19,14 @@ RESERVED_MIN, FILES_MIN, CONNECTIONS_MIN = 64, 8, 16
 PARTS_MAX: Final = 1 << 20
 """The number of descriptors that is assumed for an unlimited process."""
 MACOS_MAX: Final = 10_240
-"""The highest soft limit that macOS accepts, although its hard one is unlimited."""
+"""The highest soft limit that macOS accepts, although its hard limit is unlimited."""
 LINUX, ANYWHERE = Path("/proc/self/fd"), Path("/dev/fd")
 """The folders in which the system lists the open descriptors of a process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Descriptors:
-    """The descriptors of a process, divided once between the purposes that can grow.
+    """The descriptors of a process, divided at the start between the purposes whose use can grow.
 
     The servers limit connections, and the cache limits segment files, so that neither can take the other's share. The
     rest is the reserve, from which the process opens everything else, such as new segments and small files.
@@ -65,7 +65,7 @@ class Descriptors:
 
 
 def raise_limit() -> Descriptors:
-    """Raise the soft limit of this process to the hard one, which needs no privilege; its children inherit it."""
+    """Raise the soft limit of this process to its hard limit, which needs no privilege. Child processes inherit it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for wanted in (hard, MACOS_MAX):
         if soft in (wanted, resource.RLIM_INFINITY):

@@ -12,7 +12,7 @@ TIMER_TICK_S = 0.001
 
 
 class RoleLoop(uvloop.Loop):
-    """An event loop whose wake-ups cost half of those of asyncio's loop. They are the main cost of a single message.
+    """An event loop whose wake-ups cost half as much as in asyncio's loop; wake-ups are the main cost of a message.
 
     Timers are never early. Otherwise a task that waits until a time would sleep again dozens of times in the last tick.
     """
@@ -20,7 +20,7 @@ class RoleLoop(uvloop.Loop):
     def call_later(  # type: ignore[override]  # uvloop passes the arguments unchanged
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Any:
-        """Like `loop.call_later`, never early; `delay` is in seconds.
+        """Like `loop.call_later`, but the call is never early; `delay` is in seconds.
 
         The delay is rounded up to whole ticks, because uvloop rounds to the nearest one. One tick is added, because
         libuv counts from the start of the current tick.

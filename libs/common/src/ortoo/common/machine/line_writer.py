@@ -12,7 +12,7 @@ WAITING_BYTES_MAX = 1 << 20
 LINE_OVERHEAD_BYTES = 64
 """The memory of a waiting line beside its text."""
 WRITE_BYTES_MAX = 4096
-"""PIPE_BUF of Linux: up to this size one write(2) to a pipe is never mixed with those of other processes."""
+"""PIPE_BUF of Linux: up to this size, one write(2) to a pipe is never mixed with writes of other processes."""
 EXIT_FLUSH_S = 1.0
 """Maximum time for which the end of the process waits for lines that are not written yet."""
 
@@ -22,8 +22,8 @@ class LineWriter:
 
     `write` may be called by any thread, by finalizers, and after a fork by the child. A line is dropped and counted
     when the queue is full or the descriptor refuses it. A full queue takes lines again once half of it is written. Gaps
-    are therefore few and large. The thread is a daemon that starts with the first line. All other threads continue
-    while it hangs in write(2); the end of the process waits for it for EXIT_FLUSH_S at most.
+    are therefore few and large. The thread is a daemon that starts with the first line. While the thread hangs in
+    write(2), all other threads continue. The end of the process waits at most EXIT_FLUSH_S for the thread.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class LineWriter:
         on_gap: Callable[[int], object] = lambda _: None,
         waiting_bytes_max: int = WAITING_BYTES_MAX,
     ) -> None:
-        """Write to `descriptor`. After a gap `on_gap` is called, by the thread, with the number of dropped lines."""
+        """Write to `descriptor`. After dropped lines, the thread calls `on_gap` with their number."""
         self._descriptor = descriptor
         self._on_gap = on_gap
         self._waiting_bytes_max = waiting_bytes_max
@@ -42,7 +42,7 @@ class LineWriter:
         os.register_at_fork(after_in_child=self._begin)
 
     def _begin(self) -> None:
-        """Begin with an empty queue and without a thread, also in the child of a fork, which has no other threads."""
+        """Begin with an empty queue and without a thread. Also called in the child of a fork, which has one thread."""
         self.dropped = 0
         """The number of lines that were dropped since the process began."""
         self._lock = threading.RLock()  # a finalizer that logs may run within any call of this thread
@@ -77,7 +77,7 @@ class LineWriter:
             self.dropped += 1
 
     def flush(self, timeout_s: float = EXIT_FLUSH_S) -> bool:
-        """Wait until the lines that were queued before are written or dropped; returns whether they are."""
+        """Wait until all lines queued until now are written or dropped; returns False after `timeout_s`."""
         with self._lock:
             if not self._waiting_bytes:
                 return True
@@ -94,7 +94,7 @@ class LineWriter:
     def _started(self) -> bool:
         """Start the thread if there is none; returns whether it runs.
 
-        The system, or an ending process, may refuse it.
+        The system can refuse a new thread, and so does Python while the process ends.
         """
         if not self._has_thread:
             self._has_thread = True
@@ -146,7 +146,7 @@ class LineWriter:
             self._wake.acquire()
 
     def _write(self, data: bytes) -> bool:
-        """Write everything without a time limit; False when the descriptor refuses it."""
+        """Write all of `data`, without a time limit; False if the descriptor refuses the data."""
         rest = memoryview(b"\n" + data if self._is_torn else data)
         while rest:
             try:

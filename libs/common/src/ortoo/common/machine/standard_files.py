@@ -1,7 +1,7 @@
 """The standard files of a process: always open, and never blocking in a role.
 
-Python itself writes to standard error: tracebacks, warnings, and lines of libraries whose logging is not set up. So do
-libraries in C. In a role none of that may wait for a reader that hangs, just like the role's own log lines.
+Python itself writes to standard error: tracebacks, warnings, and lines of libraries whose logging is not set up.
+Libraries in C write to it, too. In a role none of these writes, and no log line, may wait for a reader that hangs.
 """
 
 import contextlib
@@ -39,10 +39,9 @@ def open_missing_standard_files() -> None:
 def capture_standard_error(writer: LineWriter) -> None:
     """Make writes to standard error non-blocking in this process, until it ends.
 
-    It begins with `open_missing_standard_files`. Python's output goes through `writer`. A pipe or a terminal is opened
-    again as non-blocking, for libraries in C. That does not affect other processes that share it. Where standard error
-    was closed, writes are refused instead of discarded, also in child processes, so that all of them count dropped
-    lines.
+    First, `open_missing_standard_files` is called. Python's output goes through `writer`. For libraries in C, a pipe or
+    a terminal is opened again as non-blocking, which does not affect other processes that use it. If standard error was
+    closed, writes to it fail, also in child processes, so that every process counts its dropped lines.
     """
     open_missing_standard_files()
     mode = os.fstat(STANDARD_ERROR).st_mode
@@ -68,7 +67,7 @@ def inherited_standard_error() -> int:
 
 
 def _open_as(number: int, path: str, flags: int) -> None:
-    """Open a file as this descriptor, which children inherit."""
+    """Open a file as the descriptor with this number, which child processes inherit."""
     opened = os.open(path, flags)
     if opened != number:
         os.dup2(opened, number)
@@ -77,9 +76,9 @@ def _open_as(number: int, path: str, flags: int) -> None:
 
 
 def finish_output(code: int) -> int:
-    """Write the rest of a command's output. Returns its exit code: a code other than `code` if that fails.
+    """Write the rest of a command's output, and return its exit code: `code`, or a failure's code if the write fails.
 
-    In that case the rest is discarded; otherwise Python would retry, and print an error, at the end of the process.
+    If the write fails, the rest is discarded. Otherwise Python would retry, and print an error, as the process ends.
     """
     try:
         sys.stdout.flush()
@@ -93,7 +92,7 @@ def finish_output(code: int) -> int:
 
 
 def print_error(message: str) -> None:
-    """Print an error to standard error, if that can be written."""
+    """Print an error to standard error; an error that cannot be written is dropped."""
     with contextlib.suppress(OSError):
         sys.stderr.write(f"error: {printable(message)}\n")
         sys.stderr.flush()

@@ -26,9 +26,9 @@ class Background:
     """A group of tasks with the lifetime of a service, or of one of its connections.
 
     Leaving the block cancels all tasks and waits for them. A failed task of `spawn` cancels its siblings and the
-    block's body, and the block raises the failure. So no service runs without one of its loops. Use `spawn` on a
+    block's body, and the block raises the failure. Therefore no service runs without one of its loops. Use `spawn` on a
     process's Background only for the process's own loops. Use a `scope` for tasks that serve one peer, or
-    `run_contained` for a single one. Use `start_future` when a caller waits for the result.
+    `run_contained` for a single such task. Use `start_future` when a caller waits for the result.
     """
 
     def __init__(self, name: str) -> None:
@@ -72,7 +72,7 @@ class Background:
             self._again = asyncio.get_running_loop().call_later(CANCEL_AGAIN_S, self._cancel_again)
 
     def _cancel_again(self) -> None:
-        """Cancel again, because a library can swallow a cancellation, and the stop would then wait for ever."""
+        """Cancel all tasks again. If a library has swallowed a cancellation, the stop would otherwise wait for ever."""
         _log.emit(
             log_events.TASK_CANCEL_TIMEOUT,
             owner=self._name,
@@ -81,7 +81,7 @@ class Background:
         self._cancel_all()
 
     def spawn(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Run `work` until it ends or the block is left. After that, or after a failure, new tasks are cancelled."""
+        """Run `work` until it ends or the block is left. After that, or after a failure, new work is cancelled."""
         named = f"{self._name}:{name}"
         is_ending = self._is_leaving or self._has_failed
         try:
@@ -140,7 +140,7 @@ class Background:
         return outcome
 
     async def run_shielded(self, name: str, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` and wait for it. A cancelled wait does not cancel the work, so that accepted work is completed."""
+        """Run `work` and wait for it. Cancelling the caller does not cancel `work`, so accepted work is completed."""
         return await asyncio.shield(self.start_future(name, work))
 
     def every(
@@ -169,7 +169,7 @@ class Background:
     def after(
         self, name: str, event: asyncio.Event, seconds: float, step: Callable[[], Awaitable[object]], *, clock: Clock
     ) -> asyncio.Task[Any]:
-        """Run `step` this many seconds after `event` was set, each time that it is set.
+        """Run `step` each time that `event` is set, after this many seconds.
 
         The event is cleared before the step. A step that raises is logged and retried after the same time.
         """
@@ -197,7 +197,7 @@ class Background:
 
 
 async def pause(seconds: float, wake: asyncio.Event, clock: Clock) -> None:
-    """Wait for this time, or until the event is set."""
+    """Wait for this many seconds, or until `wake` is set."""
     async with Background("pause") as background:
         sleeping = background.spawn("sleep", clock.sleep(seconds))
         hurrying = background.spawn("hurry", wake.wait())

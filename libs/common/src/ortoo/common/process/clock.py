@@ -10,10 +10,10 @@ from typing import Any, Protocol
 
 
 class Clock(Protocol):
-    """The source of time of a component. Lint forbids all others."""
+    """The source of time of a component. Lint forbids all other sources of time."""
 
     def now_ms(self) -> int:
-        """Wall-clock milliseconds since 1970-01-01 UTC; may jump, so never measure with it."""
+        """Wall-clock milliseconds since 1970-01-01 UTC; may jump, so never measure durations with it."""
 
     def monotonic_s(self) -> float:
         """Seconds that only go forward, also while the machine sleeps; the zero is arbitrary."""
@@ -23,7 +23,7 @@ class Clock(Protocol):
 
 
 def suspend_aware_clock_id(system: Any = time) -> Callable[[], float]:
-    """The system's monotonic clock that also counts while the machine sleeps, or one that does not if there is none.
+    """The monotonic clock that also counts while the machine sleeps; if there is none, the usual monotonic clock.
 
     A lease granted before a machine slept must have expired when it wakes, because time has passed for other machines.
     """

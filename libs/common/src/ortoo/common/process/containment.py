@@ -10,18 +10,18 @@ from ortoo.common.logs import log_events
 from ortoo.common.logs.logger import get_logger
 
 CONTAINED_FAILURES: Counter[str] = Counter()
-"""Place to the number of failures that ended there, since the process began."""
+"""The number of failures that ended at each place since the process began."""
 LINE_INTERVAL_S = 1.0
 """At most one line in this time is logged for one kind of failure at one place."""
 KINDS_MAX = 1_000
 """Maximum number of kinds of failures to remember; names of places are few and never come from a client."""
 _log = get_logger("containment")
 _last_lines: OrderedDict[tuple[str, type[BaseException]], tuple[float, int]] = OrderedDict()
-"""Kind to the time of its last line, on the loop's clock, and the number of lines left out since."""
+"""By kind: the time of the last line, on the loop's clock, and the number of lines left out since."""
 
 
 def record_contained(where: str, error: BaseException, **about: object) -> None:
-    """Count a failure that ends here, and log it unless one of its kind was logged a moment ago.
+    """Count a failure that is not passed on, and log it unless a failure of its kind was logged a moment ago.
 
     `where` is a fixed name or a method's name, never a text of a client. A defect is logged with its traceback, an
     OrtooError in one line.
@@ -47,7 +47,7 @@ def record_contained(where: str, error: BaseException, **about: object) -> None:
 
 
 def as_ortoo_error(error: Exception, where: str) -> OrtooError:
-    """The error for the caller: an OrtooError unchanged, another error as Internal, after `record_contained`."""
+    """The error for the caller. An OrtooError is unchanged; another error is recorded and becomes Internal."""
     if isinstance(error, OrtooError):
         return error
     record_contained(where, error)
@@ -55,10 +55,10 @@ def as_ortoo_error(error: Exception, where: str) -> OrtooError:
 
 
 class Scope:
-    """The tasks that serve one peer, client, stream or request. One that fails ends the scope, never the process.
+    """The tasks that serve one peer, client, stream or request. A task that fails ends the scope, never the process.
 
-    The failure goes to `record_contained`, the scope's other tasks are cancelled, and `failed` is called with it, so
-    that waiting callers get an answer. `Background.scope` makes it, and the end of the Background ends it.
+    The failure goes to `record_contained`, and the scope's other tasks are cancelled. `failed` is called with the
+    failure, so that waiting callers get an answer. `Background.scope` makes a scope, which ends with the Background.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Scope:
         self._is_over = False
 
     def start(self, name: str, work: Coroutine[Any, Any, object]) -> asyncio.Task[Any]:
-        """Run `work` until it or the scope ends. The task has its result; in an ended scope it is cancelled at once."""
+        """Run `work` in a task until `work` or the scope ends. In an ended scope, the task is cancelled immediately."""
         task = self._spawn(f"{self._where}:{name}", self._run(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -84,7 +84,7 @@ class Scope:
         return task
 
     def cancel(self) -> None:
-        """End all tasks, because the peer has disconnected. It may be called again, and by one of the tasks."""
+        """End all tasks, because the peer has disconnected. One of the tasks may call this, also repeatedly."""
         self._is_over = True
         for task in tuple(self._tasks):
             task.cancel()

@@ -1,4 +1,4 @@
-"""Timers: a pure heap of deadlines, and one sleeping task that serves them all."""
+"""Timers: a heap of deadlines without I/O, and one sleeping task that serves all deadlines."""
 
 import asyncio
 import heapq
@@ -11,7 +11,7 @@ _COMPACT_MIN = 64
 
 
 class DeadlineHeap:
-    """Deadlines ordered by time. Pure. The number of cancelled ones that it keeps is limited."""
+    """Deadlines ordered by time, without I/O. The number of cancelled deadlines that it still holds is limited."""
 
     def __init__(self) -> None:
         """Begin without deadlines."""
@@ -30,7 +30,7 @@ class DeadlineHeap:
         return number in self._calls
 
     def add(self, at_s: float, call: Callable[[], object]) -> int:
-        """Call at a monotonic time. Returns the deadline's number, from 1."""
+        """Call `call` at a monotonic time. Returns the deadline's number, from 1."""
         self._last += 1
         self._calls[self._last] = call
         heapq.heappush(self._heap, (at_s, self._last))
@@ -51,7 +51,7 @@ class DeadlineHeap:
         return self._heap[0][0] if self._heap else None
 
     def pop_due(self, now_s: float) -> Callable[[], object] | None:
-        """The call of the first deadline, if its time has come."""
+        """Remove the first deadline and return its call; None if its time has not come."""
         next_s = self.next_s()
         if next_s is None or next_s > now_s:
             return None
@@ -71,7 +71,7 @@ class DeadlineWheel(DeadlineHeap):
         self._is_closed = False
 
     def add(self, at_s: float, call: Callable[[], object]) -> int:
-        """Call at a monotonic time; never if the wheel is closed before."""
+        """Call `call` at a monotonic time, unless the wheel is closed before."""
         number = super().add(at_s, call)
         if not self._is_closed and (self._sleeper is None or self._sleeper.done() or at_s < self._sleeping_until_s):
             if self._sleeper is not None:

@@ -2,7 +2,7 @@
 
 All roles take the same options. `-c` names a settings file, `-n` the name servers. `-p` prints every setting with its
 origin, `-m` the important ones, `--version` the version, `-h` the help. SIGHUP reads the settings again: live settings
-are applied, and a log line names those that wait for the next start.
+are applied, and a log line names the changed settings that take effect at the next start.
 """
 
 import argparse
@@ -63,7 +63,7 @@ class RoleDefinition(Generic[S]):
 
 
 def run_command(work: Callable[[], int]) -> int:
-    """Run the command of a role with open standard files; neither a log line nor an error waits for a reader.
+    """Run the command of a role with open standard files. Log lines and errors never wait for their reader.
 
     Returns the exit code of `work`, or EXIT_UNREAD when the reader of its output has closed the pipe.
     """
@@ -101,9 +101,9 @@ def main(role: RoleDefinition[S], arguments: Sequence[str], environ: Mapping[str
 def settings_loader(
     role: RoleDefinition[S], file: Path | None, environ: Mapping[str, str], overrides: Mapping[str, str | None]
 ) -> Callable[[], LoadedSettings[S]]:
-    """A function that reads a role's settings, also repeatedly. Relative paths in them begin at ORTOO_HOME.
+    """A function that reads a role's settings each time that it is called. Errors: Invalid.
 
-    It changes to that folder. Errors: Invalid.
+    The current folder is changed to ORTOO_HOME, because relative paths in the settings begin there.
     """
     absolute = file.absolute() if file is not None else None
     _enter_home(environ)

@@ -12,7 +12,7 @@ _SECRET_NAME = re.compile("pass(word|wd)?$|pwd$|secret|token|credential", re.IGN
 
 
 def mask_url(text: str) -> str:
-    """The text of a URL with each password replaced; another text is unchanged."""
+    """The text with each password of a URL replaced; a text that is not a URL is unchanged."""
     if "://" not in text:
         return text
     shown, at = "", 0
@@ -24,7 +24,7 @@ def mask_url(text: str) -> str:
 
 
 def _secrets(text: str) -> Iterator[tuple[int, int]]:
-    """Where passwords begin and end. The places may overlap, because a password may look like a part of a URL."""
+    """The start and end of each password. The ranges may overlap, because a password can look like part of a URL."""
     if (found := _USER_INFO.search(text)) is not None:
         yield found.span(1)
     for parameter in _PARAMETER.finditer(text):

@@ -1,8 +1,9 @@
-"""One limit for all memory of a process that clients cause: requests above it are refused, or evict slow readers.
+"""One limit for all memory that a process uses for its clients. At the limit, slow readers are evicted.
 
-All buffers for a client (data that it has not read, or sent data not yet processed) are drawn from the budget by a
-share. When the budget is used up, owners with unread bytes are evicted, the largest first. Of equal ones
-the one that has waited longest comes first. A client that reads its data is never evicted, only slowed down.
+Requests that still do not fit are refused. All buffers for a client are drawn from the budget by a share. They hold
+data that the client has not read, or data from the client that are not yet processed. When the budget is used up,
+owners of shares with unread bytes are evicted, the largest first. Among equal owners, the owner that has waited longest
+is evicted first. A client that reads its data is never evicted, only slowed down.
 """
 
 import contextlib
@@ -23,20 +24,18 @@ LIMIT_V1, LIMIT_V2 = "memory.limit_in_bytes", "memory.max"
 DEFAULT_PERCENT = 50
 """The default budget, as a percentage of the container's or the machine's memory."""
 SLOW_READER_S = 1.0
-"""The time for which bytes are unread until their owner counts as behind."""
+"""The time for which bytes are unread until their owner counts as a slow reader."""
 CHECK_INTERVAL_S = 0.1
-"""Minimum interval between searches for owners that are behind, because thousands of requests may fail at once."""
+"""Minimum interval between searches for slow readers, because thousands of requests may fail at once."""
 TARGET_PERCENT = 50
 """The percentage of the budget down to which owners are evicted, so that clients that read soon get memory."""
 EVICTION_GRACE_S = 1.0
-"""The time in which an evicted owner may end gracefully, before its peer counts as deaf."""
+"""The time in which an evicted owner may end gracefully, before it is ended without its peer's cooperation."""
 SENDERS_PERCENT = 12
 """The percentage of the budget reserved for single requests, so that senders continue beside many slow readers."""
 RESIDENT_PERCENT = 300
-"""Maximum resident memory for counted bytes, because received messages and freed buffers are not counted.
-
-Measured on a fast machine: 260.
-"""
+"""Maximum resident memory as a percentage of the counted bytes, because received messages and freed buffers are not
+counted. Measured on a fast machine: 260."""
 FINDING_PERCENT = 85
 """The percentage of the budget from which there is a finding for operators."""
 USUAL_AT_FIRST_BYTES, USUAL_FADES = 512 << 10, 0.99
@@ -47,7 +46,7 @@ _log = get_logger("memory")
 def memory_bytes(root: Path = CGROUPS, of_process: Path = CGROUPS_OF_PROCESS) -> int:
     """The memory limit of this process: the smallest limit of its control groups, or else the machine's memory.
 
-    In a container its own group is mounted at `root`; elsewhere `of_process` lists its groups below `root`.
+    In a container the process's own group is mounted at `root`. Elsewhere `of_process` lists its groups below `root`.
     """
     found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     for file in _limit_files(root, of_process):
@@ -59,7 +58,7 @@ def memory_bytes(root: Path = CGROUPS, of_process: Path = CGROUPS_OF_PROCESS) ->
 
 
 def default_budget_bytes(total_bytes: int, *, spared_percent: int = 0) -> int:
-    """The budget where no setting names one, of this memory without the percentage for other purposes."""
+    """The default budget for `total_bytes` of memory, of which `spared_percent` is kept for other purposes."""
     return total_bytes * (100 - spared_percent) // 100 * DEFAULT_PERCENT // 100
 
 
@@ -82,7 +81,7 @@ def _limit_files(root: Path, of_process: Path) -> Iterator[Path]:
 
 
 class MemoryShare:
-    """The memory of one owner (a session, a stream, a watch). Belongs to the event loop."""
+    """The memory of one owner (a session, a stream, a watch). Only code on the event loop may use it."""
 
     __slots__ = (
         "_budget",
@@ -123,15 +122,15 @@ class MemoryShare:
         return self.bytes - self.fixed_bytes - self.reserved_bytes
 
     def draw(self, size_bytes: int, *, is_request: bool = False) -> None:
-        """Take bytes before they are allocated. Errors: Overloaded, and nothing is taken.
+        """Draw bytes from the budget before they are allocated. After an error (Overloaded) no bytes are drawn.
 
-        The memory of a single request may come out of the part that is reserved for requests.
+        With `is_request` the bytes may come from the part of the budget that is reserved for single requests.
         """
         self._budget.wait_for_room(self.kind, size_bytes, is_request=is_request)
         self.draw_unchecked(size_bytes)
 
     def draw_unchecked(self, size_bytes: int) -> None:
-        """Take bytes that are already allocated, also above the limit."""
+        """Draw bytes that are already allocated, also above the limit."""
         if self._closed:
             return
         if not self.unread_bytes:
@@ -146,7 +145,7 @@ class MemoryShare:
         self._budget.used_bytes -= size_bytes
 
     def draw_fixed(self, size_bytes: int, *, is_request: bool = False) -> None:
-        """Draw the fixed memory of the owner. Errors: Overloaded."""
+        """Draw fixed memory, which the owner needs whether or not its peer reads. Errors: Overloaded."""
         self.draw(size_bytes, is_request=is_request)
         self.fixed_bytes += size_bytes
 
@@ -174,7 +173,7 @@ class MemoryShare:
         return self.evicted_at_s is not None
 
     def evict(self, reason: str) -> None:
-        """End the owner, which returns its bytes as they are freed."""
+        """End the owner. Its bytes stay counted until the owner frees them."""
         self.evicted_at_s = self._budget.now_s()
         if self.on_evict is not None:
             self.on_evict(reason)
@@ -182,14 +181,14 @@ class MemoryShare:
             self.terminate()
 
     def terminate(self) -> None:
-        """End the owner without its peer's cooperation, once."""
+        """End the owner without its peer's cooperation; later calls do nothing."""
         if self.on_unresponsive is not None and not self.is_unresponsive:
             self.is_unresponsive = True
             self.on_unresponsive()
 
     @property
     def is_evictable(self) -> bool:
-        """Whether the owner can be ended, and has unread bytes that this would free."""
+        """Whether the owner can be ended, and ending it would free unread bytes."""
         has_way = self.on_evict is not None or self.on_unresponsive is not None
         return has_way and not self.is_evicted and self.unread_bytes > 0
 
@@ -213,7 +212,7 @@ class MemoryShare:
 
     @contextlib.contextmanager
     def reserved(self, size_bytes: int) -> Iterator["ReservedBytes"]:
-        """As `reserve`, for a block; its bytes are returned after it. Errors: Overloaded, before the block."""
+        """Like `reserve`, but the bytes are returned at the end of the block. Errors: Overloaded, before the block."""
         held = self.reserve(size_bytes)
         try:
             yield held
@@ -222,7 +221,7 @@ class MemoryShare:
 
 
 class ReservedBytes:
-    """Bytes of a share whose number changes: first the requested size, then that of the answer, then of its rest."""
+    """Bytes of a share for one request: first the requested size, then the answer's size, then the size of its rest."""
 
     __slots__ = ("_asked_bytes", "_share", "bytes")
 
@@ -231,7 +230,7 @@ class ReservedBytes:
         self.bytes = self._asked_bytes = asked_bytes
 
     def resize(self, size_bytes: int) -> None:
-        """Set the size to that of the data that came, or of their rest."""
+        """Set the number of bytes to the size of the data that have arrived, or of their remaining part."""
         since_s, unread = self._share.slow_since_s, self._share.unread_bytes
         if self._asked_bytes:
             self._share.on_received(size_bytes)
@@ -251,7 +250,8 @@ class MemoryBudget:
     ) -> None:
         """Allow `bytes_max` of resident memory; 0 = a part of the container's or the machine's memory.
 
-        `spared_percent` of that memory is for other purposes. `processes` equal processes share the memory.
+        `spared_percent` of the container's or machine's memory is for other purposes. `processes` equal processes share
+        this memory.
         """
         self.limit_bytes = memory_bytes() // processes
         """The limit of the whole process's resident memory."""
@@ -274,7 +274,7 @@ class MemoryBudget:
         self._log_rate = LogRateLimit()
 
     def now_s(self) -> float:
-        """The monotonic time, by which the budget decides which owners are behind."""
+        """The current monotonic time, with which the budget decides which owners are slow readers."""
         return self._clock.monotonic_s()
 
     @property
@@ -283,7 +283,7 @@ class MemoryBudget:
         return max(0, self.bytes_max - self.used_bytes)
 
     def share(self, kind: str, evict: Callable[[str], object] | None = None) -> MemoryShare:
-        """A share without bytes. `evict` ends its owner, with the reason, and must not wait; None = not evictable."""
+        """A share without bytes. `evict` gets a reason and ends the owner; it must not wait. None = not evictable."""
         share = MemoryShare(self, kind, evict)
         self._shares[share] = None
         return share
@@ -311,7 +311,7 @@ class MemoryBudget:
         return found
 
     def wait_for_room(self, kind: str, size_bytes: int, *, is_request: bool = False) -> None:
-        """Return if this size fits, if necessary after evicting owners that are behind. Errors: Overloaded."""
+        """Check that this size fits, if necessary after evicting slow readers. Errors: Overloaded if it does not."""
         if self.is_closed:
             self.refused[kind] += 1
             raise Overloaded(
@@ -325,8 +325,8 @@ class MemoryBudget:
         if self.used_bytes + size_bytes > allowed_bytes:
             self.refused[kind] += 1
             raise Overloaded(
-                f"{size_bytes} more bytes were requested by {kind}, {self.used_bytes} are used and {allowed_bytes} "
-                "allowed (memory_budget_bytes); read faster, request less, or use another process",
+                f"{kind} needs {size_bytes} bytes more, but {self.used_bytes} of {allowed_bytes} allowed bytes are "
+                "used (memory_budget_bytes); read faster, request less, or use another process",
                 retry_after_ms=1_000,
             )
 

@@ -8,7 +8,7 @@ from contextvars import ContextVar
 
 
 class Randomness:
-    """The only source of randomness. Without a seed the operating system's is used."""
+    """The only source of randomness. Without a seed, the operating system's randomness is used."""
 
     def __init__(self, seed: int | None = None) -> None:
         """Start from `seed`, or from the operating system's entropy."""

@@ -39,7 +39,7 @@ HOME_FIELDS = ("ORTOO_HOME", "data_dir")
 LATE_STOP_S = 10.0
 """A stop that lasts this long is logged, and again at this interval. It is twice the default grace of calls."""
 TASKS_MAX = 50
-"""Maximum number of tasks in that line."""
+"""Maximum number of tasks in the log line of a late stop."""
 
 _log = get_logger("service")
 
@@ -74,9 +74,9 @@ def exit_code_of(error: Exception) -> int:
 def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int:
     """Run one role until SIGTERM or SIGINT, then drain it.
 
-    Another SIGTERM changes nothing, another SIGINT ends the process at once. SIGHUP reads the settings again. Returns
-    the process's exit code: 0 after a requested stop, EXIT_FAILED when a component failed, or the code of a failed
-    start. When ready, it writes one line `ready NAME ADDRESS` to standard output.
+    While the role drains, another SIGTERM is ignored, and a SIGINT ends the process immediately. SIGHUP reads the
+    settings again. Returns the process's exit code: 0 after a requested stop, EXIT_FAILED when a component failed, or
+    the code of a failed start. When the role is ready, one line `ready NAME ADDRESS` is written to standard output.
     """
     retain_freed_buffers()
     allow_descriptors()
@@ -85,7 +85,7 @@ def run(open_service: Callable[[], AbstractAsyncContextManager[Running]]) -> int
 
 
 def allow_descriptors() -> None:
-    """Raise the limit of descriptors to the hard limit, and log when it is low."""
+    """Raise the limit of descriptors to the hard limit, and write a log line if the hard limit is low."""
     descriptors = raise_limit()
     if descriptors.are_few:
         _log.emit(
@@ -150,7 +150,7 @@ def _report(error: Exception) -> None:
 
 
 async def log_late_stop(stopping: asyncio.Event, clock: Clock) -> None:
-    """After `stopping` is set, log the remaining tasks and the places where they wait, every LATE_S."""
+    """After `stopping` is set, log the remaining tasks and the places where they wait, every LATE_STOP_S seconds."""
     await stopping.wait()
     began_s = clock.monotonic_s()
     while True:

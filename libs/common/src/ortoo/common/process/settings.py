@@ -1,7 +1,7 @@
-"""Settings: TOML file, environment and command line into one frozen dataclass.
+"""Reads settings from a TOML file, the environment and the command line into one frozen dataclass.
 
 A settings class is a frozen dataclass whose fields have defaults. Their types are simple (str, int, float, bool, Path,
-tuple[str, ...], enums of str, each perhaps `| None`) or are settings classes themselves. A nested field is
+tuple[str, ...], enums of str, each optionally with `| None`) or are settings classes themselves. A nested field is
 `[store] segment_bytes = 1` in TOML and `PREFIX_STORE_SEGMENT_BYTES=1` in the environment. The command line overrides
 the environment, which overrides the file, which overrides the default. An unknown key is an error with a suggestion,
 because a setting that is silently ignored is hard to find.
@@ -26,13 +26,13 @@ from ortoo.common.errors import Invalid
 from ortoo.common.process.masked_url import mask_url
 
 NAME_LENGTH_MAX = 100
-"""No setting has a longer name."""
+"""Maximum length of a setting's name."""
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
 class LoadedSettings(Generic[T]):
-    """Settings and their origins: dotted name to "default", "file", "environment" or "command line"."""
+    """Settings, and for each dotted name its origin: "default", "file", "environment" or "command line"."""
 
     settings: T
     origins: Mapping[str, str]
@@ -53,7 +53,7 @@ class Setting:
     dynamic: bool
     """Whether it can change without a restart."""
     at_next_start: str | None = None
-    """The value after the next start, if that is another one."""
+    """The value after the next start, if it differs from the current value."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,12 +85,12 @@ class FormerName:
 
 
 def ranges(cls: Any) -> dict[str, NumberRange]:
-    """Dotted name to range of every setting of a class that has one."""
+    """The range of each setting of a class that has a range, by dotted name."""
     return {name: one for name, one in _annotations(cls) if isinstance(one, NumberRange)}
 
 
 def former_names(cls: Any) -> dict[str, str]:
-    """Former name to present name of every setting of a class that was renamed."""
+    """The present name of each renamed setting of a class, by former name."""
     return {one.name: name for name, one in _annotations(cls) if isinstance(one, FormerName)}
 
 
@@ -117,7 +117,7 @@ def load(
 ) -> LoadedSettings[T]:
     """Read settings of class `cls`.
 
-    `environ_prefix` is like "ORTOO_ENODE_"; `overrides` maps dotted names to values and skips those that are None.
+    `environ_prefix` is like "ORTOO_ENODE_". `overrides` maps dotted names to values; None means not overridden.
     Errors: Invalid, naming the key, what was expected and, for an unknown key, the nearest known one.
     """
     fields = _fields(cls)
@@ -157,12 +157,12 @@ def load(
 
 
 def flatten(settings: Any) -> dict[str, Any]:
-    """Dotted names and values of settings."""
+    """The values of all settings, by dotted name."""
     return {name: operator.attrgetter(name)(settings) for name in _fields(type(settings))}
 
 
 def with_values(settings: T, values: Mapping[str, Any], *, environ_prefix: str = "ORTOO_") -> T:
-    """The settings with other values, each of its type or as text. Errors: Invalid, naming the setting."""
+    """The settings with some values replaced. A value has the setting's type or is a text. Errors: Invalid."""
     fields = _fields(type(settings))
     for name in values:
         if name not in fields:
@@ -184,7 +184,7 @@ def format_value(value: Any) -> str:
 
 
 def _fields(cls: Any) -> dict[str, Any]:
-    """Dotted name to type, with its annotations, of every setting of a class."""
+    """The annotated type of every setting of a class, by dotted name."""
     hints = typing.get_type_hints(cls, include_extras=True)
     found: dict[str, Any] = {}
     for field in dataclasses.fields(cls):
@@ -195,7 +195,7 @@ def _fields(cls: Any) -> dict[str, Any]:
 
 
 def _annotations(cls: Any) -> Iterator[tuple[str, Any]]:
-    """The dotted name of each setting with each of its annotations."""
+    """One pair (dotted name, annotation) for each annotation of each setting."""
     return ((name, one) for name, kind in _fields(cls).items() for one in getattr(kind, "__metadata__", ()))
 
 

@@ -19,7 +19,10 @@ async def wait_uncancelled(running: "asyncio.Future[T]") -> T:
 
 
 async def wait_then_cancel(running: "asyncio.Future[T]") -> T:
-    """The result of a thread's work, even if the caller is cancelled; the next wait of the caller raises that."""
+    """The result of a thread's work, even if the caller is cancelled meanwhile.
+
+    The cancellation is raised when the caller waits the next time.
+    """
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
@@ -31,7 +34,7 @@ async def wait_then_cancel(running: "asyncio.Future[T]") -> T:
 
 
 async def _wait_until_done(running: "asyncio.Future[T]") -> None:
-    """Wait for it, also if the caller is cancelled meanwhile, even repeatedly."""
+    """Wait until `running` is done, even if the caller is cancelled repeatedly meanwhile."""
     while not running.done():
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait((running,))

@@ -14,7 +14,7 @@
     view = open_batch(sealed)                              # see view.py
     list(view)
 
-`encode` is deterministic: the same messages give the same bytes. docs/formats/record-batch.md describes them.
+`encode` is deterministic: the same messages give the same bytes. docs/formats/record-batch.md describes the bytes.
 """
 
 import struct
@@ -91,10 +91,11 @@ def encode(
 ) -> SealedBatch:
     """Encode 1 to 4,096 messages into one batch; a message without a birth time gets `now_ms`.
 
-    Bare bytes are a message that has only this body.
+    Bare bytes stand for a message that has only this body.
 
-    Raises Invalid, naming the message and the field, when a message breaks a limit, or only some have a deliver-at or a
-    priority. It also raises Invalid when all together are more than one batch holds (use `split_messages` first).
+    Raises Invalid, naming the message and the field, when a message breaks a limit. It also raises Invalid when only
+    some messages have a deliver-at time or a priority. If the messages may be too many or too large for one batch, use
+    `split_messages` first.
     """
     kinds, described = set(map(type, messages)), messages
     if bytes in kinds:
@@ -110,7 +111,7 @@ def encode(
 
 
 def encoded_bytes_bound(message: Message) -> int:
-    """Return the maximum size that the message adds to an uncompressed batch; a batch itself adds 1 KiB."""
+    """Return the maximum number of bytes that the message adds to an uncompressed batch; an empty batch has 1 KiB."""
     size = len(message.body) + MESSAGE_BYTES
     if message.tag:
         size += len(message.tag) * 4 + 4
@@ -134,10 +135,12 @@ def _texts_bound(value: Any, layout: Layout) -> int:
 def _encode(
     bodies: Sequence[bytes], messages: Sequence[Message], now_ms: int, codec: Codec, limits: text_rules.MessageLimits
 ) -> SealedBatch:
-    """Encode bodies and the other fields of the messages; only bodies without messages."""
+    """Encode `bodies` and the other fields of `messages`; if `messages` is empty, only bodies and birth times."""
     count = len(bodies)
     if not 1 <= count <= MESSAGES_MAX:
-        raise Invalid(f"{count} messages; a batch holds 1 to {MESSAGES_MAX}: cut them first", field="messages")
+        raise Invalid(
+            f"{count} messages; a batch holds 1 to {MESSAGES_MAX}: use split_messages first", field="messages"
+        )
     sizes = list(map(len, bodies))
     inflated_bytes = sum(sizes)
     if min(sizes) == 0 or max(sizes) > BODY_BYTES_MAX or set(map(type, bodies)) != {bytes}:
@@ -145,7 +148,8 @@ def _encode(
             check_body(body, f"messages[{row}].body")
     if inflated_bytes > BODY_INFLATED_BYTES_MAX:
         raise Invalid(
-            f"the bodies have {inflated_bytes} bytes; a batch may have {BODY_INFLATED_BYTES_MAX}: cut them first",
+            f"the bodies have {inflated_bytes} bytes; a batch may have {BODY_INFLATED_BYTES_MAX}: use split_messages "
+            "first",
             field="messages",
         )
     columns, text_bytes, delayed = [], 0, False
@@ -167,12 +171,14 @@ def _encode(
     records = batch_bytes(count, offsets_buffer(sizes), bodies, inflated_bytes, columns, codec)
     limit = RECORDS_BYTES_MAX if count > 1 else limits.single_bytes
     if (size := len(records)) > limit:
-        raise Invalid(f"{count} messages make {size} bytes; a batch may have {limit}: cut them first", field="messages")
+        raise Invalid(
+            f"{count} messages make {size} bytes; a batch may have {limit}: use split_messages first", field="messages"
+        )
     return SealedBatch(records, crc32c(records), count, inflated_bytes, delayed=delayed)
 
 
 def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], Sequence[Any]]]:
-    """The columns of a batch with these messages, with the values; a column that is always present may have none."""
+    """The columns of a batch with these messages, and their values. The birth times are empty if no message has one."""
     if not messages:
         return _STAMPED
     tags, keys = [message.tag for message in messages], _keys(messages)
@@ -192,7 +198,7 @@ def _values(messages: Sequence[Message]) -> Iterable[tuple[MessageColumn[Any], S
 
 
 def _keys(messages: Sequence[Message]) -> Sequence[Sequence[str]]:
-    """Each message's keys. Where each has a text instead of a tuple, that is its only key."""
+    """Each message's keys. If every message has a text instead of a tuple of keys, the text is its only key."""
     keys = [message.keys for message in messages]
     is_text = bool(keys) and isinstance(keys[0], str) and set(map(type, keys)) == {str}
     return [(str(key),) for key in keys] if is_text else keys
@@ -222,7 +228,7 @@ class BatchBuilder:
         return len(self._messages)
 
     def add(self, message: Message | bytes) -> int | None:
-        """Take a message or a bare body; its row in the batch, or None if it belongs into the next one.
+        """Take a message or a bare body, and return its row in the batch; None if it belongs into the next batch.
 
         An empty builder takes any message.
         """
@@ -241,10 +247,10 @@ class BatchBuilder:
         return row
 
     def extend(self, messages: Sequence[Message] | Sequence[bytes]) -> int:
-        """Take as many from the front of `messages` as fit, and return their number; none with rare fields are taken.
+        """Take messages from the front of `messages` until one does not fit or has rare fields. Returns their number.
 
-        The messages are all of one type; a bare body stands for a message that has nothing else. Their size is computed
-        in bulk from the longest tag and key, which costs a tenth of a computation for each message.
+        The items are all messages, or all bare bodies. A bare body stands for a message that has nothing else. Sizes
+        are computed in bulk from the longest tag and keys, which costs a tenth of a computation for each message.
         """
         messages = messages[: self._messages_max - len(self._messages)]
         if not messages or (self._messages and self._exclusive != 0):
@@ -271,13 +277,13 @@ class BatchBuilder:
         return count
 
     def take(self) -> list[Message | bytes]:
-        """Return the taken messages, unchecked, and start an empty batch; a bare body is returned as it was."""
+        """Return the taken messages, unchecked, and start an empty batch. Bare bodies are returned unchanged."""
         messages, self._messages, self.size_bytes = self._messages, [], _BATCH_BYTES
         return messages
 
 
 def split_messages(messages: Sequence[Message]) -> Iterator[list[Message]]:
-    """Cut messages, in order, into runs that each fit into one batch; reads every message."""
+    """Split messages, in order, into lists that each fit into one batch."""
     builder = BatchBuilder()
     for message in messages:
         if builder.add(message) is None:

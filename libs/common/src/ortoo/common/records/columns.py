@@ -1,8 +1,8 @@
-"""The columns of a record batch. This table is the only place that knows them.
+"""The columns of a record batch. The table `COLUMNS` is the only place that defines them.
 
-Writers, readers, arrays, `Message`, Spark's schemas and the documents are made from `COLUMNS`. A new column of a
-message is one line there and one field of `RecordBatch` in record.proto. `make docs` writes its types and its rows of
-the documents. Code that needs the meaning of a column, such as an expiry time, names it by a constant of this module.
+Writers, readers, arrays, `Message`, Spark's schemas and the documents are made from `COLUMNS`. A new column of messages
+is one line in `COLUMNS` and one field of `RecordBatch` in record.proto. `make docs` writes the column's types and its
+rows in the documents. Code that uses a certain column, such as the expiry time, uses a constant of this module.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ Entry = TypeVar("Entry")
 
 
 class Layout(StrEnum):
-    """The bytes of a column of messages, in the terms of the document of the format."""
+    """How the values of a column are stored, in the terms of docs/formats/record-batch.md."""
 
     INT8 = "int8 x count"
     INT32 = "int32 x count"
@@ -46,7 +46,7 @@ class Layout(StrEnum):
 
 
 class Presence(StrEnum):
-    """When a batch has a column."""
+    """The condition under which a batch has a column."""
 
     ALWAYS = "always"
     """A message without a value gets the time of encoding."""
@@ -99,31 +99,31 @@ class MessageColumn(Column, Generic[Value]):
 
     @cached_property
     def default(self) -> Any:
-        """The value in a message that has none."""
+        """The value of a message that has no value in this column."""
         if self.presence is Presence.IF_NOT_ZERO:
             return 0
         return {Layout.LISTS: (), Layout.MAPS: NO_PROPERTIES}.get(self.layout)
 
     @cached_property
     def value_type(self) -> Any:
-        """The type of a value."""
+        """The Python type of a value, for annotations."""
         if self.layout.is_number:
             return int if self.default == 0 else int | None
         return {Layout.LISTS: tuple[str, ...], Layout.MAPS: Mapping[str, str]}.get(self.layout, str | None)
 
     @cached_property
     def least(self) -> int:
-        """The smallest number."""
+        """The smallest valid number."""
         return 1 if self.presence is Presence.IF_USED else 0
 
     @cached_property
     def largest(self) -> int:
-        """The largest number."""
+        """The largest valid number."""
         return _LARGEST[self.layout] if self.number_max is None else self.number_max
 
     @cached_property
     def shares_text_limit(self) -> bool:
-        """Whether its texts have no limit of their own. Such texts of a message have a limit together."""
+        """Whether the column's texts count for the limit that all such texts of a message have together."""
         return self.rule is not None and self.rule.bytes_max >= TEXT_BYTES_MAX
 
 
@@ -131,10 +131,10 @@ BORN_AT: Final = MessageColumn[int | None](
     8, "born_at_ms", Layout.TIMES, Presence.ALWAYS, "when its producer made it, to the millisecond"
 )
 TAG: Final = MessageColumn[str | None](
-    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "for filters", text_rules.TAG, is_common=True
+    9, "tag", Layout.DICTIONARY, Presence.IF_USED, "a label for filters", text_rules.TAG, is_common=True
 )
 KEYS: Final = MessageColumn[tuple[str, ...]](
-    10, "keys", Layout.LISTS, Presence.IF_USED, "for search", text_rules.KEY, is_common=True
+    10, "keys", Layout.LISTS, Presence.IF_USED, "words for search", text_rules.KEY, is_common=True
 )
 MESSAGE_GROUP: Final = MessageColumn[str | None](
     11,
@@ -170,7 +170,7 @@ TRACE_CONTEXT: Final = MessageColumn[str | None](
     18, "trace_context", Layout.TEXTS, Presence.IF_USED, "W3C trace context", text_rules.TRACE_CONTEXT
 )
 EXPIRE_AT: Final = MessageColumn[int | None](
-    19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets it"
+    19, "expire_at_ms", Layout.TIMES, Presence.IF_USED, "from this time on no group gets the message"
 )
 
 COLUMNS: Final[tuple[Column, ...]] = (
@@ -207,5 +207,5 @@ RARE_COLUMNS: Final = tuple(column for column in MESSAGE_COLUMNS if not column.i
 
 
 def by_column(of_layout: Mapping[Layout, Entry]) -> dict[int, Entry]:
-    """The entry of each column's layout, by the number of the column. A lookup by a layout would cost more."""
+    """Map each column's number to the entry of its layout, because a lookup by number is faster than by layout."""
     return {column.number: of_layout[column.layout] for column in MESSAGE_COLUMNS}

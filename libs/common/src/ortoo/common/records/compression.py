@@ -1,7 +1,7 @@
 """Compression of the body column: Zstandard and LZ4, each from an optional library.
 
-`deflate` makes one frame with its decompressed size. `inflate` does not trust that size. It never makes more bytes than
-the batch declared, which was checked against the limit.
+`deflate` makes one frame that contains its decompressed size. `inflate` does not trust this size. It never makes more
+bytes than the batch declares, and that number was checked against the limit.
 """
 
 import importlib
@@ -27,7 +27,7 @@ _ZSTD_WINDOW_BYTES_MAX = 8 << 20
 
 
 def deflate(data: bytes, codec: Codec) -> bytes:
-    """Compress `data` into one frame with its decompressed size. Unsupported if the library is missing."""
+    """Compress `data` into one frame that contains its decompressed size. Errors: Unsupported without the library."""
     library = _library(codec)
     if codec is Codec.ZSTD:
         return bytes(library.ZstdCompressor(level=_ZSTD_LEVEL, write_content_size=True).compress(data))
@@ -63,13 +63,13 @@ def _lz4(library: Any, data: memoryview, size: int, field: str) -> bytes:
     decompressor = library.LZ4FrameDecompressor()
     inflated = bytes(decompressor.decompress(data, max_length=size + 1))
     if decompressor.unused_data or not decompressor.eof:
-        raise Invalid("the LZ4 frame is cut, or something follows it", field=field)
+        raise Invalid("the LZ4 frame is truncated, or other bytes follow it", field=field)
     return inflated
 
 
 def _check_declared(declared: int, size: int, field: str) -> None:
     if declared != size:
-        raise Invalid(f"the compressed frame says {declared} bytes; the batch declares {size}", field=field)
+        raise Invalid(f"the compressed frame declares {declared} bytes; the batch declares {size}", field=field)
 
 
 def _library(codec: Codec) -> Any:

@@ -29,9 +29,9 @@ BODY_GZIP: Final = 1
 class Message(ColumnFields):
     """An immutable message with a body of 1 byte to 4 MiB; all other fields may be absent.
 
-    `keys` is a tuple (a list does as well) of texts for search; `properties` must not be changed once given.
-    Times are milliseconds since 1970-01-01 UTC. A `born_at_ms` of None is stamped when the message is encoded. Fields
-    given by keyword are the columns that few messages have.
+    `keys` is a tuple or a list of texts for search; `properties` must not be changed once given. Times are
+    milliseconds since 1970-01-01 UTC. If `born_at_ms` is None, the message gets the time at which it is encoded. The
+    keyword arguments are the fields that few messages have.
     """
 
     __slots__ = ("body", "keys", "rare", "tag")
@@ -57,7 +57,7 @@ class Message(ColumnFields):
 
     @classmethod
     def of(cls, body: bytes, tag: str | None, keys: Sequence[str], rare: RareFields) -> Self:
-        """Make a message of its parts, faster than by keywords."""
+        """Make a message from its parts; faster than the constructor with keywords."""
         self = cls.__new__(cls)
         set_body(self, body)
         set_tag(self, tag)
@@ -66,7 +66,7 @@ class Message(ColumnFields):
         return self
 
     def replace(self, **changes: object) -> "Message":
-        """Return a copy with the named fields changed; an unknown field is a TypeError."""
+        """Return a copy with the named fields changed. Errors: TypeError for an unknown field."""
         fields = {"body": self.body, "tag": self.tag, "keys": self.keys, **self.rare._asdict()}
         fields.update(changes)
         return Message(**fields)
@@ -79,14 +79,14 @@ class Message(ColumnFields):
         return Message.of(self.body, self.tag, self.keys, self.rare._replace(properties=kept))
 
     def check(self, field: str = "message") -> None:
-        """Raise Invalid, naming the field below `field`, unless the message keeps every limit."""
+        """Raise Invalid, naming the field below `field`, if the message breaks a limit."""
         check_parts(self.body, self.tag, self.keys, self.rare, field)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise FrozenInstanceError(f"a message does not change; use replace({name}=...)")
+        raise FrozenInstanceError(f"a message cannot be changed; make a changed copy by replace({name}=...)")
 
     def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError("a message does not change")
+        raise FrozenInstanceError("a message cannot be changed")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Message):
@@ -138,7 +138,7 @@ def check_parts(
     field: str,
     limits: MessageLimits = PRODUCER_LIMITS,
 ) -> None:
-    """Raise Invalid, naming the field below `field`, unless these parts make a message that keeps every limit."""
+    """Raise Invalid, naming the field below `field`, if a message of these parts would break a limit."""
     check_body(body, f"{field}.body")
     shared: list[str] = []
     for (column, default), value in zip(_CHECKED, (tag, keys, *rare), strict=True):
@@ -163,7 +163,7 @@ def check_parts(
 
 
 def _checked_texts(column: MessageColumn[Any], value: Any, path: str, limits: MessageLimits) -> Sequence[str]:
-    """All texts of a value, after checks. Errors: Invalid."""
+    """Check the texts of a value, and return them. Errors: Invalid."""
     layout, rule = column.layout, column.rule
     assert rule is not None, "a column of texts has a rule"
     if layout is Layout.MAPS:
@@ -193,11 +193,11 @@ def check_body(body: object, field: str) -> None:
 
 
 def check_map(entries: object, rule: TextRule, field: str, limits: MessageLimits = PRODUCER_LIMITS) -> None:
-    """Raise Invalid unless the number of entries, their names and their values keep the limits."""
+    """Raise Invalid if the number of entries, a name or a value breaks a limit."""
     if not isinstance(entries, Mapping):
         raise Invalid(f"properties are a {type(entries).__name__}; give a dict of texts", field=field)
     if len(entries) > limits.properties:
-        raise Invalid(f"{len(entries)} properties; a message may have {limits.properties}", field=field)
+        raise Invalid(f"{len(entries)} properties; a message may have at most {limits.properties}", field=field)
     name_rule = limits.property_name
     for name, value in entries.items():
         if not name_rule.quickly_holds(name):

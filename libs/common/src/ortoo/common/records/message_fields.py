@@ -2,7 +2,8 @@
 
 `make docs` writes the stub with their types.
 
-`RareFields` are those that few messages have, kept apart so that they cost the others nothing.
+`RareFields` are the fields that few messages have. They are stored separately, so that other messages do not pay for
+them.
 """
 
 from collections import namedtuple
@@ -31,13 +32,13 @@ class ColumnFields:
 
 
 def rare_fields(**given: Any) -> Any:
-    """Rare fields with some values; `NO_RARE_FIELDS` itself when no value differs from it."""
+    """Rare fields with these values; the object `NO_RARE_FIELDS` if all values are the defaults."""
     made = RareFields(**given)
     return NO_RARE_FIELDS if made == NO_RARE_FIELDS else made
 
 
 def exclusive_columns(rare: Any) -> int:
-    """The columns of a message that its batch has in all rows or in none, as bits.
+    """A bit for each column that a batch has in all rows or in none; 1 = the message has a value.
 
     Messages with different bits cannot share a batch.
     """

@@ -1,4 +1,4 @@
-"""The id of a message whose producer chose none: made of its place in the log, so that all processes make the same."""
+"""The id of a message whose producer chose no id: all processes derive it from the message's place in the log."""
 
 import re
 from typing import NamedTuple
@@ -21,6 +21,6 @@ def message_id_text(topic_id: int, enode: str, queue_id: int, offset: int) -> st
 
 
 def message_address(message_id: str) -> MessageAddress | None:
-    """The place of the message with this id; None when the id has another form, so that its producer chose it."""
+    """The place of the message with this id; None for an id of another form, which a producer chose."""
     match = _TEXT.fullmatch(message_id)
     return MessageAddress(int(match[1], 16), match[2], int(match[3]), int(match[4])) if match else None

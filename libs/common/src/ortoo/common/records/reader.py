@@ -18,7 +18,7 @@ def number(fields: Fields, field: int, path: str) -> int:
     """Return a number field; 0 when it is absent."""
     value = fields.get(field, 0)
     if not isinstance(value, int) or value < 0:
-        raise Invalid("a bytes field, expected a number: the data are damaged", field=path)
+        raise Invalid("expected a number, got a bytes field: the data are damaged", field=path)
     return value
 
 
@@ -26,7 +26,7 @@ def buffer(fields: Fields, field: int, path: str) -> memoryview:
     """Return a bytes field; an empty view when it is absent."""
     value = fields.get(field, _EMPTY)
     if isinstance(value, int):
-        raise Invalid("a number, expected a bytes field: the data are damaged", field=path)
+        raise Invalid("expected a bytes field, got a number: the data are damaged", field=path)
     return value
 
 
@@ -41,7 +41,7 @@ int8s, int32s, int64s = partial(numbers, "b"), partial(numbers, "i"), partial(nu
 
 
 def offsets(data: memoryview, rows: int, end: int, path: str) -> list[int]:
-    """Read int32 x (rows + 1) that start at 0, never decrease, and finish at `end`."""
+    """Read `rows` + 1 int32 offsets, and check that they start at 0, never decrease, and finish at `end`."""
     places = int32s(data, rows + 1, path)
     if places[0] != 0 or places[-1] != end:
         raise Invalid(f"offsets go from {places[0]} to {places[-1]} instead of from 0 to {end}", field=path)
@@ -108,10 +108,10 @@ def check_size(data: memoryview, rows: int, width: int, path: str) -> None:
 
 
 def _dense_texts(column: memoryview, path: str) -> list[str]:
-    """Read a text column without nulls; its offsets give its number of rows."""
+    """Read a text column without nulls; the number of offsets gives the number of rows."""
     fields = read_fields(column, path)
     if buffer(fields, 1, f"{path}.validity"):
-        raise Invalid("these texts may not be null", field=f"{path}.validity")
+        raise Invalid("this column has a validity bitmap, but its texts must not be null", field=f"{path}.validity")
     size = len(buffer(fields, 2, f"{path}.offsets"))
     return _valid_texts(fields, size // 4 - 1, path) if size else []
 
@@ -129,7 +129,7 @@ def _valid_texts(fields: Fields, rows: int, path: str) -> list[str]:
 
 
 def _masked(values: list[str], validity: memoryview, path: str) -> list[str | None]:
-    """Put None where the row has no value by the bitmap."""
+    """The values, with None for each row that has no value according to the validity bitmap."""
     rows = len(values)
     check_size(validity, (rows + 7) // 8, 1, f"{path}.validity")
     bits = f"{int.from_bytes(validity, 'little'):0{rows}b}"[::-1]

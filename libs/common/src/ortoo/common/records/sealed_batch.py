@@ -32,7 +32,7 @@ class SealedBatch:
     """Only in appends: whether its messages have a deliver-at time."""
 
     def check(self, *, single_bytes_max: int = SINGLE_RECORD_BYTES_MAX) -> None:
-        """Refuse a batch that is too large, empty, or differs from the bytes that the producer sealed.
+        """Refuse a batch that is too large, is empty, or has other bytes than the producer sealed.
 
         The columns are not checked; the snode does that. Readers of stored batches pass a larger `single_bytes_max`,
         because the copies that servers make have additional properties.
@@ -42,20 +42,20 @@ class SealedBatch:
         limit = RECORDS_BYTES_MAX if self.count > 1 else single_bytes_max
         if not 0 < len(self.records) <= limit:
             raise Invalid(
-                f"{len(self.records)} bytes; a batch of {self.count} may have 1 to {limit}: "
+                f"{len(self.records)} bytes; a batch of {self.count} messages may have 1 to {limit}: "
                 "send fewer messages at once",
                 field="batch.records",
             )
         if self.body_inflated_bytes > BODY_INFLATED_BYTES_MAX:
             raise Invalid(
-                f"{self.body_inflated_bytes} bytes inflated; a batch may have {BODY_INFLATED_BYTES_MAX}",
+                f"{self.body_inflated_bytes} bytes after decompression; a batch may have {BODY_INFLATED_BYTES_MAX}",
                 field="batch.body_inflated_bytes",
             )
         actual = crc32c(self.records)
         if actual != self.records_crc32c:
             raise Invalid(
-                f"CRC-32C of the bytes is {actual:#010x}, the batch declares {self.records_crc32c:#010x}: "
-                "they changed in transit, send the batch again",
+                f"the CRC-32C of the bytes is {actual:#010x}, but the batch declares {self.records_crc32c:#010x}: "
+                "the bytes changed in transit; send the batch again",
                 field="batch.records_crc32c",
             )
 
@@ -76,5 +76,5 @@ class StoredBatch:
 
 
 def crc32c(data: bytes | memoryview) -> int:
-    """CRC-32C (Castagnoli, also called iSCSI's) of `data`."""
+    """The CRC-32C (Castagnoli) of `data`."""
     return crc32.iscsi(data)

@@ -19,13 +19,13 @@ PROPERTIES_MAX = 128
 DIGITS_MAX = 19
 
 RETRY_TOPIC, ORIGIN_MESSAGE_ID = "RETRY_TOPIC", "ORIGIN_MESSAGE_ID"
-"""RocketMQ's names for the first topic and the first id of a copy."""
+"""RocketMQ's names of the properties with the original topic and the original message id of a copy."""
 RECONSUME_TIMES = "RECONSUME_TIMES"
 """The number of failed attempts of a retry copy."""
 ORIGIN_NAMES = (
     RETRY_TOPIC, ORIGIN_MESSAGE_ID, "ORIGIN_ENODE", "ORIGIN_QUEUE_ID", "ORIGIN_OFFSET", "ORIGIN_STORED_AT_MS",
 )  # fmt: skip
-"""The properties of a retry copy that name the first place of its message."""
+"""The properties of a retry copy that name the original place of its message."""
 SYSTEM_PROPERTIES = frozenset({*ORIGIN_NAMES, RECONSUME_TIMES})
 """The properties that only servers write, besides those of dead letters. A client's message must not have them.
 
@@ -46,7 +46,7 @@ def has_system_property(names: Iterable[str]) -> bool:
 
 
 def without_system_properties(properties: Mapping[str, str]) -> Mapping[str, str]:
-    """The properties that a client may send; the same object if all are."""
+    """The properties that a client may send; the same object if these are all properties."""
     if not has_system_property(properties):
         return properties
     return {name: value for name, value in properties.items() if not is_system_property(name)}
@@ -76,7 +76,7 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 def without_control_characters(text: str) -> str:
-    """A text in a form that a property may hold: blanks instead of control characters."""
+    """The text with a blank in place of each control character, so that it may be a property's value."""
     return _CONTROL.sub(" ", text)
 
 
@@ -93,7 +93,7 @@ class TextRule:
     """Whether the text may be the name of a property that only servers write."""
 
     def check(self, text: object, field: str) -> None:
-        """Raise Invalid, naming `field`, unless `text` is a text of this kind."""
+        """Raise Invalid, naming `field`, if `text` is not a text or breaks the rule."""
         if not isinstance(text, str):
             raise Invalid(f"the {self.what} is a {type(text).__name__}; give text (str)", field=field)
         if not text:
@@ -121,7 +121,7 @@ class TextRule:
             raise Invalid(f"the {self.what} has {size} bytes as UTF-8; at most {self.bytes_max} fit", field=field)
 
     def quickly_holds(self, text: object) -> bool:
-        """A fast check whether one text certainly keeps the rule; False means "check it"."""
+        """A fast check of one text. True means that it certainly keeps the rule; False means that `check` decides."""
         return (
             isinstance(text, str)
             and text.isprintable()
@@ -133,9 +133,9 @@ class TextRule:
         )
 
     def holds(self, texts: list[str], joined: str) -> bool:
-        """A fast check whether texts, whose concatenation is `joined`, certainly keep the rule.
+        """A fast check of texts, whose concatenation is `joined`: True if they certainly keep the rule.
 
-        False means "check each": the texts may still be valid. The caller checks lengths.
+        False means that `check` decides for each text. The caller checks the lengths of the texts.
         """
         return (
             joined.isprintable()
@@ -159,7 +159,7 @@ TRACE_CONTEXT = TextRule("trace context", bytes_max=1024, empty_allowed=True, bl
 
 
 def reserved_name(name: str, field: str) -> Invalid:
-    """The error for a client's property that only servers write."""
+    """The error for a client that sends a property which only servers write."""
     return Invalid(
         f"only the servers write the property {name}; remove it. To send a received message again, "
         "use Message.without_system_properties() or a property with another name",
@@ -168,7 +168,7 @@ def reserved_name(name: str, field: str) -> Invalid:
 
 
 def whole_number(text: str, bits: int = 31) -> int | None:
-    """The number in a property, 0 or more, of at most this many bits; None for any other text.
+    """The number in a property's value, 0 or more, of at most `bits` bits; None for any other text.
 
     Senders may write any text into most properties.
     """

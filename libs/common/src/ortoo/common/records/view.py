@@ -40,7 +40,7 @@ _PATH = "batch.records"
 
 
 class RecordBatchView:
-    """The messages of one batch, read column by column when needed. Not for several threads at once."""
+    """The messages of one batch, read column by column when needed. Only one thread at a time may use it."""
 
     __slots__ = ("_block", "_body_offsets", "_columns", "_fields", "body_inflated_bytes", "codec", "count")
 
@@ -68,7 +68,7 @@ class RecordBatchView:
         return Message.of(self.body(at), tags[at] if tags else None, keys[at] if keys else (), self._rare(at))
 
     def messages(self, rows: Iterable[int] | None = None) -> list[Message]:
-        """Return the messages of all rows, or of some, in the order given."""
+        """Return the messages of `rows` in the given order, or the messages of all rows."""
         if rows is not None:
             return [self.message(row) for row in rows]
         count = self.count
@@ -84,7 +84,10 @@ class RecordBatchView:
         start, end = struct.unpack_from("<ii", self._body_offsets, 4 * self._row(row))
         block = self._bodies_block()
         if not 0 <= start <= end <= len(block):
-            raise Invalid(f"row {row} lies at {start} to {end} of {len(block)} bytes", field=f"{_PATH}.body_offsets")
+            raise Invalid(
+                f"the body of row {row} has the range {start} to {end}, but the bodies have {len(block)} bytes",
+                field=f"{_PATH}.body_offsets",
+            )
         return bytes(block[start:end])
 
     def bodies(self) -> list[bytes]:
@@ -104,7 +107,7 @@ class RecordBatchView:
 
     def _row(self, row: int) -> int:
         if not -self.count <= row < self.count:
-            raise IndexError(f"row {row} of a batch of {self.count}")
+            raise IndexError(f"there is no row {row} in a batch of {self.count} messages")
         return row % self.count
 
     def _rare(self, at: int) -> RareFields:
@@ -138,9 +141,9 @@ class RecordBatchView:
 
 
 def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchView:
-    """Open a batch; with `verify_crc` its envelope is checked too (size, count, CRC-32C).
+    """Open a batch, and check that the count and the size in its envelope agree with the batch inside.
 
-    Raises Invalid or Unsupported (see the module); the envelope must agree with the batch inside.
+    With `verify_crc` the limits of the batch and its CRC-32C are checked, too. Errors: Invalid, Unsupported.
     """
     if verify_crc:
         sealed.check(single_bytes_max=COPY_RECORD_BYTES_MAX)
@@ -150,12 +153,14 @@ def open_batch(sealed: SealedBatch, *, verify_crc: bool = False) -> RecordBatchV
 
 
 def check_envelope(sealed: SealedBatch, count: int, inflated_bytes: int) -> None:
-    """Raise Invalid unless the envelope agrees with the batch's head."""
+    """Raise Invalid unless the fields of `sealed` (the envelope) agree with the batch's head."""
     if count != sealed.count:
-        raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
+        raise Invalid(
+            f"the batch holds {count} messages, but its envelope declares {sealed.count}", field="batch.count"
+        )
     if inflated_bytes != sealed.body_inflated_bytes:
         raise Invalid(
-            f"the bodies have {inflated_bytes} bytes, the envelope says {sealed.body_inflated_bytes}",
+            f"the bodies have {inflated_bytes} bytes, but the envelope declares {sealed.body_inflated_bytes}",
             field="batch.body_inflated_bytes",
         )
 
@@ -166,11 +171,14 @@ def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
     if layout != FORMAT:
         if not layout:
             raise Invalid("there is no format number; this is not a record batch", field=f"{_PATH}.format")
-        raise Unsupported(f"format {layout}; this process reads {FORMAT}: upgrade it", field=f"{_PATH}.format")
+        raise Unsupported(
+            f"the batch has format {layout}; this process reads only {FORMAT}: upgrade this process",
+            field=f"{_PATH}.format",
+        )
     missing = reader.number(fields, NUMBERS["required_features"], f"{_PATH}.required_features") & ~KNOWN_FEATURES
     if missing:
         raise Unsupported(
-            f"reading it needs the features {missing:#x}, which this process lacks: upgrade it",
+            f"reading the batch needs the features {missing:#x}, which this process lacks: upgrade this process",
             field=f"{_PATH}.required_features",
         )
     count = reader.number(fields, NUMBERS["count"], f"{_PATH}.count")
@@ -182,7 +190,8 @@ def read_head(fields: reader.Fields) -> tuple[int, Codec, int]:
     size = reader.number(fields, NUMBERS["body_inflated_bytes"], f"{_PATH}.body_inflated_bytes")
     if size > BODY_INFLATED_BYTES_MAX:
         raise Invalid(
-            f"{size} bytes inflated; a batch may have {BODY_INFLATED_BYTES_MAX}", field=f"{_PATH}.body_inflated_bytes"
+            f"{size} bytes after decompression; a batch may have {BODY_INFLATED_BYTES_MAX}",
+            field=f"{_PATH}.body_inflated_bytes",
         )
     return count, Codec(codec_number or Codec.NONE), size
 

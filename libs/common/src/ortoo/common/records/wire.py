@@ -18,7 +18,7 @@ _SINGLE = tuple(bytes((number,)) for number in range(0x80))
 
 
 def varint(number: int) -> bytes:
-    """Write a number from 0 to 2**64 - 1. Errors: ValueError for one below 0."""
+    """Write a number from 0 to 2**64 - 1. Errors: ValueError for a negative number."""
     if 0 <= number < 0x80:
         return _SINGLE[number]
     out = bytearray()
@@ -56,8 +56,8 @@ def nested(*fields: bytes | memoryview) -> bytes:
 def read_fields(data: memoryview, path: str) -> dict[int, Field]:
     """Read the fields of one protobuf message: field number -> number or view.
 
-    Raises Invalid, naming `path`, when the bytes are not a protobuf message or have a field twice (a column is never in
-    pieces). Fixed-width fields, which no known column uses, are read as -1.
+    Raises Invalid, naming `path`, when the bytes are not a protobuf message or contain a field twice, because a column
+    is always one field. Fixed-width fields, which no known column uses, are read as -1.
     """
     fields: dict[int, Field] = {}
     position, end, seen = 0, len(data), 0
@@ -90,7 +90,7 @@ def read_fields(data: memoryview, path: str) -> dict[int, Field]:
         if field == 0 or key >> 32:
             raise Invalid(f"{field} is not a field number: the bytes are damaged", field=path)
         if field in fields:
-            raise Invalid(f"field {field} occurs twice; write every column once", field=path)
+            raise Invalid(f"field {field} occurs twice; every column must be written once", field=path)
         fields[field] = value
     return fields
 

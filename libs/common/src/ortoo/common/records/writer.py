@@ -1,8 +1,8 @@
 """Writing the columns of a record batch from Python values, without numpy; `reader` reads them.
 
 Writers take one value per row and return the bytes of the column, or b"" when no row has a value. An unused column is
-absent and costs nothing. Writers also return an upper bound of the text of one row, so that a message's limit on texts
-is seldom checked row by row.
+absent and costs nothing. Writers also return the largest possible size of one row's texts, so that a message's limit on
+texts is seldom checked row by row.
 """
 
 import struct
@@ -32,7 +32,7 @@ def batch_bytes(
 ) -> bytes:
     """The bytes of a batch: its head, its bodies, and then the written `columns`, in the order of their numbers.
 
-    The bodies are concatenated and have `inflated_bytes` in total; `codec` is used where that makes them smaller.
+    The concatenated `bodies` have `inflated_bytes`. They are compressed by `codec` if this makes them smaller.
     """
     stored_bytes, stored_codec = inflated_bytes, Codec.NONE
     if codec is not Codec.NONE:
@@ -54,22 +54,22 @@ def batch_bytes(
 
 
 def write_column(column: MessageColumn[Any], values: Sequence[Any], limits: MessageLimits) -> Written:
-    """Write the values of a column, one for each row. Errors: Invalid for one that breaks a rule of the column."""
+    """Write the values of a column, one for each row. Errors: Invalid for a value that breaks a rule of the column."""
     return _WRITERS[column.number](values, limits)
 
 
 def int32_buffer(numbers: Sequence[int]) -> bytes:
-    """Write int32 each, little-endian."""
+    """Write numbers as little-endian int32."""
     return struct.pack(f"<{len(numbers)}i", *numbers)
 
 
 def times_buffer(numbers: Sequence[int]) -> bytes:
-    """Write int64 each, little-endian."""
+    """Write numbers as little-endian int64."""
     return struct.pack(f"<{len(numbers)}q", *numbers)
 
 
 def offsets_buffer(sizes: Sequence[int]) -> bytes:
-    """Write the start of each of `sizes`, and the end of the last: int32 x (len + 1)."""
+    """Write the int32 offsets of rows with these sizes: the start of each row, and the end of the last row."""
     return struct.pack(f"<{len(sizes) + 1}i", *accumulate(sizes, initial=0))
 
 
@@ -80,7 +80,7 @@ def validity_buffer(values: Sequence[object]) -> bytes:
 
 
 def _number_column(column: MessageColumn[Any], numbers: Sequence[Any]) -> bytes:
-    """Write numbers; nothing when no row has one. Raises Invalid for a number outside the limits of the column."""
+    """Write numbers; no bytes if no row has a number. Raises Invalid for a number outside the limits of the column."""
     given = numbers
     if column.presence is Presence.IF_NOT_ZERO:
         if numbers.count(0) == len(numbers):
@@ -90,8 +90,8 @@ def _number_column(column: MessageColumn[Any], numbers: Sequence[Any]) -> bytes:
             return b""
         if column.presence is Presence.ALL_OR_NONE:
             raise Invalid(
-                f"{missing} of {len(numbers)} messages have none; send those with and those without in separate "
-                "batches",
+                f"{missing} of {len(numbers)} messages have no value; send messages with and without a value in "
+                "separate batches",
                 field=column.name,
             )
         given = [number for number in numbers if number is not None]
@@ -105,7 +105,7 @@ def _number_column(column: MessageColumn[Any], numbers: Sequence[Any]) -> bytes:
 
 
 def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
-    """Write texts in Arrow's utf8 layout; nothing when every row is None. Raises Invalid if one breaks the rule."""
+    """Write texts in Arrow's utf8 layout; no bytes if all are None. Raises Invalid if a text breaks the rule."""
     missing = texts.count(None)
     if missing == len(texts):
         return NOTHING
@@ -116,7 +116,7 @@ def text_column(texts: Sequence[str | None], rule: TextRule) -> Written:
 
 
 def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
-    """Write texts in Arrow's dictionary layout; nothing when every row is None. Raises Invalid for a bad text."""
+    """Write texts in Arrow's dictionary layout; no bytes if all are None. Raises Invalid if a text breaks the rule."""
     try:
         distinct = dict.fromkeys(texts)
     except TypeError:
@@ -137,9 +137,9 @@ def dictionary_column(texts: Sequence[str | None], rule: TextRule) -> Written:
 
 
 def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
-    """Write lists of texts in Arrow's list<utf8> layout; nothing when all are empty. Raises Invalid for a bad text."""
+    """Write lists in Arrow's list<utf8> layout; no bytes if all are empty. Raises Invalid if a text breaks the rule."""
     if str in set(map(type, lists)):
-        raise Invalid(f"a text is given where a tuple of {rule.what}s belongs; write ('a',)", field=f"{rule.what}s")
+        raise Invalid(f"got a text; expected a tuple of {rule.what}s, such as ('a',)", field=f"{rule.what}s")
     texts = list(chain.from_iterable(lists))
     if not texts:
         return NOTHING
@@ -149,14 +149,14 @@ def list_column(lists: Sequence[Sequence[str]], rule: TextRule) -> Written:
 
 
 def map_column(maps: Sequence[Mapping[str, str]], rule: TextRule, limits: MessageLimits) -> Written:
-    """Write maps in Arrow's map layout with dictionary-encoded names; nothing when all are empty."""
+    """Write maps in Arrow's map layout with dictionary-encoded names; no bytes if all maps are empty."""
     names: list[str] = list(chain.from_iterable(maps))
     if not names:
         return NOTHING
     sizes = list(map(len, maps))
     most = max(sizes)
     if most > limits.properties:
-        raise Invalid(f"{most} properties; a message may have {limits.properties}", field="properties")
+        raise Invalid(f"{most} properties; a message may have at most {limits.properties}", field="properties")
     values = list(chain.from_iterable([entries.values() for entries in maps if entries]))
     name_column, longest_name = dictionary_column(names, limits.property_name)
     value_column, longest_value = _texts(values, rule)
@@ -164,7 +164,7 @@ def map_column(maps: Sequence[Mapping[str, str]], rule: TextRule, limits: Messag
 
 
 def _texts(texts: list[str], rule: TextRule, check: list[str] | None = None, validity: bytes = b"") -> Written:
-    """Write texts; if only some rows have a value, `check` are those to check and `validity` is their bitmap."""
+    """Write texts. If only some rows have a value, `check` has these rows' texts and `validity` is the bitmap."""
     field = rule.what.replace(" ", "_")
     try:
         joined = "".join(texts)

@@ -25,7 +25,8 @@ class CallMetrics(Layer):
     def __init__(self, clock: Clock) -> None:
         """Begin without calls."""
         self.calls: dict[tuple[str, str], Histogram] = {}
-        """(method, status name) to latencies in milliseconds; for streams, the time for which they were open."""
+        """The latencies in milliseconds by (method, status name). The latency of a stream is the time for which it was
+        open."""
         self.open_streams: dict[str, int] = {}
         self.unary_in_flight = 0
         self._clock = clock

@@ -2,7 +2,7 @@
 
 * GET /metrics: all metrics. `?zeros=no` leaves out labelled gauges that are 0.
 * GET /healthz: 200 while the process is alive
-* GET /readyz: 200 while requests are accepted, 503 while it starts, drains or refuses
+* GET /readyz: 200 while requests are accepted, 503 while the process starts, drains or refuses requests
 """
 
 import asyncio
@@ -22,7 +22,8 @@ from ortoo.common.telemetry.text import CONTENT_TYPE, chunks
 REQUEST_TIMEOUT_S: Final = 5.0
 REQUEST_BYTES_MAX: Final = 16 << 10
 CONNECTIONS_MAX: Final = 32
-"""For a further connection the oldest one is closed, so that idle ones do not delay health checks."""
+"""Maximum number of connections. For a further connection, the oldest is closed: idle connections must not delay health
+checks."""
 ACCEPTED_AT_ONCE: Final = 16
 GZIP_BYTES_MIN: Final = 16 << 10
 Answer = tuple[int, str, bytes, bool]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.metrics.export import Metric, MetricExporter
 
 EXPORT_TIMEOUT_S = 2.0
-"""Timeout of an export, and so the longest delay of a stop by a receiver that does not answer."""
+"""Timeout of an export. A receiver that does not answer can delay a stop by this time."""
 _log = get_logger("metrics")
 Reading = tuple[Family, list[Sample]]
 
@@ -50,13 +50,13 @@ class MetricsExport:
         self._is_away = False
 
     async def run(self) -> None:
-        """Send until cancelled. Errors of the receiver end nothing; any other failure is a defect of the process."""
+        """Send until cancelled. Errors of the receiver are logged; any other failure ends the process."""
         while True:
             await self._clock.sleep(self._interval_s)
             await self.send()
 
     async def send(self) -> None:
-        """Send once. The counters are read here, on the event loop; the rest is done in a thread."""
+        """Send once. The counters are read on the event loop; they are encoded and sent in a thread."""
         readings: list[Reading] = []
         for family, samples in self._metrics.read():
             readings.append((family, [(values, _fixed(value)) for values, value in samples]))

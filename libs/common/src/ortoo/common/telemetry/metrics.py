@@ -1,7 +1,8 @@
 """The interface between the counters of a process and their readers.
 
-Components count in plain attributes, or in a `Histogram`; the code on a message's path does not know metrics. Each
-role's `telemetry.py` registers the metrics. They are read at each request, so that deleted objects have no series.
+Components count in plain attributes, or in a `Histogram`; the code that handles messages does not know metrics. Each
+role's `telemetry.py` registers the metrics. Their values are read at each scrape, so that deleted objects have no
+series.
 
     metrics = Metrics()
     metrics.counter("rocketmq_messages_in_total", "Messages stored.", lambda: store.message_totals(), labels=("topic",))
@@ -38,7 +39,7 @@ class Metrics:
     """All metrics of a process."""
 
     def __init__(self, *, series_max: int = SERIES_MAX) -> None:
-        """Report at most `series_max` series of one family; the others are summed under the label value `_other`."""
+        """Report at most `series_max` series of a family; further series are summed under the label value `_other`."""
         self.over_budget = 0
         """The number of series left out when the metrics were last read."""
         self._families: dict[str, Family] = {}
@@ -72,7 +73,7 @@ class Metrics:
             del self._families[name]
 
     def read(self) -> Iterator[tuple[Family, list[Sample]]]:
-        """Every family with its current series, within the maximum."""
+        """Every family with its current series, at most `series_max` of a family."""
         left_out = 0
         for family in list(self._families.values()):  # a copy: components may register metrics during a read
             samples, over = self._samples(family)

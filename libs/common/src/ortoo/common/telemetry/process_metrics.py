@@ -22,7 +22,7 @@ PROBES_KEPT = 6
 DESCRIPTORS_PERCENT = 90
 """The percentage of the limit from which the number of open descriptors is a finding."""
 LATE_S = 0.3
-"""A loop that is usually this late has too little processor time."""
+"""An event loop that is usually this late has too little processor time."""
 
 
 class ProcessMetrics:
@@ -42,7 +42,7 @@ class ProcessMetrics:
         self.scrape_s = duration_s
 
     async def probe_loop(self) -> None:
-        """Measure the delay of the event loop until cancelled. It reads only clocks; its failure ends the process."""
+        """Measure the delay of the event loop until cancelled. It reads only clocks, so a failure ends the process."""
         while True:
             due_s = self._clock.monotonic_s() + LOOP_PROBE_S
             await self._clock.sleep(LOOP_PROBE_S)
@@ -105,12 +105,12 @@ def _cores() -> int:
 
 
 def _resident_bytes() -> int:
-    """The resident memory; its maximum since the start where the system does not report the current value."""
+    """The resident memory; if the system does not report it, the largest resident memory since the start."""
     return resident_bytes() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
 def descriptor_findings(descriptors: Descriptors, used: int) -> Iterator[Finding]:
-    """The finding of a process with `used` open descriptors, if it has too few."""
+    """The finding of a process with `used` open descriptors, if few descriptors are left or the limit is low."""
     if used * 100 >= descriptors.limit * DESCRIPTORS_PERCENT:
         yield Finding(
             "file descriptors exhausted",

@@ -15,10 +15,10 @@ from ortoo.common.telemetry.process_metrics import ProcessMetrics
 
 
 class RoleTelemetry:
-    """The metrics of a process. Make it before the server, which has `calls` as a layer; open it after all parts."""
+    """The metrics of a process. Make it before the server, whose layers include `calls`; open it after all parts."""
 
     def __init__(self, role: str, settings: ServiceSettings, clock: Clock) -> None:
-        """Count for one process; when opened, serve and send the metrics as in `settings`."""
+        """Register the metrics of one process. `open` serves and sends them as `settings` say."""
         self.metrics = Metrics()
         self.calls = CallMetrics(clock)
         self.address = settings.metrics_address
@@ -34,9 +34,9 @@ class RoleTelemetry:
 
     @contextlib.asynccontextmanager
     async def open(self, *, ready: Callable[[], bool], listener: socket.socket | None = None) -> AsyncIterator[None]:
-        """Serve while the block is entered, on a bound `listener` if there is one; `ready`: requests are accepted.
+        """Serve and send the metrics until the end of the block. `listener` is a bound socket; None = bind the address.
 
-        Errors: Conflict, Unsupported.
+        `ready` returns whether requests are accepted. Errors: Conflict, Unsupported.
         """
         self.metrics.gauge("ortoo_ready", "1 while requests are welcome.", lambda: int(ready()))
         if not self.address and listener is None and not self._settings.metrics_endpoint:

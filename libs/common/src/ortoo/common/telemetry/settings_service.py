@@ -51,7 +51,9 @@ class LocalSettings(SettingsServiceServicer):
     def check_role(self, role: str) -> None:
         """Refuse to answer for another role. Errors: Invalid."""
         if role not in ("", self.role):
-            raise Invalid(f"{role!r}; this process answers only for {self.role!r}; ask a snode", field="role")
+            raise Invalid(
+                f"{role!r}; this process answers only for {self.role!r}; send the request to a snode", field="role"
+            )
 
     def _row(self, settings: Iterable[Setting] = (), changes: Iterable[SettingChange] = ()) -> pb.ProcessSettings:
         return pb.ProcessSettings(

@@ -33,18 +33,18 @@ class SpanExporter(OTLPSpanExporter):
         self._about = Resource(attributes=_values({"service.name": f"ortoo-{role}", "service.instance.id": name}))
 
     def send(self, spans: Sequence[Span]) -> None:
-        """Send spans, and wait until that succeeds or is given up."""
+        """Send spans, and wait until they are sent or the exporter has given up."""
         taken: Any = spans
         self.export(taken)
 
     def _translate_data(self, data: Sequence[Any]) -> ExportTraceServiceRequest:
-        """The request to send; the exporter calls it with the argument of `export`."""
+        """The request to send. OpenTelemetry's exporter calls this with the argument of `export`."""
         spans = pb.ScopeSpans(scope=InstrumentationScope(name="ortoo"), spans=map(span_to, data))
         return ExportTraceServiceRequest(resource_spans=[pb.ResourceSpans(resource=self._about, scope_spans=[spans])])
 
 
 def span_to(span: Span) -> pb.Span:
-    """A span as a message."""
+    """A span as OTLP's protobuf message."""
     return pb.Span(
         trace_id=span.trace_id.to_bytes(16, "big"),
         span_id=span.id.to_bytes(8, "big"),

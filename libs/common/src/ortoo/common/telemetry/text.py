@@ -1,7 +1,8 @@
 """Metrics in Prometheus's text format, version 0.0.4.
 
-The event loop renders the text, so every call waits for it. `prometheus_client` needs eight times as long for a series.
-A family of 10,000 series would hold the event loop for 0.1 s, or compete with it for the interpreter from a thread.
+The event loop renders the text, and every call waits meanwhile. `prometheus_client` needs eight times as long for a
+series. With it, a family of 10,000 series would block the event loop for 0.1 s. In a thread, it would compete with the
+event loop for the interpreter.
 `python -m bench.telemetry` compares the two.
 """
 

@@ -27,7 +27,7 @@ Context = tuple[int, int]
 """(trace id, span id) of a sampled message."""
 CONTEXT_BYTES: Final = 55
 SPANS_MAX: Final = 8
-"""Of a batch with more sampled messages than this only the first one is traced."""
+"""If a batch has more sampled messages than this, only the first of them is traced."""
 SEND_INTERVAL_S: Final = 0.5
 UNSENT_MAX: Final = 16_384
 """Maximum number of spans that wait to be sent; further ones are dropped and logged."""
@@ -38,7 +38,7 @@ _log = get_logger("tracing")
 
 @dataclass(slots=True)
 class Span:
-    """The plain values of a span. `parent_id` is its parent; `links` are spans of earlier attempts."""
+    """The plain values of a span. `parent_id` is the id of its parent span; `links` are spans of earlier attempts."""
 
     name: str
     trace_id: int
@@ -54,10 +54,10 @@ class Span:
 def sampled_contexts(records: bytes | memoryview) -> list[Context]:
     """The contexts of the sampled messages of a batch; malformed ones are skipped.
 
-    A batch with more than SPANS_MAX sampled messages gives only the first context, so that every process chooses the
-    same one. A batch without trace contexts costs only reading its fields. One without sampled messages costs hardly
-    more, because all contexts have the same length. OpenTelemetry's propagator reads one context at a time, at forty
-    times the cost of a message.
+    If a batch has more than SPANS_MAX sampled messages, only the first context is returned: every process must choose
+    the same context. For a batch without trace contexts, only its fields are read. A batch without sampled messages
+    costs hardly more, because all contexts have the same length. OpenTelemetry's propagator would read one context at a
+    time, at forty times the cost.
     """
     try:
         column = buffer(read_fields(memoryview(records), "batch"), NUMBERS["trace_context"], "batch")
@@ -78,7 +78,7 @@ class Tracing:
     """Makes the spans of one process."""
 
     def __init__(self, *, clock: Clock, randomness: Randomness) -> None:
-        """Use `open_tracing`."""
+        """Call `open_tracing` instead, which also sends the spans."""
         self.ended: list[Span] = []
         """The spans that wait to be sent."""
         self.dropped = 0
@@ -88,7 +88,7 @@ class Tracing:
         self.set_clock()
 
     def set_clock(self) -> None:
-        """Take the current time from the wall clock again."""
+        """Set the wall-clock time of spans again, because the wall clock may have jumped."""
         self._epoch_ns = self._clock.now_ms() * 1_000_000 - int(self._clock.monotonic_s() * 1e9)
 
     def start_spans(
@@ -96,7 +96,7 @@ class Tracing:
     ) -> Sequence[Span]:
         """Begin one span for each of a batch's `sampled_contexts`.
 
-        Each is linked to the spans of `earlier` in its trace, which are earlier attempts with the same message.
+        Each span is linked to the spans of `earlier` in its trace, which are earlier attempts with the same message.
         """
         now_ns = self._now_ns()
         return [
@@ -134,7 +134,7 @@ class Tracing:
 async def open_tracing(
     role: str, name: str, endpoint: str, *, clock: Clock, randomness: Randomness
 ) -> AsyncIterator[Tracing | None]:
-    """Send spans to `endpoint` (http://host:port of an OTLP/gRPC receiver) while the block is entered; empty = None.
+    """Send spans to `endpoint` (http://host:port of an OTLP/gRPC receiver) in the block. Yields None if it is empty.
 
     Errors: Unsupported when OpenTelemetry is not installed.
     """
@@ -150,7 +150,7 @@ async def open_tracing(
     tracing, exporter = Tracing(clock=clock, randomness=randomness), SpanExporter(role, name, endpoint)
 
     async def send() -> None:
-        """Send the ended spans; if the receiver does not answer, they are dropped and that is logged."""
+        """Send the ended spans; if the receiver does not answer, the spans are dropped and the loss is logged."""
         tracing.set_clock()
         spans, tracing.ended = tracing.ended, []
         if tracing.dropped:

@@ -1,4 +1,4 @@
-"""The columns of a topic as a table: schemas, projections and documents are made from this list.
+"""The columns that a topic has as a table. Schemas, projections and documents are made from this list.
 
 The list has the place of a message, its body, and the columns of a record batch. Columns about the encoding of a body
 are left out, because bodies are decoded: `body` is always what the application sent.
@@ -25,7 +25,10 @@ class TableColumn:
 
     @property
     def is_default(self) -> bool:
-        """Whether a read has it by default. Columns that need topics of their own are requested by name."""
+        """Whether a read has the column by default.
+
+        Columns that need topics of their own are only read if `columns` names them.
+        """
         return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 
 
@@ -38,14 +41,14 @@ TYPES: Final[dict[Layout, tuple[str, ...]]] = {
     Layout.LISTS: ("array<string>", "string"),
     Layout.MAPS: ("map<string,string>",),
 }
-"""The type of a column that is read; the following ones are accepted by sinks as well."""
+"""Layout to types: the first is the type of a column that is read, and sinks accept all of them."""
 
 
 def _table_column(field: MessageColumn[Any]) -> TableColumn:
     # Spark has a type for times, so that their names need no unit.
     name = field.name.removesuffix("_ms") if field.layout is Layout.TIMES else field.name
     absent = "null" if field.default is None else "0" if field.layout.is_number else "empty"
-    otherwise = f"; {absent} if it has none"
+    otherwise = f"; {absent} if the message has none"
     if field is MESSAGE_ID:
         otherwise = ", or the one made of topic id, queue and offset"
     elif field.presence is Presence.ALWAYS:
@@ -61,7 +64,7 @@ COLUMNS: Final = (
     TableColumn("queue_id", "int", "the queue's number on that enode"),
     TableColumn("offset", "bigint", "the message's number in its queue"),
     TableColumn("body", "binary", "the content"),
-    TableColumn("stored_at", "timestamp", "when it was stored, to the millisecond"),
+    TableColumn("stored_at", "timestamp", "when the message was stored, to the millisecond"),
     *MESSAGE_TABLE,
 )
 """Every column of a topic, in display order."""
@@ -69,7 +72,7 @@ BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 
 def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """The requested columns, or the default ones. Errors: Invalid for an unknown or repeated name."""
+    """The requested columns, or else the default columns. Errors: Invalid for an unknown or repeated name."""
     if not columns:
         return tuple(column.name for column in COLUMNS if column.is_default)
     for at, name in enumerate(columns):

@@ -31,14 +31,14 @@ class TaskCommitMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class MessageWriter:
-    """Writes the rows of one task. It is pickled to executors, so it holds plain values only."""
+    """Writes the rows of one task. The writer is pickled to executors, so it holds plain values only."""
 
     options: WriteOptions
     job_id: str = ""
     """For batch writes: the same for all attempts of the job."""
 
     def check_target(self) -> None:
-        """Refuse a topic of the options that does not exist or accepts no messages. Errors: NotFound."""
+        """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""
         if self.options.topic:
             link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))
@@ -59,7 +59,7 @@ class MessageWriter:
         return TaskCommitMessage(query_id, self._send(link, identity, batches))
 
     def commit(self, written: Sequence[TaskCommitMessage | None], query_id: str, batch_id: int) -> None:
-        """Record a complete batch if the semantics need it. A repetition changes nothing."""
+        """Record a complete batch if the semantics need this record. A repetition changes nothing."""
         if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
             self._sink_progress(query_id).commit(link_to(self.options.cluster), batch_id)
 
@@ -67,7 +67,7 @@ class MessageWriter:
         return SinkProgress(self.options.sink_id or query_id, query_id, self.options.topic)
 
     def _task_ids(self) -> tuple[str, int, int]:
-        """The query or job, the batch and the partition."""
+        """The identity of a task, made of the query or job, the batch and the partition."""
         task = TaskContext.get()
         assert task is not None, "a task runs in Spark"
         batch = task.getLocalProperty("streaming.sql.batchId")

@@ -71,8 +71,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
         raise Invalid(
-            f"{semantics} needs rows that are equal in a repetition; add their creation time, "
-            'for instance .withColumn("born_at", current_timestamp())',
+            f"{semantics} needs rows that are equal in a repetition; add the creation time of the rows, born_at",
             field="born_at",
         )
     return WriteOptions(

@@ -71,13 +71,13 @@ def append_request(request_id: int, topic_id: int, queue_id: int, batch: SealedB
     return enode_pb2.AppendRequest(request_id=request_id, topic_id=topic_id, queue_id=queue_id, batch=wire(batch))
 
 
-async def append_batches(address: str, topic_id: int, batch: SealedBatch, count: int) -> list[int]:
-    """Append a batch `count` times to queue 0, one after another; returns the offsets."""
+async def append_batches(address: str, topic_id: int, batch: SealedBatch, count: int, queue_id: int = 0) -> list[int]:
+    """Append a batch `count` times to one queue, one after another; returns the offsets."""
     async with Channels() as channels:
         call = enode_pb2_grpc.EnodeServiceStub(channels.channel_to(address)).Append()
         offsets = []
         for number in range(count):
-            await call.write(append_request(number, topic_id, 0, batch))
+            await call.write(append_request(number, topic_id, queue_id, batch))
             answer = await call.read()
             assert isinstance(answer, enode_pb2.AppendResponse)
             assert not answer.HasField("failure"), answer.failure

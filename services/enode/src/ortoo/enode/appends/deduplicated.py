@@ -22,7 +22,7 @@ ID_BYTES_MAX = 255
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatedPlace:
-    """The place of the message with an id."""
+    """The place of a stored message that has a dedup id."""
 
     queue_id: int
     offset: int
@@ -33,12 +33,12 @@ class DeduplicatedPlace:
 
 
 class DeduplicatedAppends:
-    """Stores the messages whose ids are neither remembered nor being stored."""
+    """Stores only messages whose dedup ids are not remembered and are not being stored by another request."""
 
     def __init__(
         self, store: Store, appends: AppendRouter, background: Background, clock: Clock, *, window_ms: int
     ) -> None:
-        """Remember ids for `window_ms`; 0 = no deduplication."""
+        """Remember ids for `window_ms` milliseconds; 0 = no deduplication."""
         self._ids = store.engine.state.ids
         self._appends = appends
         self._background = background
@@ -51,8 +51,8 @@ class DeduplicatedAppends:
     ) -> list[DeduplicatedPlace]:
         """Store the new messages of a batch; returns the place of each message when all are durable.
 
-        Errors: Invalid (ids), Overloaded (too many ids are remembered), and those of `AppendRouter.append`. Then no
-        message is stored. Unavailable when a concurrent request for some of the messages failed.
+        Errors: Invalid (ids), Overloaded (too many ids are remembered), and those of `AppendRouter.append`: no message
+        is stored. Unavailable when a concurrent request for some of the messages failed.
         A repeated request after an ambiguous outcome gets the places of the stored messages.
         """
         if len(ids) != batch.count or not all(1 <= len(one.encode()) <= ID_BYTES_MAX for one in ids):
@@ -101,7 +101,7 @@ class DeduplicatedAppends:
     async def _store_new(
         self, topic_id: int, queue_id: int, batch: SealedBatch, new: dict[bytes, int], now_ms: int
     ) -> tuple[int, int]:
-        """Store the messages of the rows in `new`; returns the first one's offset and the time."""
+        """Store the messages at the rows in `new`; returns the first new offset and the store time."""
         if len(self._ids) + len(new) > IDS_MAX:
             raise Overloaded(
                 f"this enode remembers {len(self._ids)} ids of messages, which is the limit; send again later, or make "

@@ -1,4 +1,4 @@
-"""Entry point of appended batches: delayed ones are set aside, others go to their queue."""
+"""Entry point of appended batches: delayed batches are stored until they are due, other batches go to their queue."""
 
 import asyncio
 
@@ -22,7 +22,7 @@ class AppendRouter:
     def begin(
         self, topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode
     ) -> asyncio.Future[AppendResult] | None:
-        """Accept a batch at once; None if the caller must await `append`, as for delayed ones.
+        """Accept a batch at once; returns None if the caller must await `append`, as for delayed batches.
 
         Errors: as `Store.begin`.
         """

@@ -87,9 +87,10 @@ class ChangeCodec:
             self._decoders[kind] = source.decoder()
 
     def decode(self, data: bytes) -> Iterator[StateChange]:
-        """Decode the output of `encode_changes`. The CRC was checked before, so a wrong length is a defect: ValueError.
+        """Decode the output of `encode_changes`. The caller has checked the CRC.
 
-        Errors: Unsupported (a newer version, or an unknown change that must not be skipped).
+        Errors: Unsupported (a newer version, or an unknown change that must not be skipped). ValueError for a wrong
+        length, which is a defect of the encoder.
         """
         version, count = _HEAD.unpack_from(data)
         if version != VERSION:
@@ -115,7 +116,7 @@ def encode_changes(encoded: Sequence[bytes]) -> bytes:
 
 
 class _CodecSource:
-    """Generates and compiles the encoder and decoder of one class, because every message passes through them."""
+    """Generates and compiles a fast encoder and decoder of one class, because every message passes through both."""
 
     def __init__(self, change: type[StateChange]) -> None:
         """Read the class's declaration."""

@@ -40,7 +40,7 @@ class GroupMode(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class RetryCopiesStored(QueueUse):
-    """Nacked messages of a group that commits offsets were copied; a repeated request copies nothing."""
+    """Nacked messages of a group that commits offsets were copied. A repeated nack of them makes no second copy."""
 
     rows: Annotated[tuple[tuple[int, int], ...], Repeated("qB")]
     """(offset, 1 if it was parked, 0 for a retry copy)."""
@@ -71,7 +71,7 @@ class GroupUsed(StateChange):
 
 @dataclass(frozen=True, slots=True)
 class GroupDeclared(StateChange):
-    """A group was declared; or its deletion was carried out, and it was not declared again."""
+    """A group was declared; or, with `is_declared` false, it was deleted and not declared again."""
 
     is_declared: BoolField
     group: str
@@ -87,7 +87,7 @@ class GroupDropped(StateChange):
 
 @dataclass(frozen=True, slots=True)
 class GroupDeletionsDone(StateChange):
-    """The group deletions due up to this version of a directory are carried out; 0 = none."""
+    """All group deletions up to this version of a directory were carried out; version 0 = none yet."""
 
     version: U64
     directory_id: str

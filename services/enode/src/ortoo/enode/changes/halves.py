@@ -24,7 +24,7 @@ class VerdictOrigin(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class HalfOpen(StateChange):
-    """The current state of a transaction: begun, checked, parked, resumed or stored again. The newest one counts."""
+    """The current state of a transaction: begun, checked, parked, resumed or stored again. The newest change counts."""
 
     number: I64
     """The transaction's id: the place where its first message was first stored."""

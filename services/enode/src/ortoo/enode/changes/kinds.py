@@ -77,7 +77,7 @@ class OffsetRows(GroupUse):
 
 @dataclass(frozen=True, slots=True)
 class WindowBatch:
-    """One batch of a producer in its window."""
+    """One batch in the deduplication window of its producer."""
 
     first_sequence: U64
     count: U32
@@ -151,7 +151,7 @@ class IdsRemembered(StateChange):
 
 @dataclass(frozen=True, slots=True)
 class ExpiredDropped(StateChange):
-    """Expired windows and ids are dropped. The times are in the change, so folding it again later drops the same."""
+    """Expired windows and ids are dropped. The change contains the times, so that a replay drops the same entries."""
 
     idle_before_ms: I64
     """Windows of producers last used before this are dropped."""
@@ -170,7 +170,7 @@ class DigestDue(StateChange):
 
 @dataclass(frozen=True, slots=True)
 class StateDigest(StateChange):
-    """The leader's digests of a `DigestDue`, one a table; 0 for tables that were not due."""
+    """The leader's digests for a `DigestDue`: one for each table, 0 for a table that was not due."""
 
     number: U64
     digests: Annotated[tuple[int, ...], Repeated("Q")]

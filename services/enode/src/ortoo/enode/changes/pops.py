@@ -49,9 +49,9 @@ RANGES_MAX = 65_536
 
 
 def finished_changes(place: tuple[int, str, int], reason: int, first: int, end: int) -> list[PopFinished]:
-    """The changes that finish offsets `first` to `end` (exclusive), of any number.
+    """Return the changes that finish the offsets from `first` to `end`, exclusive.
 
-    `place` is (topic id, group, queue id). A range has at most 2**32 - 1 messages, so longer ones are split.
+    `place` is (topic id, group, queue id). A change covers at most 2**32 - 1 messages, so longer ranges are split.
     """
     ranges = tuple((at, min(COUNT_MAX, end - at)) for at in range(first, end, COUNT_MAX))
     return [PopFinished(*place, reason, ranges[at : at + RANGES_MAX]) for at in range(0, len(ranges), RANGES_MAX)]

@@ -25,15 +25,15 @@ _log = get_logger("groups")
 
 
 class GroupRetention:
-    """Drops offsets, locks and modes of groups, only by the contents of the log, so that a replay does the same.
+    """Drops offsets, locks and modes of groups. Each drop is a change in the log, so that a replay does the same.
 
-    A group that is missing in a directory is kept, because the directory may be another one, or an older copy. State is
-    dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group was
-    not used for the retention time, and this enode never learned of a declaration.
+    A group that is missing in a directory is kept, because the directory may be a different or an outdated one. State
+    is dropped in two cases. The directory reports a deletion as due, and the group was not used after it. Or the group
+    was not used for the retention time, and this enode never learned of a declaration.
     """
 
     def __init__(self, store: Store, clock: Clock, *, retention_ms: int, following: Callable[[], bool]) -> None:
-        """`retention_ms` 0 = unused groups are kept. `following` tells whether a name server is followed now."""
+        """`retention_ms` 0 = unused groups are kept. `following()`: whether the enode follows a name server now."""
         self._store = store
         self._engine = store.engine
         self._groups = store.engine.state.groups
@@ -98,7 +98,7 @@ class GroupRetention:
         return 0 < at_ms < since_ms and (topic_id, group) not in self._engine.recently_used
 
     async def _drop(self, pairs: Sequence[TopicGroup], reason: str, may_go: Callable[[int, str], bool]) -> None:
-        """Drop groups that `may_go` allows and that hold no lock. Errors: Conflict (one of them is used just now)."""
+        """Drop groups of `pairs` that hold no lock and that `may_go` allows. Errors: Conflict (a group is in use)."""
         if not pairs:
             return
         self._engine.recently_used.clear()

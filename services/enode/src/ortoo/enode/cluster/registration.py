@@ -33,8 +33,8 @@ def enode_registration(
 ) -> Registrations:
     """Announce `enode` to renew its leases at least every `interval_s`.
 
-    An announcement holds whether the index is nearly full, and why the enode refuses writes if it does. It also holds
-    the `topics` that the directory does not know.
+    An announcement says whether the index is nearly full. It contains the reason if the enode refuses writes, and the
+    `topics` that the directory does not know.
     """
 
     def stub(address: str) -> namesrv_pb2_grpc.NameServiceStub:

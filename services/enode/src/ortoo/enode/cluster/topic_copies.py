@@ -1,4 +1,4 @@
-"""The enode's copies of topics: kept up to date by a watch of the name server, and used while none answers."""
+"""The enode's copies of topics: kept up to date by a watch of a name server, and used while no name server answers."""
 
 import asyncio
 import contextlib
@@ -31,8 +31,8 @@ _log = get_logger("topics")
 class TopicCopies:
     """The topics and queues that exist on this enode.
 
-    A topic that the directory lacks is kept but no longer served: it may be another directory, or an older one. The
-    store drops a topic only if its deletion is due, by its id.
+    A topic that the directory lacks is kept but no longer served, because the directory may be a different or an
+    outdated one. The store drops a topic only if the directory reports the deletion of its id as due.
     """
 
     def __init__(self, store: Store, enode: str) -> None:
@@ -51,7 +51,7 @@ class TopicCopies:
         """Ids of deleted topics that can be restored."""
 
     async def unknown_topics(self) -> list[TopicCopy]:
-        """The topics held here that the directory does not place here; empty before a directory was seen."""
+        """The stored topics that the directory does not place on this enode; empty before a directory was received."""
         if not self._store.topics():
             return []
         with contextlib.suppress(TimeoutError):
@@ -69,7 +69,7 @@ class TopicCopies:
     async def wait_for(self, topic_id: int, queue_id: int = 0) -> None:
         """Wait until the queue is known; waiting requests continue in the order of their arrival.
 
-        Errors: NotFound (it does not arrive in time), Unavailable (no name server is followed).
+        Errors: NotFound (the queue does not become known in time), Unavailable (no name server is followed).
         """
         if not self.is_missing(topic_id, queue_id):
             return
@@ -126,12 +126,12 @@ class TopicCopies:
         return copy if known is None else replace(copy, queue_count=max(copy.queue_count, known.queue_count))
 
     def _due_deletions(self, response: namesrv_pb2.WatchRoutesResponse) -> set[int]:
-        """Ids of copies whose deletion is due. Nothing else ends a copy, such as its absence, its name or a version."""
+        """Ids of topic copies whose deletion is due. A copy is never dropped because the directory lacks its topic."""
         due = set(response.due_topic_ids) - {topic.topic_id for topic in response.topics}
         return {topic_id for topic_id in due if self._store.topic(topic_id) is not None}
 
     def _serve(self, here: Sequence[TopicCopy], response: namesrv_pb2.WatchRoutesResponse) -> None:
-        """Serve the topics that the directory places here, and newer ones that it may not have yet."""
+        """Serve the topics that the directory places here, and newer topics that its name server may not have yet."""
         if response.snapshot:
             known = self._placed.keys() | self._deleted
             missing = [copy for copy in self._store.topics() if copy.topic_id not in known]
@@ -162,7 +162,7 @@ async def watch_topics(
 ) -> None:
     """Follow the name server for ever, while `admitted` is set; `on_snapshot` is called at each new snapshot.
 
-    Without its topics the process cannot serve, so any other error than a failed connection ends it.
+    Without its topics the process cannot serve, so any error except a failed connection ends the process.
     """
     backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
     while True:

@@ -21,9 +21,10 @@ _log = get_logger("deferred")
 async def read_delayed(
     store: Store, places: Sequence[int], *, clock: Clock, pause_s: float = 0.0
 ) -> AsyncIterator[tuple[int, int, OpenedBatch | None, Int32s]]:
-    """Read the messages at ascending `places`, in parts (from, to, batch, rows); the batch is None for a damaged one.
+    """Read the messages at `places`, which ascend; yields (from, to, batch, rows).
 
-    It pauses every few messages, so that a long read does not block the event loop.
+    `from` and `to` (exclusive) are indexes into `places`. Their messages are the `rows` of the batch, which is None for
+    a damaged message. The read pauses every few messages, so that it does not block the event loop.
 
     Errors: Unavailable when the disk cannot be read now.
     """

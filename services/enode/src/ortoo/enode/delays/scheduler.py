@@ -1,8 +1,8 @@
 """Delayed messages: stored aside, read into memory before they are due, then appended to their queues.
 
 A delivery and the end of its timer are one frame of the log. So a crash can neither lose a message nor deliver it
-twice. Times are those of the wall clock. When it is set forward, messages that became due are delivered at once. When
-it is set back, messages that are not due yet wait.
+twice. Times are those of the wall clock. When the clock is set forward, messages that became due are delivered at once.
+When the clock is set back, messages that are no longer due wait.
 """
 
 import asyncio
@@ -98,9 +98,9 @@ class DelayScheduler:
         flush_mode: FlushMode = FlushMode.DEFAULT,
         consumes_at: ChangesAt | None = None,
     ) -> AppendResult:
-        """Store a batch whose messages all have a delivery time; the returned offset is the first one's timer id.
+        """Store a batch whose messages all have a delivery time. The result has the first timer id as its offset.
 
-        `consumes_at` is as in `Store.append`, but makes the changes of that timer id instead of the offset.
+        `consumes_at` is as in `Store.append`, but its argument is the first timer id instead of an offset.
         Errors: as `Store.append`; Invalid (field batch.records.deliver_at_ms) for a time that is too far in the future.
         """
         deferral = self.make_write(topic_id, queue_id, batch, consumes_at).deferral
@@ -136,7 +136,7 @@ class DelayScheduler:
         return BatchWrite(topic_id, queue_id, batch, deferral=Deferral(DELAYED_TOPIC_ID, changes, first_ms, last_ms))
 
     def _on_timers_set(self, timers: TimersSet) -> None:
-        """Timers were stored: end the sleep if one of them is due soon or is the first of all."""
+        """Handle stored timers: end the sleep if a new timer is due soon, or if no other timer exists."""
         first_ms = int(np.frombuffer(timers.deliver_at_ms, "<i8").min())
         if self._is_idle or first_ms < self._clock.now_ms() + READ_AT_ONCE_MS:
             self._next_poll_s = 0.0
@@ -212,10 +212,10 @@ class DelayScheduler:
     # bringing messages into memory
 
     def _prefetch(self, now_ms: int) -> None:
-        """Start reads, so that messages are in memory when they are due, without delaying those due now.
+        """Start reads, so that messages are in memory when they are due. Messages that are due now are not delayed.
 
-        Reading a batch costs about the same for one of its messages as for all, so it is done seldom and far ahead. In
-        between, short reads find new messages that are due within `READ_AT_ONCE_MS`.
+        Reading one message of a batch costs about as much as reading all, so batches are read seldom and far ahead.
+        Between these reads, short reads find new messages that are due within `READ_AT_ONCE_MS`.
         """
         staging = self._staging
         has_room = staging.count <= STAGED_MAX // 2 and staging.bytes <= STAGED_BYTES_MAX // 2
@@ -265,9 +265,9 @@ class DelayScheduler:
             self._wake(0)
 
     async def _read(self, rows: TimerArray, pause_s: float) -> None:
-        """Stage messages up to the memory limit; the others stay free.
+        """Read the messages of `rows` into memory up to the memory limit. The other timers of `rows` become free again.
 
-        Errors: Unavailable when the disk cannot be read now, or retention moved them meanwhile.
+        Errors: Unavailable when the disk cannot be read now, or retention moved the messages meanwhile.
         """
         done, places, buffer = 0, rows["place"].tolist(), StagingBuffer()
         staged_s = self._clock.monotonic_s()
@@ -275,7 +275,7 @@ class DelayScheduler:
             found = read_delayed(self._store, places, clock=self._clock, pause_s=pause_s)
             async for start, end, opened, chosen in found:
                 if opened is None and self._have_moved(rows[start:end]):
-                    raise Unavailable("they were just stored elsewhere, and their segment was deleted")
+                    raise Unavailable("the delayed messages were just moved, and their old segment was deleted")
                 done = end
                 if opened is None:
                     self._timers.unstage(*times_and_ids(rows[start:end]), TimerStatus.UNREADABLE)
@@ -302,7 +302,7 @@ class DelayScheduler:
     # delivering
 
     def _deliver(self, now_ms: int) -> None:
-        """Start the appends of due messages up to `IN_FLIGHT_MAX`: one frame a queue and tick."""
+        """Start appends of due messages, `IN_FLIGHT_MAX` messages at most. A tick appends one frame to a queue."""
         while (room := IN_FLIGHT_MAX - self._in_flight) > 0:
             found = self._staging.take(now_ms, room)
             if not found:
@@ -318,7 +318,7 @@ class DelayScheduler:
                     self._background.run_contained("delayed messages", self._deliver_to_queue(due))
 
     async def _deliver_to_queue(self, due: DueMessages) -> None:
-        """Append due messages to one queue; failed ones are read from the disk and retried, to keep memory bounded."""
+        """Append due messages to one queue. Failed messages leave memory, and are read again for the retry."""
         sent = 0
         try:
             for batch, times, ids in due.batches(self._id_prefix):
@@ -338,7 +338,7 @@ class DelayScheduler:
                 await self._store.change(TimersDone(TimerEnd.LOST, times.tobytes(), ids.tobytes()))
                 return True
             if (topic := self._store.topic(destination[0])) is None:
-                raise Unavailable("their topic is not on this enode, and is not known to be deleted")
+                raise Unavailable("this enode lacks the topic of delayed messages, and no deletion of it is known")
             done = TimersDone(TimerEnd.DELIVERED, times.tobytes(), ids.tobytes())
             await self._store.append(topic.topic_id, destination[1] % topic.queue_count, batch, consumes=(done,))
         except OrtooError as error:

@@ -34,10 +34,10 @@ class SegmentRescue:
         """Bytes stored by the rescue in progress."""
 
     async def rescue(self, end_place: int) -> int | None:
-        """Store every delayed message below a place again; returns the number of bytes.
+        """Store every delayed message below a place again; returns the number of stored bytes.
 
         Staged messages are stored again too. Returns None if a message is still being delivered or recalled.
-        Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). Then no segment may be deleted.
+        Errors: Overloaded, Unavailable, NotFound (a topic is being deleted). After an error no segment may be deleted.
         """
         self._rescued_bytes, rescued = 0, 0
         for _ in range(ATTEMPTS_MAX):

@@ -73,7 +73,7 @@ class DueMessages:
 
 @dataclass(slots=True)
 class _Table:
-    """Messages by time, of which the first `at` were taken."""
+    """Messages in the order of their times. The first `at` messages were taken already."""
 
     due: DueMessages
     at: int = 0
@@ -102,7 +102,7 @@ class Staging:
         self._push(_Table(due))
 
     def take(self, now_ms: int, limit: int) -> list[DueMessages]:
-        """Remove the messages that are due, about `limit` at most; one `DueMessages` a queue."""
+        """Remove and return about `limit` due messages at most, grouped by queue."""
         found: dict[tuple[int, bool], list[DueMessages]] = {}
         while self._tables and self._tables[0][0] <= now_ms and limit > 0:
             table = heapq.heappop(self._tables)[2]
@@ -124,7 +124,7 @@ class Staging:
 
 
 class StagingBuffer:
-    """Pieces that a read of many batches has found so far, sorted together at the end."""
+    """Collects the delayed messages that a read of many batches finds, and sorts them at the end."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -134,13 +134,13 @@ class StagingBuffer:
         self._parts: dict[tuple[int, bool], list[DueMessages]] = {}
 
     def add(self, due: DueMessages) -> None:
-        """Add a piece."""
+        """Add the messages found in one batch for one queue."""
         self._parts.setdefault((due.destination, due.messages.priority is not None), []).append(due)
         self.bytes += due.size_bytes
         self.first_ms = min(self.first_ms, int(due.deliver_at_ms[0]))
 
     def take_all(self) -> Iterator[DueMessages]:
-        """Remove everything, one `DueMessages` a queue."""
+        """Remove and return all messages, grouped by queue."""
         while self._parts:
             yield merge_by_time(self._parts.popitem()[1])  # one after another, so that the memory is freed early
         self.bytes, self.first_ms = 0, NEVER_MS
@@ -174,7 +174,7 @@ def split_by_destination(rows: TimerArray, columns: MessageColumns, chosen: Int3
 def sort_by_time(
     destination: int, deliver_at_ms: Int64s, timer_ids: Int64s, columns: MessageColumns, rows: Int32s
 ) -> DueMessages:
-    """Some rows of a batch, ordered by time."""
+    """The messages in some rows of a batch, ordered by time."""
     order = np.lexsort((timer_ids, deliver_at_ms)).astype("<i4")
     return DueMessages(destination, deliver_at_ms[order], timer_ids[order], take_rows(columns, rows[order]))
 

@@ -17,13 +17,13 @@ class DamagedFile(ValueError):
 
 
 class FileHead:
-    """The begin of a binary file: four letters, its version, the folder's tag, and some numbers. Little-endian.
+    """The first bytes of a binary file: four letters, its version, the folder's tag, and some numbers. Little-endian.
 
-    The tag distinguishes the files of one folder from those of another. It is 0 in files of older versions.
+    The tag distinguishes the files of one folder from those of another. The tag is 0 in files of older versions.
     """
 
     def __init__(self, name: str, magic: bytes, version: int, codes: str) -> None:
-        """`name` is for messages, `codes` are the numbers' `struct` codes."""
+        """`name` appears in error messages; `codes` are the `struct` codes of the numbers."""
         self._name = name
         self._magic = magic
         self._version = version
@@ -35,12 +35,12 @@ class FileHead:
         return self._struct.pack(self._magic, self._version, tag, *numbers)
 
     def is_of(self, tag: int, data: bytes) -> bool:
-        """Whether a head with a good CRC may belong to the folder with this tag. 0, on either side, matches any."""
+        """Whether a head with a good CRC may be of the folder with this tag. A tag 0, on either side, matches any."""
         found = int.from_bytes(data[TAG_AT : TAG_AT + TAG_BYTES], "little")
         return tag == 0 or found in (0, tag)
 
     def unpack(self, data: bytes) -> tuple[int, ...]:
-        """The numbers of a head whose CRC was checked. Errors: DamagedFile for another file, Unsupported."""
+        """The numbers of a head whose CRC was checked. Errors: DamagedFile for another kind of file, Unsupported."""
         if len(data) < self.size:
             raise DamagedFile(f"too short for a {self._name}")
         magic, version, _, *numbers = self._struct.unpack_from(data)
@@ -89,6 +89,6 @@ def read_file(disk: Disk, path: Path) -> bytes | None:
 
 
 def read_part(disk: Disk, path: Path, position: int, length: int) -> bytes:
-    """Bytes of a file that is not kept open; fewer at its end. Errors: FileNotFoundError."""
+    """Open a file, read up to `length` bytes from `position`, and close the file. Errors: FileNotFoundError."""
     with closing(disk.open(path, writable=False)) as file:
         return file.read(position, length)

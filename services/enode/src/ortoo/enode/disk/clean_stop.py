@@ -1,6 +1,6 @@
 """The marker of a clean stop: the log's end and the state there, so that the next start need not scan.
 
-It is a cache. Without it, or when there are frames behind its end, the state is folded from the log.
+The marker is a cache. Without it, or if the log has frames behind the recorded end, the state is folded from the log.
 """
 
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ class CleanStop:
 def read_clean_stop(disk: Disk, folder: Path, tag: int | None = None) -> CleanStop | None:
     """The marker in a store's folder, if it is whole and belongs to this folder.
 
-    `tag` replaces the tag from the folder's identity. Errors: Unsupported when it is newer.
+    `tag` replaces the tag from the folder's identity. Errors: Unsupported when the marker has a newer version.
     """
     try:
         body = without_crc(read_file(disk, folder / FILE_NAME) or b"", "bytes")

@@ -20,7 +20,7 @@ def make_data_dir(disk: Disk, folder: Path) -> None:
 
 
 class FolderGone(DataLoss):
-    """The path of the store's folder leads to another folder, or to none, so a next start would not find new data."""
+    """The path of the store's folder leads to another folder, or to none. The next start would not find new data."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ class Disk(Protocol):
         """Lock the folder for this process, until the returned stack is closed or the process ends.
 
         While it is locked, `sync_directory` of it needs no further descriptor.
-        Errors: NoDescriptor. Conflict when another process holds it.
+        Errors: NoDescriptor. Conflict when another process holds the lock.
         """
 
     def free_bytes(self, folder: Path) -> int:
@@ -173,7 +173,7 @@ class RealFile:
 
 @contextlib.contextmanager
 def opening(path: Path) -> Iterator[None]:
-    """Convert errors of opening a file in the block. Errors: NoDescriptor when no descriptor is free."""
+    """Convert errors of `open` in the block. Errors: NoDescriptor when no descriptor is free."""
     try:
         yield
     except OSError as error:
@@ -183,7 +183,7 @@ def opening(path: Path) -> Iterator[None]:
 
 
 def no_descriptor(path: Path, number: int) -> NoDescriptor:
-    """The error for an open that failed with one of EXHAUSTED."""
+    """The error for a failed `open`; `number` is one of the error numbers in EXHAUSTED."""
     reasons = {
         errno.EMFILE: f"all {Descriptors.of_process().limit} file descriptors of this process are in use; raise its "
         "limit (ulimit -n, LimitNOFILE=), or close connections",
@@ -197,7 +197,7 @@ class RealDisk:
     """The disk of the operating system."""
 
     def __init__(self, read_files_max: int = 0) -> None:
-        """A store keeps at most `read_files_max` segment files open; 0 = the share of one role in this process."""
+        """A store keeps at most `read_files_max` segment files open; 0 = derived from the process's descriptors."""
         self.read_files_max = read_files_max or Descriptors.of_process().files
         self._locked: dict[Path, int] = {}
         """The folders that this process has locked, and their descriptors."""

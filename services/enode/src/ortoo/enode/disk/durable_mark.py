@@ -1,8 +1,8 @@
 """The durable mark: the durable position of the log when the store last fell idle, stored outside the log.
 
-Marks in the log record the position too, but the last one lies beside the last batch. One bad page of the disk can
-hide both. A replica also writes the durable mark under load, because no frame records its acknowledgements to others.
-The mark also has the committed position, so that no later leader truncates committed frames.
+Marks in the log record this position too, but the last mark lies beside the last batch. One bad page of the disk can
+hide both. A replica also writes the durable mark under load, because no frame records its acknowledgements to other
+replicas. The mark also has the committed position, so that no later leader truncates committed frames.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ HEAD = FileHead("slot of the durable mark", b"ORTD", 1, "QQ")
 
 
 def decode_slots(data: bytes) -> int:
-    """The highest position of a whole slot; 0 if there is none."""
+    """The highest position in an undamaged slot; 0 if no slot is undamaged."""
     found = slots.decode_slots(data, HEAD)
     return found[0] if found else 0
 

@@ -30,7 +30,7 @@ _PAIR = 0
 
 @dataclass(frozen=True, slots=True)
 class StoredHardState:
-    """The hard state of a replica. If the disk is emptied, it becomes another replica."""
+    """The hard state of a replica. A replica whose disk was emptied is a new replica."""
 
     replica: ReplicaId
     set_id: str = ""
@@ -47,12 +47,12 @@ class StoredHardState:
 
     @property
     def identity(self) -> Incarnation:
-        """The replica and its start that wrote this hard state."""
+        """The replica that wrote this hard state, and the number of its start (incarnation)."""
         return Incarnation(self.replica, self.incarnation)
 
 
 def read_hard_state(disk: Disk, folder: Path) -> StoredHardState | None:
-    """The file in a folder; None without one. Errors: Unsupported. DataLoss, also for an older copy."""
+    """The hard state in a folder; None without the file. Errors: Unsupported, DataLoss (damaged, or an older copy)."""
     found = read_json_file(disk, folder / FILE_NAME, VERSION, REJOIN_ADVICE, _from_fields)
     if found is None:
         return None

@@ -21,7 +21,7 @@ LOG_SUFFIXES = (".seg", ".idx", ".keys")
 
 @dataclass(frozen=True, slots=True)
 class StoreIdentity:
-    """The store's owner and its own id."""
+    """The enode that owns the store, and the store's id."""
 
     cluster: str
     enode: str
@@ -45,7 +45,7 @@ class StoreIdentity:
 
     @property
     def log_mark(self) -> int:
-        """The fingerprint in the frames of this log. It stays when the store gets another id."""
+        """The fingerprint in the frames of this log. It does not change when the store gets another id."""
         return int(self.log, 16) if self.log else fingerprint(self.store_id)
 
     @property
@@ -55,13 +55,13 @@ class StoreIdentity:
 
     @property
     def folder_id(self) -> str:
-        """The id that stays while the store is in this folder, even if it gets another store id."""
+        """The id of the store in this folder, which does not change when the store gets another store id."""
         return self.disk or self.folder or self.store_id
 
     def renewed(self, store_id: str, created_at_ms: int, disk: str = "") -> "StoreIdentity":
-        """The same log in this folder under another id.
+        """The identity of the same log in this folder under another store id.
 
-        `made_from` is the id of the last store that was started.
+        `made_from` of the result is the last store id under which the log was started.
         """
         return replace(
             self,
@@ -75,7 +75,7 @@ class StoreIdentity:
 
 
 def fingerprint(store_id: str) -> int:
-    """64 bits of an id; never 0, which means none."""
+    """A hash of an id, of 64 bits. It is never 0, because 0 means no id."""
     return int.from_bytes(hashlib.blake2b(store_id.encode(), digest_size=8).digest(), "little") or 1
 
 
@@ -96,9 +96,9 @@ def read_identity(disk: Disk, folder: Path) -> StoreIdentity | None:
 
 
 def claim_folder(disk: Disk, folder: Path, expected: StoreIdentity, names: list[str]) -> StoreIdentity:
-    """The identity of the store in `folder`; written first if the folder is empty.
+    """The identity of the store in `folder`. If the folder is empty, `expected` is written as its identity.
 
-    Errors: Conflict when it belongs to another enode. DataLoss when there are files of a log but no identity.
+    Errors: Conflict when the folder belongs to another enode. DataLoss when there are files of a log but no identity.
     """
     found = read_identity(disk, folder)
     if found is None:

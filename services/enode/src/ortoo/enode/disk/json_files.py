@@ -20,9 +20,9 @@ def write_json_file(disk: Disk, file: Path, version: int, fields: dict[str, Any]
 
 
 def read_json_file(disk: Disk, file: Path, version: int, advice: str, make: Callable[[dict[str, Any]], T]) -> T | None:
-    """The result of `make` for a file's fields; None without a file. Every version up to `version` is read.
+    """Call `make` with the fields of a file and return its result; None without a file.
 
-    Errors: DataLoss with `advice` when it is damaged, Unsupported when it is newer.
+    Errors: DataLoss with `advice` when the file is damaged, Unsupported when its version is above `version`.
     """
     data = read_file(disk, file)
     if data is None:

@@ -1,6 +1,6 @@
 """The begin of the log: written before a segment is deleted, so that a missing file is never taken for a deletion.
 
-Segments below it are left-overs of an interrupted deletion; a missing segment above it is a loss.
+Segments below the begin are left-overs of an interrupted deletion. A missing segment above the begin is a loss.
 """
 
 import struct
@@ -57,8 +57,8 @@ def decode_log_begin(data: bytes, tag: int = 0) -> LogBegin | None:
 def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin | None:
     """The record in a store's folder; None in a store of an older version.
 
-    The serials give the position if the record is lost, belongs to another folder, or is an older copy. `tag` replaces
-    the tag from the folder's identity.
+    If the record is lost, belongs to another folder, or is an older copy, its position is read from the file `serials`.
+    `tag` replaces the tag from the folder's identity.
     Errors: Unsupported when the record has a newer version.
     """
     tag = tag_of(disk, folder) if tag is None else tag
@@ -70,7 +70,7 @@ def read_log_begin(disk: Disk, folder: Path, tag: int | None = None) -> LogBegin
 
 
 def keep_log_begin(disk: Disk, folder: Path, begin: LogBegin) -> None:
-    """Write the record `begin` that a start has used, unless the file has it already. Errors: OSError."""
+    """Write `begin`, the record that a start has used, unless the file has it already. Errors: OSError."""
     if decode_log_begin(read_file(disk, folder / FILE_NAME) or b"", tag_of(disk, folder)) != begin:
         write_log_begin(disk, folder, begin)
 

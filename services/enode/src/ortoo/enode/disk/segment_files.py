@@ -31,7 +31,7 @@ class ReadFile:
 
     @property
     def is_open(self) -> bool:
-        """Whether it has a descriptor."""
+        """Whether the file has a descriptor."""
         return self._file is not None
 
     def read(self, position: int, length: int) -> bytes:
@@ -59,7 +59,7 @@ class ReadFile:
             self.end()
 
     def begin(self) -> File:
-        """Keep the file open until `end`, which each call needs. Errors: OSError, NoDescriptor."""
+        """Keep the file open until `end`; call `end` once for each `begin`. Errors: OSError, NoDescriptor."""
         with self._lock:
             if (file := self._file) is not None:
                 self._users += 1
@@ -87,7 +87,8 @@ class SegmentFiles:
     def __init__(self, disk: Disk, most: int = 0) -> None:
         """Keep at most `most` files open for reading; 0 = as many as the disk allows.
 
-        A reader waits while all of them are in use. A file is in use only during one read, which waits for no other.
+        A reader waits while all open files are in use. A file is in use only during a read, and no read waits for
+        another.
         """
         self.disk = disk
         self.most = most or disk.read_files_max
@@ -116,7 +117,7 @@ class SegmentFiles:
     # reading
 
     def opened_for(self, wanted: ReadFile) -> File:
-        """As `ReadFile.begin`, for a file that was not open."""
+        """Open a file and keep it open until `ReadFile.end`; for `ReadFile.begin`."""
         with self.lock:
             while wanted._file is None and not self._has_place(wanted):
                 self.waiting += 1

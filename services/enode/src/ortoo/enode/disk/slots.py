@@ -1,4 +1,4 @@
-"""Pairs of slots that are written in turn, in place. A torn write leaves the other slot, and no name changes.
+"""Pairs of slots that are written in turn, in place. A torn write damages only one slot, and no file name changes.
 
 A slot has 64 bytes: a head with the folder's tag, numbers, zeros, and the CRC of the 60 bytes before.
 """
@@ -19,9 +19,9 @@ Numbers = tuple[int, ...]
 
 
 def decode_slots(data: bytes, head: FileHead, tag: int = 0) -> Numbers | None:
-    """The numbers of the slot with the greater ones; None if neither slot is valid.
+    """The greater numbers of the two slots; None if neither slot is valid.
 
-    A slot of a newer version, or with the tag of another folder, is ignored: it is only a hint. `tag` 0 matches any.
+    A slot of a newer version, or with the tag of another folder, is ignored. `tag` 0 matches any tag.
     """
     found: list[Numbers] = []
     for at in range(0, PAIR_BYTES, SLOT_BYTES):
@@ -35,19 +35,19 @@ def decode_slots(data: bytes, head: FileHead, tag: int = 0) -> Numbers | None:
 
 
 def read_slots(disk: Disk, path: Path, head: FileHead, tag: int = 0, pair: int = 0) -> Numbers | None:
-    """As `decode_slots`, for a pair in a file; None without a file. Errors: OSError."""
+    """Read a pair of slots from a file, and decode it as `decode_slots` does; None without a file. Errors: OSError."""
     return decode_slots((read_file(disk, path) or b"")[pair * PAIR_BYTES :], head, tag)
 
 
 def write_slots(disk: Disk, path: Path, head: FileHead, tag: int, pair: int, *numbers: int) -> None:
-    """Replace the smaller slot of a pair durably. Errors: OSError."""
+    """Replace the slot of a pair that has the smaller numbers, durably. Errors: OSError."""
     with closing(Slots(disk, path, head, tag, pair)) as slots:
         slots.replace(*numbers)
 
 
 @dataclass(slots=True, eq=False)
 class Slots:
-    """One pair of a file, which is opened at the first write."""
+    """One pair of slots in a file. The file is opened at the first write."""
 
     disk: Disk
     path: Path
@@ -58,7 +58,7 @@ class Slots:
     _slot: int = 0
 
     def replace(self, *numbers: int) -> None:
-        """Replace the smaller slot durably. Errors: OSError."""
+        """Replace the slot with the smaller numbers, durably. Errors: OSError."""
         at = self.pair * PAIR_BYTES
         if self._file is None:
             is_new = self.path.name not in self.disk.list(self.path.parent)

@@ -50,12 +50,12 @@ class QueueLog:
         self.next_offset = self.end_offset
 
     def run_containing(self, offset: int) -> SealedRun | None:
-        """The sealed run with `offset`, or the next one after it; None if only the active segment can have it."""
+        """The sealed run with `offset`, or the next run behind it; None if only the active segment can hold it."""
         at = bisect_right(self.runs, offset, key=_END_OFFSET)
         return self.runs[at] if at < len(self.runs) else None
 
     def first_stored_offset(self, position: int = 0) -> int:
-        """The first stored offset from a log position on; the end if there is none."""
+        """The first offset stored at or behind a log position; the queue's end offset if there is none."""
         for run in self.runs:
             if run.segment.base >= position:
                 return run.entry.begin_offset
@@ -99,11 +99,11 @@ class LogCatalog:
 
     @property
     def index_bytes(self) -> int:
-        """Memory of the index; it grows with queues times segments."""
+        """Memory of the index, which has an entry for each queue in each segment."""
         return RUN_BYTES * (self.run_count + len(self.active_parts.rows))
 
     def check_capacity(self, queue: QueueLog, bytes_max: int) -> None:
-        """Refuse one more queue in the active segment; `bytes_max` 0 = no limit. Errors: Overloaded."""
+        """Refuse a queue that makes the index exceed `bytes_max`; `bytes_max` 0 = no limit. Errors: Overloaded."""
         if queue.rows is None and 0 < bytes_max < self.index_bytes + RUN_BYTES:
             raise Overloaded(
                 f"{len(self.queues)} queues in {len(self.segments)} segments take {self.index_bytes} bytes of index. "
@@ -141,7 +141,7 @@ class LogCatalog:
             queue.rows = parts.rows[key]
 
     def holes(self) -> list[tuple[int, int]]:
-        """Position and length of all damaged places in the indexes."""
+        """Position and length of all damaged places that the indexes record."""
         return [*(hole for one in self.contents.values() for hole in one.holes), *self.active_parts.holes]
 
     def load_sealed(self, segment: Segment, contents: SegmentContents) -> None:

@@ -41,9 +41,9 @@ def write_index(
     write: bool = True,
     tag: int = 0,
 ) -> SegmentContents:
-    """Write the index file of a segment that ends at log position `end`; without `write` only make its contents.
+    """Write the index file of a segment that ends at log position `end`. If `write` is false, only return its contents.
 
-    `tag` is that of a folder whose identity is not written yet.
+    `tag` is the folder's tag; 0 = read it from the folder's identity.
     """
     tag = tag or tag_of(disk, segment.folder)
     contents, data = encode_index(segment.base, end, last_stored_at_ms, parts, tag)
@@ -53,7 +53,7 @@ def write_index(
 
 
 def make_index(disk: Disk, segment: Segment, next_base: int, *, write: bool = True, tag: int = 0) -> SegmentContents:
-    """Make a sealed segment's index from its frames. Without `write` only the ranges of its rows are kept.
+    """Make a sealed segment's index from its frames. `write` and `tag` are as in `write_index`.
 
     `tag` as for `write_index`.
     """

@@ -74,7 +74,7 @@ def _salt(topic_id: int, kind: int) -> int:
 
 
 def _mixed(values: HashArray) -> HashArray:
-    """Spread the bits."""
+    """Spread the bits of each hash."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     result: HashArray = values ^ (values >> np.uint64(31))
@@ -114,7 +114,7 @@ def _column(texts: memoryview, lists: memoryview | None, salt: int, place: int) 
 
 
 def _is_offsets(offsets: memoryview, end: int) -> bool:
-    """Whether int32 offsets begin at 0 and end at `end`. Falling offsets are detected for many columns at once."""
+    """Whether int32 offsets begin at 0 and end at `end`. `_hashed` checks that they ascend."""
     return (
         len(offsets) >= 4
         and len(offsets) % 4 == 0
@@ -124,7 +124,7 @@ def _is_offsets(offsets: memoryview, end: int) -> bool:
 
 
 def _hashed(columns: Sequence[_TextColumn]) -> tuple[HashArray, HashArray]:
-    """Hashes and places of all texts of some columns; empty if the offsets of any column fall."""
+    """Hashes and places of all texts of some columns; empty if the offsets of any column do not ascend."""
     offsets = np.frombuffer(b"".join([one.offsets for one in columns]), "<i4").astype(np.int64)
     sizes = np.array([len(one.offsets) // 4 for one in columns])
     bases = np.cumsum([0] + [len(one.data) for one in columns])
@@ -232,7 +232,7 @@ def encode_keys(base: int, end: int, hashes: HashArray, places: HashArray, tag: 
 
 
 class KeyIndexFile:
-    """The part of a key index file that is kept in memory: an entry is found with one or two reads."""
+    """A key index file, of which a part is kept in memory. An entry is found with one or two reads."""
 
     def __init__(self, read: Callable[[int, int], bytes], size_bytes: int, base: int, tag: int = 0) -> None:
         """Read the header and the first hash of each block; `read` takes a position in the file and a length.

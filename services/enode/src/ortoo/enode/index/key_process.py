@@ -1,6 +1,6 @@
 """The process beside the enode that keeps the key indexes, so that its work never blocks the enode's event loop.
 
-Requests and answers are JSON, one a line, answered in order. The process ends with its input.
+Requests and answers are JSON, one a line, answered in order. The process ends when its input ends.
 """
 
 import abc
@@ -44,7 +44,7 @@ class KeyIndex(abc.ABC):
             await self._do("update", stretch)
 
     async def find(self, query: KeyQuery, stretches: Sequence[LogStretch]) -> list[FoundMessage]:
-        """The newest messages first. Errors: Unavailable, Overloaded."""
+        """Find messages, the newest first. Errors: Unavailable, Overloaded."""
         if self._searches >= SEARCHES_WAITING_MAX:
             raise Overloaded(f"{self._searches} searches wait already", retry_after_ms=1000)
         self._searches += 1
@@ -109,14 +109,14 @@ class KeyIndexProcess(KeyIndex):
             await process.wait()
 
     async def _do(self, method: str, *arguments: Any) -> Any:
-        """Send a request, and once more if the process died, because it can rebuild all of its data."""
+        """Send a request. If the process died, send it once more to a new process, which can rebuild all data."""
         line = json.dumps([method, *arguments]).encode() + b"\n"
         reply = await self._exchange(line) or await self._exchange(line)
         if not reply:
-            raise Unavailable("the key index process ends at each request", retry_after_ms=1000)
+            raise Unavailable("the key index process died twice during the same request", retry_after_ms=1000)
         answer = json.loads(reply)
         if "error" in answer:
-            raise Unavailable(f"the key index: {answer['error']}")
+            raise Unavailable(f"the key index cannot be read now: {answer['error']}")
         return answer["ok"]
 
     async def _started(self) -> asyncio.subprocess.Process:
@@ -136,7 +136,7 @@ class KeyIndexProcess(KeyIndex):
             raise Overloaded(f"the key index process cannot be started: {error}", retry_after_ms=1000) from error
 
     async def _exchange(self, line: bytes) -> bytes:
-        """One request and its answer; empty when the process has ended."""
+        """Send one request and return the answer; empty when the process has ended."""
         process = self._process
         if process is None or process.returncode is not None:
             process = self._process = await self._started()

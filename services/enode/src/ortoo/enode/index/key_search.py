@@ -1,7 +1,7 @@
 """Searches messages by key or id: in sealed segments by their index files, in the last one by entries in memory.
 
-All of it blocks and computes, so it runs outside the event loop. It runs in its own process (`key_process.py`), or in
-the store's for a disk in memory.
+A search blocks, so it runs outside the event loop: in a separate process (`key_process.py`), or, for a disk in memory,
+in the store's process.
 """
 
 from collections.abc import Sequence
@@ -47,7 +47,7 @@ class FoundMessage(NamedTuple):
 
 
 class LogStretch(NamedTuple):
-    """A segment, or the durable part of the last one."""
+    """A segment, or the durable part of the last segment."""
 
     base: int
     end: int
@@ -117,7 +117,7 @@ class KeySearch:
         return found
 
     def close(self) -> None:
-        """Close all files. None stays open between two requests, because an open file would keep its disk space."""
+        """Close all files. No file stays open between two requests, because an open file would keep its disk space."""
         self._open.close()
         self._segments.clear()
 
@@ -144,7 +144,7 @@ class KeySearch:
         return self._files[base]
 
     def _read_match(self, query: KeyQuery, base: int, position: int, row: int) -> FoundMessage | None:
-        """Read the message at a place; None when it is another one with the same hash, or damaged."""
+        """Read the message at a place; None if it is damaged, or only its hash matches."""
         segment = self._segment(base)
         try:
             header = decode_header(segment.read(position, HEADER_BYTES), position)

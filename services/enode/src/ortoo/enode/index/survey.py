@@ -109,8 +109,9 @@ def survey_sealed(read: Read, base: int, file_end: int, next_base: int) -> Segme
 def find_log_end(found: SegmentSurvey, read: Read, base: int, limit: int) -> int:
     """The end of the log of a crashed store, from the survey of its last segment.
 
-    Below the highest `durable_below` of any whole frame every byte was on disk, so bad bytes there are damage and stay.
-    From there on no frame behind the first bad one was acknowledged, so the log is truncated at it.
+    All bytes below the highest `durable_below` of any whole frame were durable. Bad bytes there are damage, and the log
+    is not truncated. Behind that position, no frame after the first bad frame was acknowledged. So the log is truncated
+    at the first bad frame.
     """
     durable = max(base, min(found.durable_below, limit))
     start = durable

@@ -49,9 +49,9 @@ class Appender(Flusher):
         return self.appended_position + needed + HEADER_BYTES <= self.active.limit
 
     async def reserve_space(self, length: int, *, is_state: bool) -> None:
-        """Wait for room for a frame, in turn, so that appends keep their order. The room lasts until the next await.
+        """Wait for room for a frame, in the order of the callers. The room is reserved until the caller's next await.
 
-        Errors: Overloaded when the disk is full, Unavailable when it failed.
+        Errors: Overloaded when the disk is full, Unavailable when the disk failed, NotLeader.
         """
         async with self._in_turn():
             needed = frame_bytes(length)
@@ -76,7 +76,7 @@ class Appender(Flusher):
 
     @contextlib.asynccontextmanager
     async def _in_turn(self) -> AsyncIterator[None]:
-        """Serialize changes of the active segment, in the order of their callers. Leaving it does not wait."""
+        """Serialize changes of the active segment, in the order of their callers."""
         self._space_waiters += 1
         try:
             async with self._space_lock:
@@ -88,7 +88,7 @@ class Appender(Flusher):
         """Refuse a frame that cannot be stored now.
 
         Errors: Unavailable (the disk failed), NotLeader, Overloaded. Overloaded has NOT_ACCEPTED_FIELD when the disk is
-        full or no file can be opened. It has no field when too many bytes wait for the disk.
+        full or no file can be opened. The error has no field when too many bytes wait for the disk.
         """
         if self.failure:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}", field=NOT_ACCEPTED_FIELD)
@@ -101,12 +101,12 @@ class Appender(Flusher):
             raise Overloaded(f"{self.pending_bytes} bytes wait for the disk", retry_after_ms=50)
 
     def check_barred(self) -> None:
-        """Refuse while this store may not be the enode's registered one. Errors: Unavailable (NOT_ACCEPTED_FIELD)."""
+        """Refuse while another store may be registered for the enode. Errors: Unavailable (NOT_ACCEPTED_FIELD)."""
         if self.barred:
             raise Unavailable(self.barred, field=NOT_ACCEPTED_FIELD, retry_after_ms=1000)
 
     def _roll(self, segment: Segment, *, stored_at_ms: int | None = None) -> None:
-        """End the active segment with a mark and continue in the next, a spare one. `stored_at_ms` as `append_mark`."""
+        """End the active segment with a mark and continue in `segment`. `stored_at_ms` is as in `append_mark`."""
         self.seal_changes()
         self.append_mark(FrameFlag.SEGMENT_END, stored_at_ms=stored_at_ms)
         self.end_segment(segment)
@@ -114,7 +114,8 @@ class Appender(Flusher):
     async def end_active_segment(self) -> None:
         """Continue in a new segment, so that retention can delete the active one.
 
-        Does nothing if the active segment ended meanwhile, or this log takes no own frames. Errors: as `reserve_space`.
+        Does nothing if the active segment ended meanwhile, or this log takes only copies of a leader's frames. Errors:
+        as `reserve_space`.
         """
         active = self.active
         async with self._in_turn():
@@ -131,7 +132,7 @@ class Appender(Flusher):
     def append_batch(
         self, header: FrameHeader, batch: SealedBatch, queue: object, prefix: bytes, changes: tuple[StateChange, ...]
     ) -> None:
-        """Accept a messages frame with this `header`; its position is the appended position.
+        """Accept a messages frame with this `header`, whose position must be the appended position.
 
         `prefix` is the encoding of `changes`, which are stored together with the batch.
         """
@@ -139,7 +140,7 @@ class Appender(Flusher):
         self._append(FlushEntry(header, batch, changes, queue), body)
 
     def append_mark(self, flags: int = 0, *, stored_at_ms: int | None = None) -> None:
-        """Accept a mark; its time is now unless `stored_at_ms` is given."""
+        """Accept a mark. Without `stored_at_ms` its time is now."""
         self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags, stored_at_ms=stored_at_ms)), ())
 
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
@@ -148,14 +149,14 @@ class Appender(Flusher):
         self._groups[-1].has_protocol_frames = True
 
     def append_copy(self, entry: FlushEntry, frame: Buffer) -> None:
-        """Accept the leader's frame at the appended position, which is its position in the leader's log, too."""
+        """Accept a copy of the leader's frame, whose position must be this log's appended position."""
         header = entry.header
         self.stored_at_ms, self.store_open, self.epoch = header.stored_at_ms, header.store_open, header.leader_epoch
         self.active.limit = max(self.active.limit, header.end_position)
         self._put(entry, (frame,), is_copy=True)
 
     def end_segment(self, segment: Segment) -> None:
-        """Continue in `segment`, a spare one, because the last accepted frame ends the active one."""
+        """Continue in the spare segment `segment`, because the last accepted frame ends the active segment."""
         full = self.active
         full.end, full.last_stored_at_ms = self.appended_position, self.stored_at_ms
         segment.place_at(self.appended_position)
@@ -171,7 +172,7 @@ class Appender(Flusher):
     def append_changes(
         self, changes: Sequence[StateChange], encoded: Sequence[bytes], waiter: asyncio.Future[Any]
     ) -> None:
-        """Accept state changes that belong together, after all waiting ones; those of one flush share frames.
+        """Accept state changes of one caller, which become durable in this order. Changes of one flush share frames.
 
         `waiter` gets None when all are durable. The caller has made room for `changes_length`.
         """
@@ -187,7 +188,7 @@ class Appender(Flusher):
 
     @staticmethod
     def changes_length(encoded: Sequence[bytes]) -> int:
-        """The payload length of these changes for `reserve_space`, in as many frames as they need."""
+        """The payload length to reserve with `reserve_space` for these changes, which may need several frames."""
         length = sum(map(len, encoded))
         return HEAD_BYTES + length + length // CHANGES_BYTES_MAX * (frame_bytes(HEAD_BYTES) + ALIGNMENT_BYTES)
 

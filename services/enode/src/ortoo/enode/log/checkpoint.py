@@ -38,7 +38,7 @@ class CheckpointSlice(NamedTuple):
 
 
 def decode_slice(payload: bytes) -> CheckpointSlice:
-    """Read one slice. Errors: Unsupported when it is newer."""
+    """Read one slice. Errors: Unsupported when the slice has a newer version."""
     version, _, *numbers = _SLICE.unpack_from(payload)
     if version != VERSION:
         raise Unsupported(f"checkpoint of version {version}; this process supports {VERSION}: upgrade it")
@@ -46,7 +46,7 @@ def decode_slice(payload: bytes) -> CheckpointSlice:
 
 
 def split_slices(encoded: Iterable[bytes], slice_bytes: int) -> Iterator[tuple[bytes, bool]]:
-    """Gather encoded changes into payloads of about `slice_bytes`; yields each, and whether it is the last one.
+    """Gather encoded changes into payloads of about `slice_bytes`; yields each payload and whether it is the last.
 
     Changes are drawn lazily: a slice is encoded only after the previous one was taken.
     """

@@ -50,42 +50,58 @@ class FrameHeader(NamedTuple):
 
     magic: Annotated[int, "I", "the letters ORTO"] = MAGIC
     version: Annotated[
-        int, "H", "of this header; a reader that does not know it calls the frame unsupported, not damaged"
+        int,
+        "H",
+        "version of this header; a reader that does not know the version calls the frame unsupported, not damaged",
     ] = VERSION
     kind: Annotated[int, "B", "1 messages, 2 state, 3 checkpoint, 4 mark, 5 epoch, 6 configuration, 7 begin"] = 0
-    codec: Annotated[int, "B", "of the whole payload; 0 = none (bodies inside a batch have their own)"] = 0
-    position: Annotated[int, "Q", "of this frame in the log; a frame that lies elsewhere is stale"] = 0
+    codec: Annotated[
+        int, "B", "compression of the whole payload; 0 = none (the bodies inside a batch have a codec of their own)"
+    ] = 0
+    position: Annotated[
+        int, "Q", "position of this frame in the log; a frame that lies at another position is stale"
+    ] = 0
     durable_below: Annotated[
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
-    leader_epoch: Annotated[int, "Q", "of the leader that wrote it, 0 with one replica; never falls along the log"] = 0
+    leader_epoch: Annotated[
+        int, "Q", "epoch of the leader that wrote the frame, 0 with one replica; never falls along the log"
+    ] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[
         int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
     ] = 0
     length: Annotated[int, "I", "bytes of payload"] = 0
     prefix_length: Annotated[
-        int, "I", "bytes of the state changes between header and payload; they are applied together with the payload"
+        int, "I", "bytes of the state changes between header and payload, which are applied together with the payload"
     ] = 0
-    payload_crc: Annotated[int, "I", "CRC-32C of the payload; for messages the producer's own"] = 0
-    prefix_crc: Annotated[int, "I", "CRC-32C of the prefix; 0 without one"] = 0
-    topic_id: Annotated[int, "Q", "of a messages frame, else 0"] = 0
-    queue_id: Annotated[int, "I", "of a messages frame, else 0"] = 0
-    item_count: Annotated[int, "I", "messages in the payload; state changes in a state frame"] = 0
+    payload_crc: Annotated[
+        int, "I", "CRC-32C of the payload; in a messages frame the CRC that the producer computed"
+    ] = 0
+    prefix_crc: Annotated[int, "I", "CRC-32C of the prefix; 0 without a prefix"] = 0
+    topic_id: Annotated[int, "Q", "topic of a messages frame; 0 in other frames"] = 0
+    queue_id: Annotated[int, "I", "queue of a messages frame; 0 in other frames"] = 0
+    item_count: Annotated[
+        int, "I", "number of messages in the payload; in a state frame the number of state changes"
+    ] = 0
     first_offset: Annotated[int, "q", "offset of the first message"] = 0
-    stored_at_ms: Annotated[int, "q", "wall clock, but never smaller than that of the frame before"] = 0
-    producer_id: Annotated[
-        int, "Q", "of a messages frame, 0 = not idempotent; of other frames the fingerprint of the log, 0 = unknown"
+    stored_at_ms: Annotated[
+        int, "q", "wall-clock time at which the frame was stored, but never smaller than that of the previous frame"
     ] = 0
-    first_sequence: Annotated[int, "Q", "number of messages that the producer sent to this queue before"] = 0
-    min_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
-    max_deliver_at_ms: Annotated[int, "q", "0 = at once"] = 0
-    inflated_bytes: Annotated[int, "I", "bodies after decompression"] = 0
+    producer_id: Annotated[
+        int,
+        "Q",
+        "producer of a messages frame, 0 = not idempotent; in other frames the fingerprint of the log, 0 = unknown",
+    ] = 0
+    first_sequence: Annotated[int, "Q", "number of messages that the producer sent to this queue before this frame"] = 0
+    min_deliver_at_ms: Annotated[int, "q", "earliest due time of the messages; 0 = at once"] = 0
+    max_deliver_at_ms: Annotated[int, "q", "latest due time of the messages; 0 = at once"] = 0
+    inflated_bytes: Annotated[int, "I", "bytes of the message bodies after decompression"] = 0
     header_crc: Annotated[int, "I", "CRC-32C of the 124 bytes before"] = 0
 
     @property
     def order(self) -> tuple[int, int]:
-        """The order of frames, which never falls along the log: a frame after one with a higher order is stale."""
+        """(epoch, opening), which never decreases along the log; a frame behind one of a greater order is stale."""
         return self.leader_epoch, self.store_open
 
     @property
@@ -104,11 +120,11 @@ class FrameHeader(NamedTuple):
         return self.first_offset + self.item_count
 
     def is_of(self, log_mark: int) -> bool:
-        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any."""
+        """Whether the frame may belong to the log with this fingerprint. 0, on either side, matches any fingerprint."""
         return self.kind == FrameKind.MESSAGES or log_mark == 0 or self.producer_id in (0, log_mark)
 
     def batch(self, records: bytes) -> SealedBatch:
-        """The batch of a messages frame, with these bytes."""
+        """The batch of a messages frame, whose payload is `records`."""
         return SealedBatch(
             records, self.payload_crc, self.item_count, self.inflated_bytes, self.producer_id, self.first_sequence
         )

@@ -46,7 +46,7 @@ class QueueEntry(NamedTuple):
         return self.row_count * ROW_BYTES
 
     def last_position(self, data: bytes) -> int:
-        """The position of the last batch, from the bytes of the whole index."""
+        """The position of the last batch; `data` has the bytes of the whole index file."""
         positions_at = self.block_at + self.row_count * _NUMBER.size
         return int(_NUMBER.unpack_from(data, positions_at + (self.row_count - 1) * _NUMBER.size)[0])
 
@@ -109,7 +109,7 @@ def encode_index(
 
 
 def tables_bytes(head: bytes) -> int:
-    """The length of the file's begin that `decode_contents` needs. Errors: DamagedFile, Unsupported."""
+    """The number of bytes at the file's start that `decode_contents` needs. Errors: DamagedFile, Unsupported."""
     *_, queues, slices, holes, _ = _checked_head(head)
     return HEAD_BYTES + queues * _QUEUE.size + slices * _SLICE.size + holes * _HOLE.size + CRC_BYTES
 
@@ -121,9 +121,9 @@ def decode_contents(data: bytes, base: int, tag: int = 0) -> SegmentContents:
     """
     own_base, end, last_stored_at_ms, queues, slices, _, _ = _checked_head(data)
     if own_base != base:
-        raise DamagedFile(f"an index of the segment at {own_base}")
+        raise DamagedFile(f"it is the index of the segment at {own_base}")
     if not _HEAD.is_of(tag, data):
-        raise DamagedFile("an index of another folder")
+        raise DamagedFile("it is an index of another folder")
     tables = without_crc(data[HEAD_BYTES : tables_bytes(data)], "tables")
     at_slices = queues * _QUEUE.size
     at_holes = at_slices + slices * _SLICE.size

@@ -13,7 +13,7 @@ class IndexRows:
     __slots__ = ("counts", "first_offsets", "lengths", "positions", "stored_at_ms")
 
     def __init__(self) -> None:
-        """No rows."""
+        """Start without rows."""
         self.first_offsets = array("q")
         self.positions = array("q")
         self.stored_at_ms = array("q")
@@ -58,7 +58,7 @@ class IndexRows:
         return self.first_offsets[at], self.counts[at], self.positions[at], self.lengths[at]
 
     def end_fitting(self, row: int, bytes_max: int) -> int:
-        """The end of the range of rows from `row` on that has no gap and fits `bytes_max`; at least one row."""
+        """The end, exclusive, of the gapless rows from `row` on that fit `bytes_max`; at least `row` + 1."""
         total, expected = 0, -1
         for at in range(row, len(self)):
             total += self.lengths[at]
@@ -68,7 +68,7 @@ class IndexRows:
         return len(self)
 
     def find_time(self, stored_at_ms: int) -> int:
-        """The first row stored at or after that time; the number of rows if there is none."""
+        """The first row stored at or after `stored_at_ms`; the number of rows if there is none."""
         return bisect_left(self.stored_at_ms, stored_at_ms)
 
     @property

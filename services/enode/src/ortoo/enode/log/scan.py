@@ -74,8 +74,8 @@ def walk(
     """All frames from `start` to `end`, and between them the holes, whose bytes are no frames.
 
     Headers are always checked; bodies only of frames at `bodies_from` and later (None = never). A frame with a bad
-    body is a hole. A caller that also reads bodies passes its own `window`, so that both are read through it. A stale
-    frame, of an earlier epoch or opening than one before it, is also in a hole.
+    body is a hole. A caller that also reads bodies passes its own `window`, through which headers and bodies are read.
+    A stale frame is a hole, too: an earlier frame has a later epoch or opening.
     Errors: Unsupported for whole frames of another version.
     """
     window = window or ReadWindow(read, end)
@@ -87,7 +87,7 @@ def walk(
         try:
             header = decode_header(window.bytes_at(position, HEADER_BYTES), position)
             if header.order < order:
-                raise BadFrame(f"a stale frame of (epoch, opening) {header.order} after one of {order}")
+                raise BadFrame(f"a stale frame of (epoch, opening) {header.order} after a frame of {order}")
             if position + HEADER_BYTES + header.prefix_length + header.length > end:  # its padding may be missing
                 raise BadFrame(f"the frame would end at {header.end_position}, beyond {end}")
             if bodies_from is not None and position >= bodies_from:

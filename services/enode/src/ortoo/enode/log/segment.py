@@ -17,7 +17,7 @@ _NAME = re.compile(r"^(\d{20})\.(seg|idx|keys)$")
 
 
 def segment_name(base: int, suffix: str = SUFFIX) -> str:
-    """The file name of the segment that begins at position `base`, or of its index with that suffix."""
+    """The name of a file of the segment that begins at position `base`; `suffix` distinguishes log and indexes."""
     return f"{base:020d}{suffix}"
 
 
@@ -30,8 +30,8 @@ def segment_bases(names: list[str], suffix: str = SUFFIX) -> list[int]:
 def remove_below(disk: Disk, folder: Path, position: int) -> int:
     """Remove the segments below `position`, oldest first, with their index files; returns the number of files.
 
-    The record of the log's begin is already beyond them, so a left-over is harmless. Errors: OSError for the first
-    file that cannot be removed. The next call continues there.
+    The recorded begin of the log is already `position` or more, so a left-over is harmless. Errors: OSError for the
+    first file that cannot be removed. The next call continues with this file.
     """
     gone = [
         (base, suffix)
@@ -77,7 +77,7 @@ class Segment:
 
     @property
     def path(self) -> Path:
-        """The segment's file; the spare one until it has its name."""
+        """The path of the segment's file, which is a spare file until `install` renames it."""
         return self.source or self.folder / segment_name(self.base)
 
     @property
@@ -128,7 +128,7 @@ class Segment:
         return self._reading.read(position - self.base, length)
 
     def read_ahead(self, position: int, length: int) -> None:
-        """Announce bytes of the log that are read soon. Errors: OSError, NoDescriptor."""
+        """Announce bytes of the log that will be read soon. Errors: OSError, NoDescriptor."""
         self._reading.read_ahead(position - self.base, length)
 
     def size_bytes(self) -> int:
@@ -143,5 +143,5 @@ class Segment:
 
 
 def segment_at(segments: Sequence[Segment], position: int) -> Segment | None:
-    """The segment that contains a position, or the last one if it is behind all; segments are in order of position."""
+    """The segment that contains `position`; the last segment if `position` is behind all. `segments` are in order."""
     return next((one for one in reversed(segments) if one.base <= position), None)

@@ -64,8 +64,8 @@ class StoreSettings:
     retention_age_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 72 * 3_600_000
     """Age of the last message of a segment above which the segment is deleted. 0 = never by age."""
     segment_age_max_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 0
-    """Age of the first message of the newest segment above which new messages get another segment. Only then retention
-    can delete this segment. 0 = the value of retention_age_ms."""
+    """Maximum age of the first message in the newest segment. When it is older, the next messages are written to a new
+    segment, so that retention can delete this one. 0 = the value of retention_age_ms."""
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False
@@ -73,7 +73,7 @@ class StoreSettings:
     retention_interval_ms: Annotated[int, NumberRange(1, DAY_MS)] = 10_000
     """Interval between runs of retention."""
     checkpoint_records: Annotated[int, NumberRange(1, COUNT_MAX)] = 500_000
-    """Number of state changes after which a checkpoint is written into the log. One is also written after
+    """Number of state changes after which a checkpoint is written into the log. A checkpoint is also written after
     `segment_bytes` of other frames. A checkpoint as long as N segments is written N times less often."""
     checkpoint_slice_bytes: Annotated[int, NumberRange(1, 64 * MIB)] = 64 << 10
     """Approximate size of one slice of a checkpoint. Slices keep a checkpoint from blocking appends."""
@@ -112,9 +112,9 @@ class StoreSettings:
     replay a run exactly."""
 
     def with_memory_limits(self, share_percent: int, total_bytes: int) -> "StoreSettings":
-        """The same settings with both caches reduced in proportion if they would exceed their share of the memory.
+        """The same settings, with both caches reduced in proportion if they exceed `share_percent` of the memory.
 
-        The limit of the index is filled in.
+        `index_bytes_max` is derived from the memory if it is not set.
         """
         allowed, wanted = total_bytes * share_percent // 100, self.recent_bytes + self.index_bytes
         allowed = min(allowed, wanted)

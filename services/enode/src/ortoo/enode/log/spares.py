@@ -28,7 +28,7 @@ class SpareSegments:
     _making: bool = False
 
     async def prepare(self) -> bool:
-        """Make a spare before it is needed; returns whether one is ready. A full disk is not an error yet."""
+        """Make a spare before it is needed; returns whether a spare is ready. A full disk raises no error here."""
         if self._fitting(self.segment_bytes) is not None:
             return True
         if self._making:
@@ -77,7 +77,7 @@ class SpareSegments:
         self._available.append(spare)
 
     def close(self) -> None:
-        """Remove unused spares; the next start removes those that could not be removed."""
+        """Remove unused spares. The next start removes the spares for which this fails."""
         for spare in self._available:
             spare.retire()
             with contextlib.suppress(OSError):
@@ -88,10 +88,10 @@ class SpareSegments:
         return next((one for one in self._available if one.limit >= size_bytes), None)
 
     def _make(self, size_bytes: int, headroom_bytes: int) -> None:
-        """Make one more ready spare, for the caller, or for the next one if the caller is cancelled meanwhile."""
+        """Make one more ready spare, for the caller, or for the next caller if this one is cancelled meanwhile."""
         if self.files.disk.free_bytes(self.folder) < size_bytes + headroom_bytes:
             raise Overloaded(
-                f"the disk is full: a segment needs {size_bytes} bytes beside {headroom_bytes} of headroom. Free some "
+                f"the disk is full: a segment needs {size_bytes} bytes and {headroom_bytes} must stay free. Free some "
                 "space or shorten retention",
                 retry_after_ms=1000,
             )

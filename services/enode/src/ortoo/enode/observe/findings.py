@@ -35,7 +35,7 @@ class EnodeFindings:
     """Samples of (number of flushes, their total seconds)."""
 
     def sample(self) -> None:
-        """Take a sample of the flush times; to be called twice a second."""
+        """Take a sample of the flush times. The caller calls this twice a second."""
         appender = self.store.engine.appender
         self._flushes.append((appender.flushes, appender.flush_s))
 
@@ -154,7 +154,7 @@ class EnodeFindings:
             )
 
     def _dead_letters(self) -> dict[str, int]:
-        """Dead-letter topic to the number of its messages that were not replayed."""
+        """For each dead-letter topic: the number of its messages that were not replayed."""
         found: dict[str, int] = {}
         catalog, offsets = self.store.engine.catalog, self.store.engine.state.offsets
         for copy in self.store.topics():

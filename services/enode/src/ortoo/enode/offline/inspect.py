@@ -104,7 +104,7 @@ def inspect(
 
 
 def find_message(disk: Disk, folder: Path, message_id: str) -> Line:
-    """The frame of a message, by the id that contains its place.
+    """Find the frame of a message by its id, which contains the message's place.
 
     Errors: Invalid for another kind of id. NotFound when no frame holds it.
     """
@@ -138,7 +138,7 @@ def _read(disk: Disk, folder: Path) -> Recovered:
 
 
 def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
-    """The line for a thing: the fields of a dataclass, and more. Topic ids are in hex."""
+    """The output line of type `kind`: the fields of the dataclass `thing`, and `more`. Topic ids are in hex."""
     fields = asdict(thing) if is_dataclass(thing) and not isinstance(thing, type) else {}
     line: Line = {"type": kind, **fields, **more}
     if "topic_id" in line:
@@ -147,7 +147,7 @@ def _line(kind: str, thing: object = None, /, **more: Any) -> Line:
 
 
 def _printable(value: Any, field: str = "") -> Any:
-    """The printed form of a value in a field, or in a list in it."""
+    """The printed form of a value of `field`; lists and dictionaries are converted recursively."""
     if isinstance(value, dict):
         return {name: _printable(item, str(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -199,7 +199,7 @@ def _verify(catalog: LogCatalog, end_position: int, known: set[int]) -> Iterator
 
 
 def _queues_at(segment: Segment, position: int) -> list[Line]:
-    """The offsets of a frame with a whole header and a bad body."""
+    """The queue and offsets in the header of a frame whose body is bad."""
     one = next(iter(walk(segment.read, position, segment.limit)), None)
     if not isinstance(one, FrameHeader) or one.position != position or one.kind != FrameKind.MESSAGES:
         return []

@@ -1,7 +1,7 @@
-"""`ortoo-enode restore BACKUP DIR`: make a store of a backup of `ortoo-enode backup`.
+"""`ortoo-enode restore BACKUP DIR`: make a store from a backup of `ortoo-enode backup`.
 
 The store continues at the end of the backup. Later messages are lost, and their offsets are assigned again. Therefore
-its first start invalidates the leases, locks and sequences that clients hold from after the backup.
+the first start of the store invalidates the leases, locks and sequences that clients got after the backup.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def make_store(
 def _mark(disk: Disk, folder: Path, listed: BackupList) -> None:
     """Record the log's begin and end: damaged or missing frames between them are then a loss, not a torn tail.
 
-    Both files have the tag of the folder if it has an identity.
+    Both files get the tag of the folder if the folder has an identity.
     """
     with closing(DurableMark(disk, folder)) as mark:
         mark.write(listed.end_position, listed.end_position)

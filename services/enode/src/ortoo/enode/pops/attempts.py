@@ -1,4 +1,4 @@
-"""Results of a group's recent pops, so that a retried pop gets the same messages; and which pops were cancelled."""
+"""Results of a group's recent pops, so that a retried pop gets the same messages, and the cancelled pops."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -31,7 +31,7 @@ class PopAttempts:
         return bool(self._cancelled) and (request in self._cancelled or (request[0], "") in self._cancelled)
 
     def record(self, request: PopRequestKey, batches: Sequence[PoppedBatch]) -> None:
-        """Remember the messages of a request; other requests of its attempt get them again."""
+        """Remember the messages of a request. Later requests of the same attempt get the same messages."""
         attempt_id, request_id = request
         parts = [LeasePart(one.queue_id, one.number, ranges_of(one.offsets), is_exact=False) for one in batches]
         self._leased.setdefault(attempt_id, {})[request_id] = parts
@@ -40,7 +40,7 @@ class PopAttempts:
             self._leased.popitem(last=False)
 
     def take_over(self, request: PopRequestKey, lease_again: Callable[[LeasePart], LeasePart]) -> list[LeasePart]:
-        """The messages of an attempt's earlier requests, leased again. They now belong to this request alone."""
+        """Lease the messages of the attempt's earlier requests again. They now belong to this request alone."""
         attempt_id, request_id = request
         leased = self._leased.get(attempt_id)
         if leased is None:
@@ -50,7 +50,7 @@ class PopAttempts:
         return parts
 
     def cancel(self, request: PopRequestKey, now_s: float) -> list[LeasePart]:
-        """Cancel a request, or all of its attempt if the request id is empty; returns the parts to release."""
+        """Cancel a request, or its whole attempt if the request id is empty; returns the parts to release."""
         attempt_id, request_id = request
         self.expire_cancelled(now_s)
         self._cancelled[request] = now_s + CANCELLED_RETENTION_S
@@ -62,12 +62,12 @@ class PopAttempts:
         return self._leased.get(attempt_id, {}).pop(request_id, [])
 
     def restore(self, request: PopRequestKey, parts: list[LeasePart]) -> None:
-        """Keep the parts of a cancelled request that could not be released; it has to be cancelled once more."""
+        """Keep the parts of a cancelled request that could not be released. The request must be cancelled again."""
         attempt_id, request_id = request
         self._leased.setdefault(attempt_id, {}).setdefault(request_id, []).extend(parts)
 
     def expire_cancelled(self, now_s: float) -> None:
-        """Drop cancelled requests that are too old to arrive any more."""
+        """Forget cancellations so old that their requests can no longer arrive."""
         while self._cancelled and next(iter(self._cancelled.values())) <= now_s:
             self._cancelled.popitem(last=False)
 

@@ -33,7 +33,7 @@ class Origin(NamedTuple):
 
     @classmethod
     def of_copy(cls, properties: Mapping[str, str]) -> "Origin | None":
-        """The origin in a copy's properties; None if it is no copy of this version."""
+        """The origin in a copy's properties; None if the message is no copy, or a copy of another version."""
         if RETRY_TOPIC not in properties or ORIGIN_MESSAGE_ID not in properties:
             return None
         origin = cls(*(properties.get(name, "") for name in ORIGIN_NAMES))
@@ -61,7 +61,7 @@ def _in_dead_letter(field: str) -> str:
 
 
 def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Message:
-    """A message of a queue of `store`, with its id; a message without one gets the id of its place.
+    """A message of a queue of `store`. If it has no message id, it gets the id of its place.
 
     System properties are kept only from topics to which clients cannot send.
     """
@@ -75,7 +75,7 @@ def message_with_id(opened: CachedBatch, store: Store, place: PopKey, offset: in
 
 
 def origin_of(message: Message, opened: CachedBatch, store: Store, place: PopKey, offset: int) -> Origin:
-    """The origin of an identified message: its place in a queue of `store`, or for a copy the origin it names."""
+    """The origin of a message: its place in a queue of `store`, or, for a copy, the origin in its properties."""
     topic_id, _, queue_id = place
     return Origin.of_copy(message.properties) or Origin(
         store.topic_name(topic_id),
@@ -88,7 +88,7 @@ def origin_of(message: Message, opened: CachedBatch, store: Store, place: PopKey
 
 
 def batch_copies(copies: Sequence[tuple[T, Message]], now_ms: int) -> list[tuple[SealedBatch, list[T]]]:
-    """Pack (source, copy) pairs into batches, each with the sources of its messages in order."""
+    """Pack the copies of (source, copy) pairs into batches; returns each batch with the sources of its messages."""
     batches, at = [], 0
     for part in split_messages([copy for _, copy in copies]):
         sources = [of for of, _ in copies[at : at + len(part)]]

@@ -51,8 +51,8 @@ def describe_deliveries(
 ) -> QueueDeliveries:
     """Describe messages of a queue for a group.
 
-    `offsets` are the first offset (-1 = the first unfinished one), the end (exclusive, 0 = the end of the queue) and
-    the limit.
+    `offsets` has the first offset (-1 = the first unfinished), the end (exclusive, 0 = the end of the queue) and the
+    limit.
 
     Errors: NotFound.
     """

@@ -1,4 +1,4 @@
-"""The order of message groups in a queue: of each group, only the first unfinished message may be delivered."""
+"""The order within message groups of a queue: only the first unfinished message of a message group may be delivered."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -7,10 +7,10 @@ from ortoo.enode.state.interval_map import IntervalMap
 
 
 class KeyOrder:
-    """Tracks the messages that wait for an earlier one of their message group."""
+    """Tracks the messages that wait for an earlier message of their message group."""
 
     def __init__(self, scan: int) -> None:
-        """Start. The message groups from offset `scan` on are not known yet."""
+        """Start without messages; the caller adds message groups from offset `scan` on."""
         self.scan = scan
         """The next offset whose message group is to be read."""
         self._first_of_group: dict[int, str] = {}
@@ -25,7 +25,7 @@ class KeyOrder:
         return len(self._blocked)
 
     def add(self, first_offset: int, message_groups: Sequence[str | None], intervals: IntervalMap) -> list[int]:
-        """Add the message groups of the messages from `first_offset` on; returns the free offsets, in order."""
+        """Add the message groups of messages from `first_offset` on; returns the deliverable offsets, in order."""
         free = []
         start = max(self.scan - first_offset, 0)
         for offset, group in enumerate(message_groups[start:], first_offset + start):
@@ -44,16 +44,16 @@ class KeyOrder:
         return free
 
     def is_free(self, offset: int) -> bool:
-        """Whether no earlier message of its group blocks this message."""
+        """Whether no earlier message of the same message group blocks this message."""
         return offset < self.scan and offset not in self._blocked
 
     def waiting_for(self, offset: int) -> Sequence[int]:
-        """The messages that wait for this one, the first unfinished of its group, in order."""
+        """The messages, in order, that wait for the message at `offset`; empty unless it is the first of its group."""
         group = self._first_of_group.get(offset)
         return tuple(self._waiting[group]) if group is not None else ()
 
     def finish(self, first: int, end: int, intervals: IntervalMap) -> list[int]:
-        """Record that messages are finished, as `intervals` has it already; returns the offsets that became free."""
+        """Handle messages that `intervals` has as finished; returns the offsets that became deliverable."""
         free = []
         # The groups of lost messages are never read, and unfinished messages before these hold the floor back.
         self.scan = max(self.scan, intervals.floor, end if first <= self.scan else 0)

@@ -65,8 +65,8 @@ class PopLeasing:
         """Lease messages to a consumer, waiting up to `request.wait_ms` for the first.
 
         Messages not acknowledged within `request.invisible_ms` are delivered again. The lease is written to the log,
-        but the answer does not wait for the flush; a crash may lose it. A pop with `request.cancel` cancels another
-        pop: it releases the messages of that pop and returns none.
+        but the answer does not wait for the flush. A crash may lose the lease. A pop with `request.cancel` cancels
+        another pop: it releases the messages of that pop and returns no messages.
 
         Errors: NotFound, Conflict (another delivery mode, or this pop was cancelled), Overloaded, Unavailable.
         """
@@ -95,7 +95,7 @@ class PopLeasing:
                 raise _cancelled_error()
 
     async def peek(self, request: PopRequest) -> Popped:
-        """The next messages of a group, including those leased; without a group the oldest ones. Changes nothing.
+        """Read the next messages of a group, including leased ones; without a group, the oldest. Changes nothing.
 
         Errors: NotFound, DataLoss.
         """
@@ -127,7 +127,7 @@ class PopLeasing:
     def describe(
         self, topic_id: int, group_name: str, queue_id: int, first: int, end: int, limit: int
     ) -> QueueDeliveries:
-        """The delivery state of messages in a group; `first` -1 = from the first unfinished one. Errors: NotFound."""
+        """The delivery state of messages in a group; `first` -1 = the first unfinished offset. Errors: NotFound."""
         return describe_deliveries(
             self._store, self.lines.group(topic_id, group_name), queue_id, (first, end, limit), self._clock
         )
@@ -135,10 +135,10 @@ class PopLeasing:
     async def settle(
         self, topic_id: int, group_name: str, parts: Iterable[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Apply a verdict to leased messages. Returns, when it is durable, those that the lease no longer holds.
+        """Apply a verdict to leased messages. When it is durable, return the messages that the lease no longer holds.
 
-        A renewal is written to the log, but not waited for. A request holds parts of many consumers: an invalid part
-        gets an error of its own and does not fail the others.
+        A renewal is written to the log, but the answer does not wait for its flush. A request has parts of many
+        consumers. An invalid part gets an error of its own and does not fail the other parts.
         Errors: NotFound (topic), Overloaded, Unavailable (also for a park while there is no dead-letter topic).
         """
         group, topic = self.lines.group(topic_id, group_name), self._store.topic(topic_id)
@@ -218,9 +218,9 @@ class PopLeasing:
         return popped
 
     async def _repeat_attempt(self, group: GroupLines, request: PopRequest) -> Popped:
-        """Messages that an earlier pop with this attempt id still holds, because its answer was lost.
+        """Lease the messages that earlier pops with this attempt id still hold, because the answer was lost.
 
-        They get a new lease. A late release by the first answer's lease therefore does not affect them.
+        The messages get a new lease. A late release of the first lease therefore does not affect them.
         """
         popped, leases = Popped(), list[tuple[int, int, list[Delivered]]]()
 
@@ -251,7 +251,7 @@ class PopLeasing:
     async def _pop_line(
         self, line: GroupLine, request: PopRequest, remaining: int, bytes_left: int, popped: Popped
     ) -> list[PoppedBatch]:
-        """Lease messages of one queue; continue behind messages that had to be left out."""
+        """Lease messages of one queue. If all were expired or lost, continue behind them."""
         while True:
             batches, is_short = await self._pop_queue(line, request, remaining, bytes_left, popped)
             if batches or not is_short:
@@ -262,7 +262,7 @@ class PopLeasing:
     ) -> tuple[list[PoppedBatch], bool]:
         """Lease messages of one queue, read them and log the lease; on failure they are released.
 
-        The second result tells whether messages were left out because they expired or their bytes are lost.
+        The second result is true if messages were left out because they expired or their bytes are lost.
         """
         lost_before = self._reading.lost_messages
         number = self.lines.next_number()
@@ -308,7 +308,7 @@ class PopLeasing:
     # parking
 
     def _park_exhausted(self, line: GroupLine, number: int, rows: Sequence[Delivered], rules: PopRules) -> bool:
-        """Park messages whose attempts are used up; returns as `_park`."""
+        """Park messages whose attempts are used up; returns the result of `_park`."""
         default_note = ("", "no answer within the invisible duration")
         letters = [
             ParkedMessage(offset, attempt, REASON_ATTEMPTS, *line.notes.get(offset, default_note))
@@ -318,7 +318,7 @@ class PopLeasing:
         return self._park(line, number, letters, rules)
 
     async def _expire(self, line: GroupLine, number: int, expired: Sequence[tuple[int, int]], rules: PopRules) -> bool:
-        """Park or drop expired messages (offset, attempt), by the group's rules; returns as `_park`."""
+        """Park or drop expired messages (offset, attempt), by the group's rules; returns true if `_park` does."""
         if rules.park_expired:
             letters = [
                 ParkedMessage(offset, attempt - 1, REASON_EXPIRED, *line.notes.get(offset, ("", "")))
@@ -338,7 +338,7 @@ class PopLeasing:
     def _park(
         self, line: GroupLine, number: int, letters: list[ParkedMessage], rules: PopRules, *, counts: bool = True
     ) -> bool:
-        """Park in the background. True when the dead-letter topic has to be created first: they are delivered again."""
+        """Park in the background. Returns true if there is no dead-letter topic: the messages are delivered again."""
         ranges, now_ms = merge_ranges((letter.offset, 1) for letter in letters), line.group.now_ms()
         if not rules.dead_letter_topic_id:
             line.redeliver(ranges, number, now_ms, RETRY_DELAY_MS, counts=counts)

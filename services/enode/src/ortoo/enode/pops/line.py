@@ -1,7 +1,7 @@
 """Delivery state of one queue in a popping group: leases, retries, and the next messages to deliver.
 
 A line runs ahead of the folded `PopQueue` by the changes that are not yet durable. It uses monotonic milliseconds.
-After a start a new line takes over the folded state, and each lease runs for the time that was left of it.
+After a start a new line takes over the folded state, and each lease lasts for its remaining time.
 """
 
 import heapq
@@ -43,7 +43,7 @@ class TakeResult:
 
 @dataclass(slots=True)
 class SettleResult:
-    """The messages of a request that its lease still held, and those it did not."""
+    """The messages of a request that its lease still held, and the other messages of the request."""
 
     rows: list[Delivered] = field(default_factory=list)
     """(first offset, count, attempt) of what changed."""
@@ -55,7 +55,7 @@ class PopLine:
     """The messages of one queue on their way to one group. Times are monotonic milliseconds."""
 
     def __init__(self, queue: PopQueue, *, opening: int, now_ms: int, wall_ms: int, in_order: bool = False) -> None:
-        """Continue from the folded `queue`; `in_order` delivers messages of one message group one after another."""
+        """Continue from the folded `queue`. `in_order`: messages of a message group are delivered one by one."""
         self.intervals = IntervalMap(queue.intervals.floor)
         self.notes = dict(queue.notes)
         self.leased_count = 0
@@ -82,12 +82,12 @@ class PopLine:
         return self._due[0][0] if self._due else None
 
     def may_have_messages(self, now_ms: int, end_offset: int) -> bool:
-        """Whether `take` may find messages. A wrong True is rare and harmless: `take` then finds none."""
+        """Whether `take` may find messages. In rare cases this is true although `take` then finds none."""
         self._advance(now_ms)
         return bool(self._ready) or (self.cursor < end_offset and not self._limit_reason())
 
     def needs_message_groups(self, end_offset: int) -> bool:
-        """Whether a `take` that found too few may find more after `add_message_groups`."""
+        """Whether `take` may find more messages after a call of `add_message_groups`."""
         return self.keys is not None and self.keys.scan < end_offset and not self._limit_reason()
 
     def set_order(self, in_order: bool) -> None:
@@ -104,7 +104,7 @@ class PopLine:
                     heapq.heappush(self._due, (piece.state.until_ms, piece.first, piece.end))
 
     def add_message_groups(self, first_offset: int, message_groups: Sequence[str | None]) -> None:
-        """Add the message groups of the messages from `first_offset` on; those seen before are skipped."""
+        """Add the message groups of the messages from `first_offset` on; messages added before are skipped."""
         assert self.keys is not None
         for offset in self.keys.add(first_offset, message_groups, self.intervals):
             self._make_next_ready(offset)
@@ -120,10 +120,10 @@ class PopLine:
         attempts_max: int = 0,
         heads: list[int] | None = None,
     ) -> TakeResult:
-        """Lease up to `limit` messages: returned ones first, then new ones, by offset.
+        """Lease up to `limit` messages by offset: first messages to deliver again, then new messages.
 
-        With ordered delivery, `heads` collects the offsets that are leased under `number`. Messages that follow these
-        in their message groups are leased too if this lease alone blocks them.
+        With ordered delivery, `heads` collects the offsets that are leased under `number`. Later messages of the same
+        message groups are leased too if only this lease blocks them.
         """
         self._advance(now_ms)
         result = TakeResult()
@@ -179,7 +179,7 @@ class PopLine:
     ) -> set[int]:
         """Messages whose lease `number` expired and that no other lease holds.
 
-        `include_finished` adds finished ones.
+        `include_finished` adds finished messages.
         """
         found: set[int] = set()
         for first, count in ranges:
@@ -197,7 +197,7 @@ class PopLine:
     def renew_lease_as(self, part: LeasePart, number: int, now_ms: int, duration_ms: int) -> list[Delivered]:
         """Move the messages that a part's lease still holds to lease `number`, for `duration_ms`, as the same attempt.
 
-        Returns their (first offset, count, attempt).
+        Returns the (first offset, count, attempt) of the moved messages.
         """
         self._advance(now_ms)
         rows: list[Delivered] = []
@@ -212,7 +212,7 @@ class PopLine:
         return rows
 
     def finish(self, ranges: Iterable[tuple[int, int]], number: int) -> SettleResult:
-        """Finish messages of lease `number`; those finished already are skipped."""
+        """Finish messages of lease `number`; messages finished before are skipped."""
         settled = self.owned_attempts(ranges, number)
         self.drop([row[:2] for row in settled.rows])
         return settled
@@ -246,7 +246,7 @@ class PopLine:
     def redeliver(
         self, ranges: Iterable[tuple[int, int]], number: int, now_ms: int, delay_ms: int, *, counts: bool = True
     ) -> SettleResult:
-        """Return messages of lease `number` for delivery after `delay_ms`; `counts`: whether the attempt counts."""
+        """Make messages of lease `number` deliverable again after `delay_ms`; `counts`: whether the attempt counts."""
         self._advance(now_ms)
         settled = SettleResult()
         for piece in self._owned_pieces(ranges, number, settled):
@@ -267,7 +267,7 @@ class PopLine:
         return owned
 
     def _is_owned_by(self, hold: DeliveryState | None, number: int) -> bool:
-        """Whether a lease is the newest of a message. A lease that a crash lost from the log still counts."""
+        """Whether lease `number` is the newest of a message. A lease that a crash lost from the log counts, too."""
         if hold is not None and number == hold.number:
             return hold.phase is not Phase.RETURNED
         return (hold is None or number > hold.number) and number >> OPENING_SHIFT < self._opening
@@ -287,7 +287,7 @@ class PopLine:
     def _next_in_groups(
         self, keys: KeyOrder, head: int, number: int, now_ms: int, rule: FailureRule
     ) -> Iterator[tuple[Piece, int]]:
-        """Messages of the group of `head` that only messages of lease `number` block, and their attempts."""
+        """Messages of the message group of `head` that only lease `number` blocks, each with its attempt."""
         for offset in keys.waiting_for(head):
             for piece in self.intervals.unfinished(offset, offset + 1):
                 hold = piece.state
@@ -299,7 +299,7 @@ class PopLine:
                     return
 
     def _mark_delivered(self, first: int, end: int) -> None:
-        """Move the cursor behind these offsets. A crash may have lost the record of their delivery."""
+        """Move the cursor behind these offsets, whose delivery may not be in the log after a crash."""
         if end > self._cursor:
             if first > self._cursor:
                 self._make_ready(self._cursor, first)
@@ -315,7 +315,7 @@ class PopLine:
         heapq.heappush(self._due, (hold.until_ms, piece.first, piece.end))
 
     def _advance(self, now_ms: int) -> None:
-        """Expire leases, and offer the messages that may be delivered again."""
+        """Expire leases, and make the messages of ended leases and back-offs deliverable."""
         due = self._due
         while due and due[0][0] <= now_ms:
             until_ms, first, end = heapq.heappop(due)
@@ -332,7 +332,7 @@ class PopLine:
         heapq.heappush(self._ready, (first, end))
 
     def _make_next_ready(self, offset: int) -> None:
-        """Offer the next message of a message group; it may still be leased, or wait for its back-off."""
+        """Make the next message of a message group deliverable, or note the end of its lease or back-off."""
         for piece in self.intervals.unfinished(offset, offset + 1):
             hold = piece.state
             if hold is None or hold.phase is Phase.EXPIRED:
@@ -341,7 +341,7 @@ class PopLine:
                 heapq.heappush(self._due, (hold.until_ms, offset, offset + 1))
 
     def _limit_reason(self) -> str:
-        """The limit that stops the delivery of new messages; empty if none does."""
+        """The limit that stops the delivery of new messages; empty if no limit does."""
         if self.intervals.delivered_count >= UNFINISHED_MAX:
             return f"{self.intervals.delivered_count} messages are delivered and not finished"
         if self.keys is not None and self.keys.blocked_count >= SCANNED_MAX:
@@ -350,7 +350,7 @@ class PopLine:
 
 
 def _row(piece: Piece, number: int) -> Delivered:
-    """A piece as (first offset, count, attempt); a delivery whose lease a crash lost counts as well."""
+    """A piece as (first offset, count, attempt). A delivery whose lease a crash lost counts as an attempt."""
     hold = piece.state
     attempt = 1 if hold is None else hold.attempt + (number > hold.number)
     return piece.first, piece.end - piece.first, attempt

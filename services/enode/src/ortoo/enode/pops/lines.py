@@ -74,7 +74,7 @@ class GroupLines:
         return line
 
     async def open_line(self, queue_id: int, rules: PopRules) -> GroupLine:
-        """The line of a queue, ready for a pop: it has a start offset, and messages that retention deleted are dropped.
+        """The line of a queue for a pop. Its start offset is stored, and messages that retention deleted are finished.
 
         Errors: NotFound, Overloaded, Unavailable.
         """
@@ -99,7 +99,7 @@ class GroupLines:
         return line
 
     def intervals(self, queue_id: int) -> IntervalMap | None:
-        """The finished and held messages of the group in a queue; None if it never consumed it."""
+        """The finished and held messages of the group in a queue; None if the group never consumed the queue."""
         line = self._lines.get(queue_id)
         if line is not None:
             return line.intervals
@@ -107,14 +107,14 @@ class GroupLines:
         return stored_queue.intervals if stored_queue is not None else None
 
     def apply_rules(self, rules: PopRules) -> None:
-        """Apply the order of `rules` to all lines."""
+        """Turn ordered delivery on or off in all lines, as `rules` says."""
         if rules.in_order != self.in_order:
             self.in_order = rules.in_order
             for line in self._lines.values():
                 line.set_order(rules.in_order)
 
     def queue_order(self, queue_ids: Sequence[int], rules: PopRules) -> Sequence[int]:
-        """The order in which a pop reads queues: round-robin, or by priority the largest id first."""
+        """The order in which a pop reads queues: round-robin, or, with `rules.by_priority`, the largest id first."""
         if rules.by_priority:
             return sorted(queue_ids, reverse=True)
         self._next_queue += 1
@@ -144,7 +144,7 @@ class GroupLines:
             wake(waiter)
 
     def wake_one(self) -> None:
-        """Wake the first waiting pop: there may be a message for it."""
+        """Wake the first waiting pop, because a message may be deliverable."""
         wake_first(self._waiting)
 
     def plan_wake_up(self) -> None:
@@ -170,14 +170,14 @@ class GroupLines:
             self.consumers.popitem(last=False)
 
     def reset(self, queue_ids: Collection[int] | None = None) -> None:
-        """Drop the lines of all or some queues; the next use makes them again from the folded state."""
+        """Drop the lines of `queue_ids`, None = all. The next use makes the lines again from the folded state."""
         for queue_id in list(self._lines) if queue_ids is None else queue_ids:
             self._lines.pop(queue_id, None)
         while self._waiting:
             self.wake_one()
 
     def is_idle(self) -> bool:
-        """Whether memory holds nothing that is not in the folded state too."""
+        """Whether all state of these lines is also in the folded state."""
         self.attempts.expire_cancelled(self._clock.monotonic_s())
         is_held = any(len(line.intervals) for line in self._lines.values())
         return not self._waiting and self.attempts.is_idle and not is_held
@@ -197,7 +197,7 @@ class GroupLines:
 
 
 class PopLines:
-    """The delivery state of all popping groups. It is notified of durable messages, set offsets and deleted topics."""
+    """The delivery state of all popping groups. The store notifies it of durable changes."""
 
     def __init__(self, store: Store, clock: Clock, first_number: int = 0) -> None:
         """Begin without groups. Lease numbers begin at `first_number` within an opening of the store."""
@@ -224,7 +224,7 @@ class PopLines:
         return (self._store.engine.appender.store_open << OPENING_SHIFT) + self._count
 
     def on_messages_stored(self, topic_ids: Collection[int]) -> None:
-        """Wake a waiting pop of each group: messages of these topics became durable."""
+        """Wake a waiting pop of each group, because messages of these topics became durable."""
         for topic_id in topic_ids:
             for group in self._topics.get(topic_id, {}).values():
                 group.wake_one()
@@ -244,16 +244,16 @@ class PopLines:
                 group.reset()
 
     async def forget_idle(self) -> None:
-        """Drop the groups that `is_idle` allows to drop; to be called once a minute."""
+        """Forget the idle groups. The caller calls this once a minute."""
         for groups in self._topics.values():
             for name in [name for name, group in groups.items() if group.is_idle()]:
                 del groups[name]
 
     @property
     def is_closed(self) -> bool:
-        """Whether the enode shuts down, so that no pop may wait."""
+        """Whether the enode is shutting down, so that no pop may wait."""
         return self._waiters.is_closed
 
     async def close(self) -> None:
-        """End the wait of all pops."""
+        """Wake all waiting pops, and let no later pop wait."""
         await self._waiters.close()

@@ -48,7 +48,7 @@ class ParkedMessage:
 
 
 def record_notes(line: GroupLine, offsets: Iterable[int], consumer: str, error: str) -> Iterator[PopNote]:
-    """Keep a consumer's report of a failed attempt for the dead letter: in memory, and by these changes in the log."""
+    """Keep a consumer's report of a failed attempt in memory; yields the changes that store the report in the log."""
     note = (consumer[:NOTE_LENGTH_MAX], error[:NOTE_LENGTH_MAX])
     for offset in offsets if any(note) else ():
         if line.notes.get(offset) != note:
@@ -59,7 +59,7 @@ def record_notes(line: GroupLine, offsets: Iterable[int], consumer: str, error: 
 def make_parked_copies(
     opened: CachedBatch, store: Store, place: PopKey, letters: Sequence[ParkedMessage], now_ms: int
 ) -> list[tuple[SealedBatch, list[int]]]:
-    """Batches of copies for the dead-letter topic, each with the offsets of its source messages."""
+    """Batches of copies for the dead-letter topic, each with the offsets of the messages that were copied."""
     return batch_copies([(one.offset, _make_parked_copy(opened, store, place, one, now_ms)) for one in letters], now_ms)
 
 
@@ -84,7 +84,7 @@ def _make_parked_copy(opened: CachedBatch, store: Store, place: PopKey, letter: 
 
 
 def _note_text(text: str) -> str:
-    """A consumer's text, made valid, so that it can never prevent the parking of its message."""
+    """A consumer's text, shortened and without control characters, so that the text never prevents parking."""
     return without_control_characters(text[:NOTE_LENGTH_MAX])
 
 
@@ -106,7 +106,7 @@ class Parker:
         self._in_flight: dict[PopPlace, asyncio.Future[None]] = {}
 
     async def park_or_return(self, line: GroupLine, number: int, letters: list[ParkedMessage], rules: PopRules) -> None:
-        """Park; on failure return the messages, so that an unavailable dead-letter topic does not stop the others."""
+        """Park messages. If this fails, deliver them again, so that no message waits for the dead-letter topic."""
         try:
             await self.park(line, letters, rules)
         except OrtooError as error:
@@ -119,10 +119,10 @@ class Parker:
             line.group.plan_wake_up()
 
     async def park(self, line: GroupLine, letters: list[ParkedMessage], rules: PopRules) -> None:
-        """Copy messages to the dead-letter topic; the same frame finishes them for the group.
+        """Copy messages to the dead-letter topic. The same frame finishes the messages for the group.
 
-        Each message gets one dead letter: for one that is being parked already this waits, and finished ones are
-        skipped. Errors: as `Store.append`; Unavailable while there is no dead-letter topic.
+        Each message gets one dead letter. Finished messages are skipped. If another call is parking a message, this
+        call waits for it. Errors: as `Store.append`; Unavailable while there is no dead-letter topic.
         """
         if not rules.dead_letter_topic_id:
             raise Unavailable("the dead-letter topic is being created", retry_after_ms=RETRY_DELAY_MS)

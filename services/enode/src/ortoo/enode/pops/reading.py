@@ -38,21 +38,21 @@ class CachedBatch:
 
     @property
     def first_offset(self) -> int:
-        """The offset of its first message."""
+        """The offset of the batch's first message."""
         return self.stored.first_offset
 
     @property
     def end_offset(self) -> int:
-        """The offset behind its last message."""
+        """The offset behind the batch's last message."""
         return self.stored.next_offset
 
     @cached_property
     def view(self) -> RecordBatchView:
-        """Access to its single messages."""
+        """Access to the single messages of the batch."""
         return open_batch(self.stored.batch)
 
     def select(self, offsets: Sequence[int]) -> SealedBatch:
-        """A batch of the messages at `offsets` (ascending); for all of them the stored bytes unchanged."""
+        """A batch of the messages at `offsets` (ascending); for all messages, the stored bytes unchanged."""
         if len(offsets) == self.stored.batch.count:
             return self.stored.batch
         return gather(self._arrays, (np.array(offsets, "<i8") - self.first_offset).astype("<i4"))
@@ -82,7 +82,7 @@ class BatchCache:
         fetched = await self._store.fetch(topic_id, queue_id, offset, bytes_max=1)
         if not fetched.batches:
             raise OutOfRange(
-                f"offset {offset} is not stored yet; the queue ends there",
+                f"offset {offset} is not stored yet; the queue ends before it",
                 begin_offset=offset,
                 end_offset=fetched.end_offset,
                 field="offset",
@@ -130,8 +130,8 @@ class PopReader:
     ) -> list[PoppedBatch]:
         """Read the messages of rows (first offset, count, attempt) that `line` leased under `number`.
 
-        Reads about `bytes_left` bytes at most, and at least one batch; the rest is released. Expired messages are left
-        out and added to `expired` as (offset, attempt).
+        Reads about `bytes_left` bytes at most, and at least one batch. Messages that are not read are released. Expired
+        messages are left out and added to `expired` as (offset, attempt).
         """
         batches: list[PoppedBatch] = []
         at = sorted(leased)
@@ -182,7 +182,7 @@ class PopReader:
         return [offset for offset, _ in kept], [attempt for _, attempt in kept]
 
     async def batch_at(self, line: GroupLine, offset: int) -> CachedBatch | None:
-        """The opened batch that holds a message; None if the message is lost, which is logged as a state change."""
+        """The opened batch that holds a message; None if the message is lost. The log then records the loss."""
         try:
             return await self._batches.get(line.group.topic_id, line.queue_id, offset)
         except (OutOfRange, DataLoss) as error:
@@ -201,7 +201,7 @@ class PopReader:
     async def peek(
         self, topic_id: int, queue_id: int, first: int, count: int, attempt: int
     ) -> AsyncIterator[PoppedBatch]:
-        """Messages as they are stored, without a lease."""
+        """Yield batches of stored messages, without a lease."""
         at, end = first, first + count
         while at < end:
             opened = await self._batches.get(topic_id, queue_id, at)

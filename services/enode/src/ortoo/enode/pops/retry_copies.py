@@ -58,10 +58,10 @@ class RetryCopies:
         """Copies that are not durable yet."""
 
     async def retry(self, request: RetryRequest) -> list[str]:
-        """Store a retry copy, due after its back-off, or a dead letter of each message; returns the ids when durable.
+        """Store a retry copy or a dead letter of each nacked message; returns the message ids when all are durable.
 
-        All or none: a refused request stores no copy. The copy and the mark that it was made are one write. Therefore a
-        repeated request stores nothing for a message that the group has not passed yet.
+        A retry copy is due after its back-off. A refused request stores no copy. Copies and their marks are one write.
+        Therefore a repeated request stores no second copy until the group's offset passes the message.
         Errors: NotFound, OutOfRange, Overloaded, Unavailable, Invalid (the copies together are too large).
         """
         place = (request.topic_id, request.group, request.queue_id)
@@ -111,7 +111,7 @@ class RetryCopies:
             done.set_result(None)
 
     def _retry_writes(self, request: RetryRequest, failed: Sequence[_FailedMessage]) -> Iterator[BatchWrite]:
-        """The batches of copies for the retry topic: those due at once, and delayed ones."""
+        """The batches of copies for the retry topic: copies due at once, and delayed copies."""
         now_ms = self._clock.now_ms()
         by_delay: dict[bool, list[tuple[RetryMark, Message]]] = {}
         for one in failed:
@@ -143,10 +143,10 @@ class RetryCopies:
                     )
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
-        """Replay dead letters, each once: the copy and the mark that it was sent are one write. All or none.
+        """Replay dead letters, each once: all copies and their marks are one write.
 
-        Returns the ranges that were sent now, or with `dry_run` would be. Errors: NotFound, Overloaded, Unavailable,
-        Invalid (the copies together are too large).
+        Returns the ranges that this call replayed, or would replay without `dry_run`. Errors: NotFound, Overloaded,
+        Unavailable, Invalid (the copies together are too large).
         """
         name = self._store.topic_name(request.target_topic_id)
         if self._store.queue_range(request.target_topic_id, 0).end_offset < 0:
@@ -209,7 +209,7 @@ class RetryCopies:
 
 
 def _make_replay_copy(letter: Message, *, keeps_origin: bool) -> Message:
-    """The original message, with the properties of its origin in a retry topic; another topic is a new start."""
+    """The original message; with `keeps_origin`, for a retry topic, it has the properties of its origin."""
     message = letter.without_system_properties()
     if not keeps_origin:
         return message

@@ -46,7 +46,7 @@ class LeaseSettlement:
     def _drop_expired(
         self, group: GroupLines, part: LeasePart, verdict: LeaseVerdict, expired: list[StaleMessage]
     ) -> LeasePart:
-        """The part without messages whose lease expired; these are added to `expired`."""
+        """The part without messages whose lease expired. The expired messages are added to `expired`."""
         line = group.get_line(part.queue_id)
         late = line.expired(part.ranges, part.number, group.now_ms(), include_finished=not isinstance(verdict, Finish))
         if not late:
@@ -135,9 +135,10 @@ class LeaseSettlement:
         return changes
 
     async def _write(self, group: GroupLines, changes: list[StateChange]) -> None:
-        """Return when `changes` are durable. If they are refused, the lines are made again without them.
+        """Return when `changes` are durable. If the log refuses them, the lines are made again from the folded state.
 
-        Without changes, wait for earlier ones: a repeated verdict must not be confirmed before the first is durable.
+        Without changes, wait for all earlier changes: a repeated verdict is confirmed only when the first one is
+        durable.
         """
         try:
             if changes:

@@ -40,7 +40,7 @@ class BatchLocation(NamedTuple):
 
     @property
     def end_offset(self) -> int:
-        """The offset after its last message."""
+        """The offset after the batch's last message."""
         return self.first_offset + self.message_count
 
 
@@ -83,10 +83,10 @@ class Reader:
     async def read(
         self, queue: QueueLog, from_offset: int, bytes_max: int, on_batch: OnBatch | None = None
     ) -> FetchResult:
-        """Whole batches from the one with `from_offset` on that fit `bytes_max`, at least one.
+        """Read whole batches from the batch that holds `from_offset` on, within `bytes_max`; at least one.
 
-        With `on_batch` the answer has no batches; each is passed to it when it is read, outside the event loop.
-        `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when that batch is damaged.
+        With `on_batch`, each batch is passed to `on_batch` outside the event loop, and the result has no batches.
+        `from_offset` lies in the queue's range. Errors: those of `on_batch`. DataLoss when the first batch is damaged.
         Unavailable when the disk cannot be read now. Overloaded when no file can be opened.
         """
         run = queue.run_containing(from_offset)
@@ -159,7 +159,7 @@ class Reader:
         places: list[BatchLocation],
         ahead: list[BatchLocation],
     ) -> DamagedBatch | None:
-        """Pass batches to `on_batch` until one cannot be repaired; a repaired one is read again.
+        """Pass batches to `on_batch` until a damaged batch cannot be repaired. A repaired batch is read again.
 
         Errors: Unavailable, OSError, and those of `on_batch`.
         """
@@ -194,7 +194,7 @@ class Reader:
         return is_repaired
 
     def _sealed_segment_at(self, position: int) -> Segment | None:
-        """The closed segment with a position; None when its file is missing, or the log ends in it."""
+        """The sealed segment that holds a position; None when its file is missing, or it is the active segment."""
         segment = segment_at(self.catalog.segments, position)
         return segment if segment is not None and segment.base in self.catalog.contents else None
 
@@ -294,10 +294,10 @@ def _loss_error(reason: str, begin_offset: int, end_offset: int) -> DataLoss:
 def scan_batches(
     on_batch: OnBatch, found: Sequence[StoredBatch], places: list[BatchLocation], ahead: list[BatchLocation]
 ) -> DamagedBatch | None:
-    """Pass `found` batches to `on_batch`, then read `places` one by one and pass them, until one is bad.
+    """Pass the batches `found` to `on_batch`, then read and pass those at `places`, until one is damaged.
 
-    It runs outside the event loop, and accesses only the segments' files. Small frames that lie close together are read
-    with one call. The places `ahead` are prefetched for the next read.
+    The scan runs outside the event loop, and accesses only the segments' files. Small frames that lie close together
+    are read with one call. The places `ahead` are prefetched for the next read.
     """
     for place in ahead:
         place.segment.read_ahead(place.position, HEADER_BYTES + place.length)
@@ -318,16 +318,16 @@ def scan_batches(
 
 
 class OtherFrame(BadFrame):
-    """A whole frame at a place, but not the one in the index."""
+    """The frame at a place is whole, but does not match the index."""
 
 
 def _slice_of(data: bytes, begin_position: int, position: int, length: int) -> bytes:
-    """Bytes of the log from `position`, out of `data`, which lies at `begin_position`."""
+    """Bytes of the log from `position`, taken from `data`, which begins at `begin_position`."""
     return data[position - begin_position : position - begin_position + length]
 
 
 def _adjacent_runs(places: list[BatchLocation]) -> Iterator[tuple[int, int]]:
-    """Ranges of places, by number, that one read gets with small gaps."""
+    """Ranges (begin, end) of indexes into `places`; one read gets a range, because its gaps are small."""
     start = 0
     for number in range(1, len(places) + 1):
         if number < len(places):
@@ -341,7 +341,7 @@ def _adjacent_runs(places: list[BatchLocation]) -> Iterator[tuple[int, int]]:
 
 
 def _batch_at(place: BatchLocation, read: Read) -> StoredBatch:
-    """Read a batch. Errors: BadFrame unless it is whole and its frame matches the index."""
+    """Read a batch. Errors: BadFrame when its frame is damaged or does not match the index."""
     header = decode_header(read(place.position, HEADER_BYTES), place.position)
     if (
         header.kind != FrameKind.MESSAGES

@@ -9,7 +9,7 @@ OVERHEAD_PER_BATCH_BYTES = 400
 
 
 class RecentBatches:
-    """The newest batches by position that fit; the oldest are dropped first."""
+    """The newest batches that fit into memory, by position. The oldest batch is dropped first."""
 
     def __init__(self, bytes_max: int) -> None:
         """Keep about `bytes_max` bytes."""

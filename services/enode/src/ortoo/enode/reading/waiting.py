@@ -16,7 +16,7 @@ class Waiters:
     """All waiters of one kind in a store; each waits in one line."""
 
     def __init__(self, clock: Clock, *, waiters_max: int, plural: str) -> None:
-        """Allow at most `waiters_max` at once; `plural` is their name in the plural, for errors."""
+        """Allow at most `waiters_max` waiters at once; `plural` is the name of such waiters in error messages."""
         self.wheel = DeadlineWheel(clock, f"store:waiting {plural}")
         self.is_closed = False
         self._waiters_max = waiters_max
@@ -32,7 +32,7 @@ class Waiters:
         """Return when woken, at a monotonic time, or when this is closed. Errors: Overloaded if too many wait already.
 
         A caller that wakes this waiter directly passes its own `waiter`.
-        A waiter that is woken and cancelled at the same moment wakes the next one in its line.
+        A waiter that is woken and cancelled at the same moment wakes the next waiter in its line.
         """
         if self.is_closed:
             return

@@ -1,4 +1,4 @@
-"""Opens a log: takes its files, and returns its end, losses and state. docs/formats/crash-safety.md has the reasons.
+"""Opens a log: reads its files, and returns its end, losses and state. docs/formats/crash-safety.md has the reasons.
 
-`store` opens with it, and `offline` inspects and repairs with it. No other package imports it.
+`store` uses it to open a log, and `offline` to inspect and repair one. No other package imports it.
 """

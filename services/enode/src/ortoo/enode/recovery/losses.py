@@ -17,10 +17,10 @@ _END = 1 << 62
 
 
 def find_damages(catalog: LogCatalog, holes: Iterable[Hole], disk: Disk) -> list[Damage]:
-    """Name each hole: file, position, and the offsets that are missing between the frames around it.
+    """Describe each hole by its file, its position, and the offsets that are missing between the frames around it.
 
-    The frames of a hole are unknown, so a gap is listed for every hole that may have held it. Rows of sealed segments
-    are read only for segments with holes.
+    The frames of a hole are unknown, so missing offsets are listed for every hole that may have held them. Rows of
+    sealed segments are read only for segments with holes.
     """
     holes = sorted(set(holes), key=lambda hole: hole.position)
     if not holes:

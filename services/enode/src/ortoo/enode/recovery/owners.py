@@ -26,9 +26,9 @@ _MAGIC = b"ORT"
 
 
 def check_owner(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
-    """Refuse an identity of another store: no other file has its tag. Errors: DataLoss, OSError.
+    """Refuse the identity of another store: files with tags exist, and no tag matches. Errors: DataLoss, OSError.
 
-    A single file of another store is not refused. It is ignored and written again.
+    If some tags match, a file with another tag is not refused. That file is ignored and written again.
     """
     found = {name: tags for name in disk.list(folder) if (tags := _tags(disk, folder, name))}
     if found and not any(identity.tag in tags for tags in found.values()):
@@ -39,7 +39,7 @@ def check_owner(disk: Disk, folder: Path, identity: StoreIdentity) -> None:
 
 
 def _tags(disk: Disk, folder: Path, name: str) -> set[int]:
-    """The tags in a small file; empty for one of an older version."""
+    """The tags in a small file; empty for a file of an older version."""
     places = _PLACES.get(name, ())
     heads = [read_part(disk, folder / name, at, TAG_AT + TAG_BYTES) for at in places]
     tags = {int.from_bytes(head[TAG_AT:], "little") for head in heads if head.startswith(_MAGIC)}
@@ -55,9 +55,9 @@ def is_foreign(segment: Segment, position: int, log_mark: int) -> bool:
 
 
 def check_frame_owner(path: Path, foreign_at: int) -> None:
-    """Refuse a segment with a frame of another log, at `foreign_at`; -1 = it has none. Errors: DataLoss."""
+    """Refuse a segment with a frame of another log at `foreign_at`; -1 = no such frame. Errors: DataLoss."""
     if foreign_at >= 0:
         raise DataLoss(
             f"{path} holds a frame of another store at log position {foreign_at}. Restore the right file, or move "
-            "this one away; its data is then reported as lost"
+            "this file away; its data is then reported as lost"
         )

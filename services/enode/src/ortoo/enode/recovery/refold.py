@@ -41,9 +41,9 @@ class StateRefold:
             foreign.add(base)  # its messages may have been folded before the frame with the other fingerprint
 
     def _fold_all(self, slices: Iterable[SliceLocation], foreign: Collection[int]) -> int | None:
-        """Fold without the segments that begin at `foreign`.
+        """Fold all segments except those that begin at the positions `foreign`.
 
-        Returns the base of one more segment of another log; None if there is none.
+        Returns the base of a further segment that is of another log; None if there is none.
         """
         self.state, self.store_open = State(), 0
         self.holes: list[Hole] = []
@@ -71,9 +71,9 @@ class StateRefold:
     def offsets_to_skip(self, *, is_cut: bool) -> list[OffsetsSkipped]:
         """Offsets to leave out, because a lost frame may have held them.
 
-        A queue with a whole frame behind the last hole needs none, because that frame's first offset is proof.
-        When the log `is_cut` at its end, every queue continues with its next known offset. The log records this with
-        an empty range. A later fold, which meets the missing bytes in the middle, must not leave out offsets.
+        A queue with a whole frame behind the last hole skips no offsets, because the frame's first offset is known.
+        When the log `is_cut` at its end, the result has a range for each queue, possibly empty. A later fold meets the
+        missing bytes in the middle of the log, and skips only the recorded ranges.
         """
         if not self._lost_bytes and not is_cut:
             return []
@@ -94,7 +94,7 @@ class StateRefold:
     def forget_producers(self, *, is_cut: bool) -> None:
         """Forget the windows of producers whose last batches may be lost.
 
-        The next sequence of such a producer would be a permanent gap here. An unknown producer starts again at once.
+        The next sequence of such a producer would be a permanent gap here. A forgotten producer starts again at once.
         """
         if is_cut:
             self.state.windows.keep_only(())
@@ -102,7 +102,7 @@ class StateRefold:
             self.state.windows.keep_only(self._producers_behind_hole)
 
     def _load_checkpoint(self, slices: Iterable[SliceLocation]) -> int:
-        """Load the newest checkpoint whose frames are whole; the position to fold from."""
+        """Load the newest checkpoint whose frames are whole; returns the position to fold from."""
         for parts in complete_checkpoints(slices):
             state, size_bytes = State(), 0
             for part in parts:
@@ -126,7 +126,7 @@ class StateRefold:
         return begin
 
     def _read_body(self, segment: Segment, header: FrameHeader) -> bytes | None:
-        """Prefix and payload of a frame; None, and recorded as a hole, when they are damaged."""
+        """Prefix and payload of a frame. If they are damaged, a hole is recorded and None is returned."""
         try:
             return read_body(segment.read, header)
         except BadFrame as error:
@@ -155,7 +155,7 @@ class StateRefold:
         return is_named or not is_foreign(segment, end, self.log_mark)
 
     def _record_hole(self, hole: Hole) -> None:
-        """Record a hole with unknown frames."""
+        """Record a hole in which frames of any queue may be lost."""
         self.holes.append(hole)
         self._lost_bytes += hole.length
         self._queues_behind_hole.clear()

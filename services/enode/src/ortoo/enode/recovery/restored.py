@@ -1,11 +1,12 @@
-"""The mark of a store that ends before its clients' latest knowledge, and was not started yet.
+"""The mark of a store whose log lacks its newest part, and which was not started since then.
 
-Such a store was made of a backup, or its last file was cut short, or a repair removed its end. Or it is the disk of a
-set that continues alone after the loss of a majority.
+Such a store was made from a backup, or its last file was cut short, or a repair removed its end. Or it is the only
+replica that continues after the loss of a majority.
 
 Clients still hold positions, handles and numbers of the lost end. A session ahead of its queue would skip new messages
 with reused offsets. An old handle would match a new lease, transaction or delayed message. A producer would have a
-permanent gap in its sequences. Therefore all of these are invalidated. The mark stays until that is in the log.
+permanent gap in its sequences. Therefore all of these are invalidated. The mark stays until the invalidation is in the
+log.
 """
 
 from dataclasses import replace
@@ -30,7 +31,7 @@ ADVICE = "restore the backup again, or repeat the `ortoo-enode` command that mad
 
 
 def write_restored_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
-    """Mark a store. `randomness` makes two stores restored from the same backup raise their numbers differently.
+    """Mark a store. With `randomness`, two stores from the same backup raise their numbers by different amounts.
 
     The identity, if there is one, records the mark, too, so that a lost mark is noticed.
     """
@@ -40,7 +41,7 @@ def write_restored_mark(disk: Disk, folder: Path, randomness: Randomness | None 
 
 
 def write_mark(disk: Disk, folder: Path, randomness: Randomness | None = None) -> None:
-    """As `write_restored_mark`, for a caller that then writes an identity with `begins_anew`."""
+    """Write only the mark, for a caller that then writes an identity with `begins_anew`."""
     more = randomness.below(OPENINGS_GAP) if randomness is not None else 0
     write_json_file(disk, folder / FILE_NAME, VERSION, {"apart": OPENINGS_GAP + more})
 
@@ -55,7 +56,7 @@ def read_openings_gap(disk: Disk, folder: Path) -> int:
     if not apart and identity is not None and identity.begins_anew:
         raise DataLoss(
             f"the log in {folder} lacks its newest part, which clients may have seen. The file {FILE_NAME}, which "
-            f"invalidates what they know of it, is missing: {ADVICE}"
+            f"invalidates the clients' old positions, is missing: {ADVICE}"
         )
     return apart
 
@@ -69,7 +70,7 @@ def remove_restored_mark(disk: Disk, folder: Path) -> None:
 
 
 def invalidation_changes(state: State, openings_gap: int, stored_at_ms: int) -> list[StateChange]:
-    """The changes that invalidate locks and producer ids, and skip places that may have been assigned before.
+    """The changes that invalidate locks and producer ids, and skip places that the lost end may have assigned.
 
     `stored_at_ms` is the time of the last frame of the log.
     """

@@ -1,4 +1,4 @@
-"""Stray files: they have the name of a segment but are none. They are left alone and cause no loss."""
+"""Stray files: files with a segment's name that are not segments. They are left alone and cause no loss."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,8 +13,9 @@ def find_strays(files: SegmentFiles, folder: Path, starts: Sequence[int]) -> lis
     """The positions in `starts` whose file is not a segment of this log. Errors: Unsupported, OSError.
 
     A segment begins at an aligned position, and has its whole length before it gets its name. It gets the name only
-    at the end of the segment before it. A file with a whole frame at its begin is a segment. Another file is a stray
-    if it is empty behind a segment without an end there, or if it begins within the previous one's frames.
+    at the end of the segment before it. A file with a whole frame at its begin is a segment. A file without such a
+    frame is a stray in two cases. It is empty, and the previous segment does not end at its begin. Or it begins within
+    the frames of the previous segment.
     """
     strays: list[int] = []
     before: Segment | None = None

@@ -20,7 +20,7 @@ _log = get_logger("replication")
 
 @dataclass(eq=False)
 class FrameRepair:
-    """Fetches damaged frames of this disk from other replicas, and only committed ones."""
+    """Repairs damaged frames of this disk with copies from other replicas. Only committed frames are repaired."""
 
     log: LogBytes
     replica: Callable[[], Replica]
@@ -31,11 +31,11 @@ class FrameRepair:
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def repair(self, position: int, limit: int, is_other: bool = False) -> int:
-        """Ensure a whole frame at a position; its end is at most at `limit`, where the next frame begins.
+        """Ensure a whole frame at `position` that ends at or before `limit`, where the next frame begins.
 
-        With `is_other` the frame there is whole, but does not match an index; it may be of another log.
-        Returns the frame's end, or 0 if no other replica has it. Errors: OSError. Unavailable when a replica that may
-        have it did not answer.
+        `is_other`: the frame there is whole, but does not match an index, so it may be of another log. Returns the
+        frame's end, or 0 if no other replica has the frame. Errors: OSError. Unavailable when a replica that may have
+        the frame did not answer.
         """
         async with self._turn:
             found, replica = await self.log.find_frame(position), self.replica()
@@ -59,23 +59,24 @@ class FrameRepair:
                     return frame.header.end_position
             if reasons:
                 raise Unavailable(
-                    f"the log is damaged at {position}, and replicas with a copy did not answer: {', '.join(reasons)}",
+                    f"the log is damaged at {position}, and replicas that may have a copy did not answer: "
+                    f"{', '.join(reasons)}",
                     retry_after_ms=500,
                 )
             return 0
 
     def _is_of_its_epoch(self, header: FrameHeader) -> bool:
-        """Whether it is not a left-over of an older leader whose replacement the disk lost."""
+        """Whether the frame is of the epoch that this position has in the log; otherwise the frame is a left-over."""
         return header.leader_epoch == self.replica().log.history.epoch_before(header.end_position)
 
     def _check_copy(self, content: bytes, position: int, limit: int) -> FrameCopy:
-        """The frame, if it is the committed one at that position. Errors: BadFrame."""
+        """The frame in `content`, if it is the committed frame at `position`. Errors: BadFrame."""
         frame = next(frames_in(content, position), None)
         if frame is None or len(frame.data) != len(content):
             raise BadFrame(f"{len(content)} bytes were received, which are not a single frame")
         header, replica = frame.header, self.replica()
         if header.end_position > limit:
-            raise BadFrame(f"it would end at {header.end_position}, but the next frame begins at {limit}")
+            raise BadFrame(f"the copy ends at {header.end_position}, but the next frame begins at {limit}")
         if not replica.rules.may_repair_from(replica.log, header.leader_epoch, header.end_position):
-            raise BadFrame(f"it is of epoch {header.leader_epoch}, or not committed")
+            raise BadFrame(f"the copy is of epoch {header.leader_epoch}, or is not committed")
         return frame

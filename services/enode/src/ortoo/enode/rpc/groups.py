@@ -17,13 +17,20 @@ class GroupHandlers(EnodeHandlers):
     """Committed offsets and delivery modes of groups."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
-        """Commit offsets of a group; all or none unless offsets have generations of their own."""
+        """Commit offsets of a group. All or none are stored, unless each offset has its own generation."""
         topic_id, group, store = request.topic_id, request.group, self.store
         await self.topics.wait_for(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
+        for queue_id, offset in offsets.items():
+            if offset > (end_offset := store.queue_range(topic_id, queue_id).end_offset):
+                raise Invalid(
+                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
+                    "what it received",
+                    field="offsets",
+                )
         fenced: list[int] = []
         with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
@@ -59,7 +66,7 @@ class GroupHandlers(EnodeHandlers):
     async def UseDeliveryMode(
         self, request: lives_pb.UseDeliveryModeRequest, context: Context
     ) -> lives_pb.UseDeliveryModeResponse:
-        """Set a group's delivery mode for a topic unless it has another one."""
+        """Set a group's delivery mode for a topic. The request is refused if the group has a different mode."""
         await self.topics.wait_for(request.topic_id)
         check_group_name(request.group)
         mode = _mode_of(request)
@@ -87,7 +94,7 @@ class GroupHandlers(EnodeHandlers):
 
 
 def _offsets(request: pb.CommitOffsetsRequest) -> dict[int, int]:
-    """Queue id to next offset. Errors: Invalid."""
+    """The offsets of a request, as queue id to next offset. Errors: Invalid."""
     check_group_name(request.group)
     if not 1 <= len(request.offsets) <= OFFSETS_MAX:
         raise Invalid(f"{len(request.offsets)} offsets; give 1 to {OFFSETS_MAX}", field="offsets")

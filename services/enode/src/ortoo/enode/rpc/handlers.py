@@ -24,7 +24,7 @@ LISTED_MAX = 10_000
 
 @dataclass(eq=False)
 class EnodeHandlers(EnodeServiceServicer):
-    """Base of EnodeService's methods. They wait a moment for an unknown topic before they refuse the request."""
+    """Base of EnodeService's methods. A method waits a moment for an unknown topic before it refuses the request."""
 
     store: Store
     topics: TopicCopies
@@ -56,7 +56,7 @@ def check_number(field: str, number: int, maximum: int) -> None:
 
 
 def limit_of(request: Any) -> int:
-    """The limit of a list request, or the default. Errors: Invalid if it is too large."""
+    """The limit of a list request; 0 = the default. Errors: Invalid if the limit is too large."""
     limit: int = request.limit
     if limit > LISTED_MAX:
         raise Invalid(f"{limit}; at most {LISTED_MAX}", field="limit")

@@ -22,7 +22,7 @@ class LockHandlers(EnodeHandlers):
     """The locks of queues."""
 
     async def TakeLocks(self, request: pb.TakeLocksRequest, context: Context) -> pb.TakeLocksResponse:
-        """Take or renew locks; granted locks are durable. A queue that is not here fails on its own."""
+        """Take or renew locks; granted locks are durable. A queue that is not on this enode fails alone."""
         lock_requests = _checked_requests(request.requests)
         missing = await self._missing(lock_requests)
         pairs = {(one.topic_id, one.group) for one in lock_requests if (one.topic_id, one.queue_id) not in missing}
@@ -63,7 +63,7 @@ class LockHandlers(EnodeHandlers):
         )
 
     async def _missing(self, lock_requests: Iterable[pb.LockRequest]) -> dict[tuple[int, int], OrtooError]:
-        """The errors of queues that are not here, by (topic id, queue id), after one common wait for their topics."""
+        """(topic id, queue id) to error, for queues that this enode lacks even after one common wait."""
         topics = self.topics
         missing = sorted(
             {(one.topic_id, one.queue_id) for one in lock_requests if topics.is_missing(one.topic_id, one.queue_id)}
@@ -86,7 +86,10 @@ def _checked_requests(lock_requests: Iterable[pb.LockRequest]) -> list[pb.LockRe
     for wish in checked:
         check_group_name(wish.group, "requests.group")
         if not 1 <= len(wish.session_id) <= TEXT_LENGTH_MAX or len(wish.owner) > TEXT_LENGTH_MAX:
-            raise Invalid(f"give a session, and at most {TEXT_LENGTH_MAX} characters each", field="requests.session_id")
+            raise Invalid(
+                f"give a session id of 1 to {TEXT_LENGTH_MAX} characters, and an owner of at most as many",
+                field="requests.session_id",
+            )
     return checked
 
 

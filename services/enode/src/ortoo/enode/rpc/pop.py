@@ -103,7 +103,7 @@ class PopHandlers(EnodeHandlers):
 
 
 def _pop_request(request: pb.PopQueuesRequest) -> PopRequest:
-    """Errors: Invalid."""
+    """Check and decode a pop request. Errors: Invalid."""
     check_number("messages_max", request.messages_max, MESSAGES_MAX)
     if not request.peek:
         check_group_name(request.group)
@@ -154,5 +154,5 @@ def _batch(popped: PoppedBatch) -> pb.PoppedBatch:
 
 
 def _attempts(attempts: Sequence[int]) -> Sequence[int]:
-    """The attempts on the wire; an empty list means 1 each."""
+    """The attempt numbers on the wire; an empty list means 1 for each message."""
     return () if attempts.count(1) == len(attempts) else attempts

@@ -102,8 +102,8 @@ def enode_server(
 ) -> GrpcServer:
     """The server of EnodeService and `others`, by the enode's settings; not yet listening.
 
-    `calls` counts its calls, `token` guards it. The connections of its ports take at most `descriptors_max`
-    descriptors. It is not ready until the enode is registered.
+    `calls` counts the server's calls, and clients must send `token`. The connections of its ports take at most
+    `descriptors_max` descriptors. The server is not ready until the enode is registered.
     """
     return GrpcServer(
         settings.listen_address,

@@ -28,8 +28,8 @@ DIGEST_ROWS_MAX = 5_000
 class State:
     """The tables as of one position of the log.
 
-    `apply_*` are pure: no clock, no randomness, no disk. Folding a part of the log again, up to its end, leaves the
-    same state. Checkpoints rely on this.
+    `apply_*` are pure: no clock, no randomness, no disk. Folding the last part of the log a second time does not change
+    the state. Checkpoints rely on this.
     """
 
     def __init__(self) -> None:

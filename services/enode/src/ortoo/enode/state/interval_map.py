@@ -40,10 +40,12 @@ class Piece(NamedTuple):
 
 
 class IntervalMap:
-    """Disjoint intervals of offsets above `floor`. Offsets below it are finished, those in no interval untouched.
+    """Disjoint intervals of offsets above `floor`.
 
-    A finished offset stays finished: a later state has no effect on it. So folding a part of the changes again, up to
-    the end, leaves the same map.
+    Offsets below `floor` are finished. Offsets in no interval are untouched.
+
+    A finished offset stays finished: a later state has no effect on it. So folding the last part of the changes a
+    second time leaves the same map.
     """
 
     __slots__ = ("_ends", "_firsts", "_states", "delivered_count", "floor")
@@ -69,7 +71,7 @@ class IntervalMap:
         return at >= 0 and offset < self._ends[at] and self._states[at] is None
 
     def unfinished(self, first: int, end: int) -> Iterator[Piece]:
-        """The unfinished parts of a range in order, untouched and held ones."""
+        """The unfinished parts of a range, untouched or held, in order."""
         at = max(first, self.floor)
         index = max(bisect_right(self._firsts, at) - 1, 0)
         while at < end:
@@ -151,7 +153,7 @@ class IntervalMap:
         self._firsts[low:high], self._ends[low:high], self._states[low:high] = [first], [end], [None]
 
     def rows(self, from_offset: int, limit: int) -> list[Piece]:
-        """The stored intervals from the one that holds `from_offset` on; here a state of None means finished."""
+        """Up to `limit` intervals that end after `from_offset`. In these pieces a state of None means finished."""
         start = bisect_right(self._ends, from_offset)
         stop = min(start + limit, len(self._firsts))
         return [Piece(self._firsts[at], self._ends[at], self._states[at]) for at in range(start, stop)]
@@ -167,14 +169,14 @@ class IntervalMap:
         return first, end
 
     def _split_around(self, first: int, end: int) -> tuple[int, int]:
-        """Split intervals at the range's borders; return the index range of those inside."""
+        """Split intervals at the range's borders; return the index range of the intervals inside."""
         low = self._split_at(first)
         if low < len(self._firsts) and self._ends[low] == end and self._firsts[low] == first:
             return low, low + 1
         return low, self._split_at(end)
 
     def _split_at(self, offset: int) -> int:
-        """Split the interval that holds `offset`; return the index of the first one that begins at or after it."""
+        """Split the interval that holds `offset`; return the index of the first interval at or after `offset`."""
         index = bisect_left(self._firsts, offset)
         if index and self._ends[index - 1] > offset:
             self._firsts.insert(index, offset)

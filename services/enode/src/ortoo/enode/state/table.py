@@ -15,7 +15,7 @@ V = TypeVar("V")
 
 
 class StateTable(ABC, Generic[V]):
-    """One table. Folding a part of the log again, up to its end, leaves the same contents."""
+    """One table. Folding the last part of the log a second time does not change its contents."""
 
     FOLDS: ClassVar[Mapping[type[StateChange], Callable[[Any, Any], None]]]
     """Class of a change to the method that folds it into the table."""
@@ -34,11 +34,11 @@ class StateTable(ABC, Generic[V]):
 
     @abstractmethod
     def checkpoint(self) -> Iterator[bytes]:
-        """Yield the whole table as encoded changes. Changes may be folded meanwhile: a reader folds these again."""
+        """Yield the whole table as encoded changes. Changes may be folded meanwhile; a reader folds them again."""
 
     @property
     def rows(self) -> int:
-        """About the number of rows: the cost of a checkpoint or digest."""
+        """The approximate number of rows, which determines the cost of a checkpoint or digest."""
         return sum(len(one) if isinstance(one, Sized) else 1 for one in self._topics.values())
 
     def digest(self) -> int:
@@ -63,7 +63,7 @@ class GroupTable(KeyedTable[str, V]):
 
     @property
     def rows(self) -> int:
-        """About the number of rows, counted by queue."""
+        """The approximate number of rows, counted by queue."""
         return sum(len(one) if isinstance(one, Sized) else 1 for _, _, one in self.entries())
 
     def drop_group(self, topic_id: int, group: str) -> None:
@@ -93,7 +93,7 @@ def split_rows(rows: Sequence[K]) -> Iterator[tuple[K, ...]]:
 
 
 def iterate_live(entries: Mapping[K, V]) -> Iterator[tuple[K, V]]:
-    """The entries of a mapping that may change during the iteration; deleted ones are skipped."""
+    """The entries of a mapping that may change during the iteration; deleted entries are skipped."""
     for key in list(entries):
         value = entries.get(key)
         if value is not None:

@@ -22,7 +22,7 @@ _COMPACT_MIN = 64
 
 
 class TimerStatus(enum.IntEnum):
-    """The operation in progress on a timer. Only in memory: a new leader finds every timer free."""
+    """The operation in progress on a timer. It is kept only in memory, so every timer is free for a new leader."""
 
     FREE = 0
     STAGED = 1
@@ -40,7 +40,7 @@ class TimerStatus(enum.IntEnum):
 
 
 class TimerBucket:
-    """A growing table of timers. Deleted ones stay until they are the majority.
+    """A growing table of timers. Rows of deleted timers stay until they are the majority.
 
     Ids are a separate sorted column, so that a timer is found by binary search.
     """
@@ -77,7 +77,7 @@ class TimerBucket:
             yield self.live_rows(start, stop)
 
     def put(self, rows: TimerArray) -> None:
-        """Add timers, ordered by id; existing ones get their new place."""
+        """Add timers, which are ordered by id; existing timers get their new place."""
         if int(rows["timer_id"][0]) > self._last_id:
             self._append(rows)
         else:
@@ -95,7 +95,7 @@ class TimerBucket:
         self._last_id = max(self._last_id, int(rows["timer_id"][-1]))
 
     def end(self, ids: Int64s) -> int:
-        """Delete timers; unknown ones are skipped. Returns the number deleted."""
+        """Delete timers; unknown timers are skipped. Returns the number of deleted timers."""
         at, _ = self._find(ids)
         table = self._table
         at = at[table["deliver_at_ms"][at] != NEVER_MS]
@@ -163,7 +163,7 @@ class TimerBucket:
         return result
 
     def _find(self, ids: Int64s) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
-        """The row indexes of the known ones among `ids`, and a mask of `ids` that are known."""
+        """The row indexes of the known `ids`, and a mask over `ids` that is true for the known ones."""
         known = self._known_ids
         at = np.searchsorted(known, ids)
         found = at < len(known)

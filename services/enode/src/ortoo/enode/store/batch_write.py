@@ -1,4 +1,4 @@
-"""Parameters of a batch that is stored invisibly, and of the state changes in its frame."""
+"""Parameters of a batch that is stored invisibly, or together with others, and of the state changes in its frame."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class BatchWrite:
     consumes_at: ChangesAt | None = None
 
     def changes_at(self, first_offset: int, stored_at_ms: int) -> tuple[StateChange, ...]:
-        """The state changes in the same frame, for this first offset and time."""
+        """The state changes in the same frame, when the batch gets this first offset and store time."""
         make_changes = self.deferral.changes if self.deferral is not None else self.consumes_at
         return make_changes(first_offset, stored_at_ms) if make_changes is not None else self.consumes
 

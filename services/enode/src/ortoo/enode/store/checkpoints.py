@@ -28,8 +28,8 @@ def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_by
     """Whether the next checkpoint is due.
 
     `content_bytes` and `changes` were written since the newest complete checkpoint began, which takes `size_bytes` of
-    the log. A checkpoint is due after content of its own size, or after a number of changes that grows with its
-    size. Slices are not content, so a checkpoint never triggers another one, even if it fills several segments.
+    the log. A checkpoint is due after a number of bytes, or of changes, that grows with `size_bytes`. The slices of a
+    checkpoint do not count as content, so a checkpoint never triggers another one, even if it fills several segments.
     """
     times = max(1.0, size_bytes / settings.segment_bytes)
     return content_bytes >= times * settings.segment_bytes or changes >= times * settings.checkpoint_records
@@ -38,15 +38,17 @@ def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_by
 def is_worth_it(*, blocked_bytes: int, size_bytes: int) -> bool:
     """Whether to write checkpoints so that retention can delete segments of `blocked_bytes`.
 
-    The kept checkpoints may lie in these segments, and the same number must be written. More than both must be freed.
+    Before the deletion, as many checkpoints must be written as are kept, and the kept ones may lie in these segments.
+    The deletion must free more bytes than both take.
     """
     return blocked_bytes > 2 * CHECKPOINTS_KEPT * size_bytes
 
 
 def is_affordable(*, elapsed_s: float, size_bytes: int) -> bool:
-    """Whether to write a checkpoint only for segments that are too old, `elapsed_s` after the newest one.
+    """Whether to write a checkpoint only for segments that are too old, `elapsed_s` seconds after the newest.
 
-    Their length does not pay for it, so checkpoints for this reason write at most AGE_BYTES_PER_S on average.
+    Such a checkpoint may write more than the deletion frees. So these checkpoints write at most AGE_BYTES_PER_S on
+    average.
     """
     return size_bytes <= elapsed_s * AGE_BYTES_PER_S
 
@@ -103,12 +105,12 @@ class Checkpoints:
 
     @property
     def content(self) -> int:
-        """Bytes of the log without checkpoint slices. Only differences count, because it starts at the log's end."""
+        """Bytes of the log without checkpoint slices. Only differences of two values are meaningful."""
         return self.appender.committed_position - self._slice_bytes
 
     @property
     def foldable_from(self) -> int:
-        """The position below which segments may be deleted: all kept checkpoints fold from there or later."""
+        """The position below which segments may be deleted, because all kept checkpoints fold from there or later."""
         return self.begins[0] if len(self.begins) == CHECKPOINTS_KEPT else 0
 
     def count_changes(self, count: int) -> None:
@@ -140,9 +142,9 @@ class Checkpoints:
             self.due.set()
 
     def request_for_retention(self, blocked_bytes: int, *, is_by_age: bool) -> None:
-        """Request a checkpoint if it is worth it: the kept checkpoints block the deletion of `blocked_bytes`.
+        """Request a checkpoint, if its cost is justified, because the kept ones block the deletion of `blocked_bytes`.
 
-        With `is_by_age` some of these bytes are too old.
+        `is_by_age`: some of these bytes exceed the age limit.
         """
         if self._is_writing or self._is_postponed:
             return
@@ -158,10 +160,10 @@ class Checkpoints:
             self.due.set()
 
     async def write(self) -> None:
-        """Write the whole state into the log, slice by slice, each as of the moment of its write.
+        """Write the whole state into the log, slice by slice. Each slice has the state at the moment of its write.
 
-        The state is folded up to the committed position. A start folds durable frames beyond it again.
-        Errors: Overloaded (no room on the disk), NotLeader, Unavailable. Then the checkpoint is postponed.
+        The state is folded up to the committed position. A start folds durable frames beyond that position again.
+        Errors: Overloaded (no room on the disk), NotLeader, Unavailable. After an error the checkpoint is postponed.
         """
         self._is_writing = self._is_postponed = True
         try:
@@ -196,7 +198,7 @@ class Checkpoints:
                 await self._clock.sleep(0)
 
     async def _has_room(self) -> bool:
-        """Whether a checkpoint fits into the active segment and half of the free space; otherwise it would fail."""
+        """Whether a checkpoint fits into the rest of the active segment and half of the free space."""
         appender = self.appender
         needed_bytes = max(self.size_bytes, self._tried_bytes)
         missing_bytes = needed_bytes - (appender.active.limit - appender.appended_position)

@@ -46,7 +46,7 @@ class Committer:
         self.appends = self.appended_messages = self.appended_bytes = 0
 
     def reset_in_flight(self, led_since_ms: int = -1) -> None:
-        """Forget all frames on their way to the disk: decisions see only the folded state."""
+        """Forget all frames on their way to the disk, so that decisions see only the folded state."""
         idle_ms = self.housekeeping.appender.settings.producer_idle_ms
         self.sequencer = Sequencer(self.state.windows, idle_ms=idle_ms, led_since_ms=led_since_ms)
         self.reservations = GenerationReservations()

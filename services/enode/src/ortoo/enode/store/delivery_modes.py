@@ -34,7 +34,7 @@ class GroupDeliveryModes:
         return self._engine.state.modes.of_group(group)
 
     async def use(self, topic_id: int, group: str, mode: GroupMode) -> None:
-        """Set or check the mode of a group for a topic. Errors: Conflict when it has another mode.
+        """Set or check the mode of a group for a topic. Errors: Conflict when the group has a different mode.
 
         The first use is written, but not awaited, because later changes of the group follow it in the log.
         """
@@ -48,9 +48,9 @@ class GroupDeliveryModes:
     def decide(
         self, pairs: Iterable[TopicGroup], mode: GroupMode
     ) -> Iterator[tuple[list[ModeSet], dict[TopicGroup, OrtooError]]]:
-        """The changes that set this mode for groups, and the error of each pair that has another mode.
+        """The changes that set `mode` for (topic id, group) pairs, and the errors of pairs with a different mode.
 
-        The modes apply from now on, unless the block that stores the changes fails.
+        The caller stores the changes in the `with` block. The modes apply from now on, unless the block fails.
         """
         changes: list[ModeSet] = []
         refused: dict[TopicGroup, OrtooError] = {}
@@ -74,12 +74,12 @@ class GroupDeliveryModes:
             raise
 
     async def set(self, topic_id: int, group: str, mode: GroupMode) -> GroupMode:
-        """Change the mode of a group for a topic; returns the previous one when durable. Errors: as `Engine.store`."""
+        """Change a group's mode for a topic; returns the previous mode when durable. Errors: as `Engine.store`."""
         before = self.of(topic_id, group)
         await self._engine.store([ModeSet(topic_id, group, mode)])
         return before
 
     def _on_applied(self, change: StateChange) -> None:
-        """Forget that a mode is on its way to the disk: it is folded."""
+        """Forget that a mode is on its way to the disk, because it is now folded."""
         if isinstance(change, ModeSet) and self._in_flight.get((change.topic_id, change.group)) is change.mode:
             del self._in_flight[change.topic_id, change.group]

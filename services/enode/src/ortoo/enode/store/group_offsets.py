@@ -33,10 +33,10 @@ class GroupOffsets:
         generation: int = 0,
         extra_changes: Sequence[StateChange] = (),
     ) -> None:
-        """Store the offsets of `group`, and `extra_changes` changes with them. Returns when all is durable.
+        """Store the offsets of `group` together with `extra_changes`. Returns when all is durable.
 
-        A smaller offset replaces a larger one. `generation` 0 is not compared. Another one is refused if it is older
-        than the queue's stored generation or its lock. Then nothing is stored.
+        A smaller offset replaces a larger one. `generation` 0 is not compared. A generation older than the queue's
+        stored generation or its lock is refused, and nothing is stored.
         Errors: NotFound, Invalid (negative offset), Fenced (older generation), Overloaded, Unavailable.
         """
         await self._store_offsets(topic_id, group, {generation: offsets} if offsets else {}, extra_changes)
@@ -48,7 +48,7 @@ class GroupOffsets:
         by_generation: Mapping[int, Mapping[int, int]],
         extra_changes: Sequence[StateChange] = (),
     ) -> None:
-        """Store offsets by the generation of their commit, all or none. Errors: as `commit`."""
+        """Store offsets, grouped by the generation of their commit, all or none. Errors: as `commit`."""
         offsets = {queue_id: offset for part in by_generation.values() for queue_id, offset in part.items()}
         self._check(topic_id, group, offsets)
         if not offsets:
@@ -81,11 +81,12 @@ class GroupOffsets:
     async def commit_each(
         self, topic_id: int, group: str, rows: Iterable[tuple[int, int, int]], extra_changes: Sequence[StateChange] = ()
     ) -> list[int]:
-        """Store offsets, each (queue id, next offset, generation), and `extra_changes` changes with them, all or none.
+        """Store offsets, each (queue id, next offset, generation), together with `extra_changes`.
 
-        Returns the queues whose generation is too old, or was not issued by this log; their offsets are not stored.
+        Returns the queues whose generation is too old or was not issued by this log. Their offsets are not stored; all
+        other offsets are, or none.
 
-        Errors: as `commit`. Fenced when all of them are refused.
+        Errors: as `commit`. Fenced when all offsets are refused.
         """
         accepted: dict[int, dict[int, int]] = {}
         fenced: dict[int, Fenced] = {}
@@ -103,7 +104,7 @@ class GroupOffsets:
         return list(fenced)
 
     async def reset(self, topic_id: int, group: str, offsets: Mapping[int, int]) -> None:
-        """Store an operator's offsets. The holders of the queues' locks must first take them again.
+        """Store an operator's offsets. The holders of the queues' locks must take their locks again.
 
         Errors: as `commit`.
         """
@@ -117,7 +118,7 @@ class GroupOffsets:
         await self._locks.fence([(topic_id, group, queue_id) for queue_id in offsets], commits)
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Committed offsets of `group`; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
+        """Offsets that `group` committed; queues without one are absent. Empty ids = all. Errors: NotFound (topic)."""
         self._check_topic(topic_id)
         self._engine.record_read(topic_id, group)
         return self._engine.state.offsets.of(topic_id, group, queue_ids)

@@ -1,8 +1,8 @@
 """The locks of queues: pure decisions over the current locks and the time.
 
 A lock belongs to a client id and one session of it. A bound lock lives while its snode's incarnation is attached.
-An unbound lock lives `LIFETIME_S` from its last grant or renewal. Only owners and generations are in the log. The end
-of a lock is only in memory, so after a restart every lock has its full lifetime again.
+An unbound lock lives `LIFETIME_S` from its last grant or renewal. Only owners and generations are in the log. Lifetimes
+are only in memory, so after a restart every lock has its full lifetime again.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -38,7 +38,7 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockGranted:
-    """The requester owns the lock under this generation; `is_new` if this must be stored first."""
+    """The requester owns the lock with this generation. `is_new`: the lock must be stored before the answer."""
 
     generation: int
     is_new: bool
@@ -56,7 +56,7 @@ class LockTable:
     """The current locks, including those on their way to the disk, because decisions depend on them."""
 
     def __init__(self, locks: Iterable[tuple[LockKey, Lock]], now_s: float) -> None:
-        """Start with the locks of the log, at a start of the enode."""
+        """Start with the locks in the log; the enode starts at `now_s`."""
         self._locks = dict(locks)
         self._renewed_s = dict.fromkeys(self._locks, now_s)
         self._heard_s: dict[str, float] = {}
@@ -85,7 +85,7 @@ class LockTable:
         return LockGranted(generation, is_new=True)
 
     def release(self, key: LockKey, session_id: str) -> Lock | None:
-        """Free a lock of this session; returns the freed lock, or None if the session does not hold it."""
+        """Free a lock of this session; returns the freed lock, or None if the session does not hold the lock."""
         lock = self._locks.get(key)
         if lock is None or lock.is_free or lock.session_id != session_id:
             return None
@@ -105,7 +105,7 @@ class LockTable:
         return self._locks.get(key)
 
     def undo(self, key: LockKey, before: Lock | None, after: Lock | None) -> None:
-        """Undo a decision that could not be stored, unless a later one replaced it."""
+        """Undo a decision that could not be stored, unless a later decision replaced it."""
         if self._locks.get(key) is after:
             if before is None:
                 self._locks.pop(key, None)
@@ -113,10 +113,10 @@ class LockTable:
                 self._locks[key] = before
 
     def check_generation(self, key: LockKey, generation: int, *, must_match: bool = False) -> None:
-        """Refuse a generation older than the lock's; 0 is not compared.
+        """Refuse a generation older than the lock's generation; 0 is not compared.
 
-        With `must_match`, this log must have issued the generation. It is for a request with a position of the caller's
-        own, which may belong to a lost log or a deleted topic.
+        With `must_match`, a greater generation is refused, too, because this log did not issue it. This is for requests
+        with the caller's own position, which may belong to a lost log or a deleted topic.
 
         Errors: Fenced.
         """
@@ -136,12 +136,12 @@ class LockTable:
         return lock.generation if lock is not None else 0
 
     def of_group(self, topic_id: int, group: str) -> Iterator[tuple[int, Lock]]:
-        """(queue id, lock) of each queue of a topic that has one, by queue id."""
+        """(queue id, lock) of each queue of a topic that has a lock in the group, by queue id."""
         for key in sorted(key for key in self._locks if key[0] == topic_id and key[1] == group):
             yield key[2], self._locks[key]
 
     def drop(self, is_deleted: Callable[[tuple[int, str]], bool]) -> None:
-        """Delete the locks of all (topic id, group) for which `is_deleted` is true: deleted topics or groups' data."""
+        """Delete the locks of all (topic id, group) for which `is_deleted` is true."""
         for key in [key for key in self._locks if is_deleted(key[:2])]:
             del self._locks[key]
             self._renewed_s.pop(key, None)
@@ -178,16 +178,16 @@ class LockTable:
 
     @property
     def has_waiters(self) -> bool:
-        """Whether a refused request waits for a lock that has not become free since."""
+        """Whether a refused request still waits for its lock."""
         return bool(self._waiters)
 
     def next_end_s(self, now_s: float) -> float:
-        """Seconds until the first lock expires that another client waits for, without further events; at least 0."""
+        """Seconds until the first awaited lock expires, if it is not renewed; at least 0."""
         ends = [self.remaining_s(key, lock, now_s) for key in self._waiters if (lock := self._locks.get(key))]
         return max(0.0, min(ends, default=0.0))
 
     def take_freed(self, now_s: float) -> dict[str, list[LockKey]]:
-        """Locks that were refused and have become free, by the incarnation to notify; each is returned once."""
+        """Requested locks that have become free, by the incarnation to notify. Each lock is returned once."""
         for incarnation in [one for one, ended_s in self._detached_end_s.items() if ended_s + LIFETIME_S < now_s]:
             del self._detached_end_s[incarnation]
         freed: dict[str, list[LockKey]] = {}

@@ -34,9 +34,9 @@ class DurableQueueLocks:
     async def take(
         self, requests: Sequence[LockRequest], extra_changes: Sequence[StateChange] = ()
     ) -> list[LockGranted | LockDenied]:
-        """Decide each request, in order; returns when the grants and `extra_changes` changes are durable.
+        """Decide each request, in order; returns when the grants and `extra_changes` are durable.
 
-        Errors: Overloaded, Unavailable. Then nothing is granted or stored.
+        Errors: Overloaded, Unavailable. After an error nothing is granted or stored.
         """
         now_s = self._clock.monotonic_s()
         before = self._locks_of(request.key for request in requests)
@@ -56,7 +56,7 @@ class DurableQueueLocks:
     async def release(self, keys: Sequence[tuple[LockKey, str]]) -> list[bool]:
         """Free locks, each (key, session id); returns whether the session held each. Errors: Overloaded, Unavailable.
 
-        While the log accepts no writes, this raises an error, because a grant with unknown outcome may be in the log.
+        While the log accepts no writes, an error is raised, because a grant with unknown outcome may be in the log.
         """
         self._engine.appender.check_accepting(0)
         before = self._locks_of(key for key, _ in keys)
@@ -67,9 +67,9 @@ class DurableQueueLocks:
     async def fence(
         self, keys: Sequence[LockKey], changes: Callable[[Mapping[LockKey, int]], list[StateChange]]
     ) -> None:
-        """Raise the generations, so that owners must take their locks again, and store the `changes` made from them.
+        """Raise the generations, so that owners must take their locks again, and store `changes(new generations)`.
 
-        No lock is granted under its new generation before all is durable. Errors: Overloaded, Unavailable.
+        No lock is granted with its new generation before all is durable. Errors: Overloaded, Unavailable.
         """
         before = self._locks_of(keys)
         generations = {key: self.table.fence(key, self._generation_floor(key)).generation for key in before}
@@ -94,14 +94,14 @@ class DurableQueueLocks:
         self.table.detach(incarnation, self._clock.monotonic_s())
 
     def take_freed(self) -> dict[str, list[LockKey]]:
-        """Locks that were refused and have become free, by the incarnation to notify."""
+        """Requested locks that have become free, by the incarnation to notify."""
         freed = self.table.take_freed(self._clock.monotonic_s())
         if self.table.has_waiters:
             self.has_waiters.set()
         return freed
 
     def next_end_s(self) -> float:
-        """Seconds until the first lock expires that another client waits for, without further events."""
+        """Seconds until the first awaited lock expires, if it is not renewed."""
         return self.table.next_end_s(self._clock.monotonic_s())
 
     def groups_with_locks(self) -> set[tuple[int, str]]:
@@ -111,8 +111,9 @@ class DurableQueueLocks:
     def _generation_floor(self, key: LockKey) -> int:
         """A number above all generations of this lock that a client may still hold.
 
-        The original of a restored backup may have issued generations of which this log has no record. A client with a
-        lock in a deleted topic requests it by the topic's name, so a topic created again starts at another number.
+        The original of a restored backup may have issued generations that this log does not contain. A client may use a
+        lock of a deleted topic by the topic's name. So the generations of a topic created again start at a different
+        number.
         """
         lost_generations = self._engine.appender.store_open // OPENINGS_GAP << GENERATION_BITS
         return max(lost_generations + (key[0] & TOPIC_MASK), self._engine.state.offsets.generation(*key))

@@ -16,17 +16,17 @@ _log = get_logger("store")
 
 
 class RetentionClock:
-    """The clock of retention. If the wall clock is set forward, nothing ages by the step for a day."""
+    """The clock of retention. If the wall clock is set forward, segments age by the step only after a day."""
 
     def __init__(self) -> None:
-        """The first call of `now_ms` accepts the wall clock, because earlier steps of it are unknown."""
+        """The first call of `now_ms` accepts the wall clock, because its earlier steps are unknown."""
         self._last_seen: tuple[int, float] | None = None
         self._untrusted_ms = 0
         """The forward step that is not accepted yet."""
         self._trusted_at_s = 0.0
 
     def now_ms(self, wall_ms: int, monotonic_s: float) -> int:
-        """The accepted time, from the wall clock and the monotonic one; must be called regularly."""
+        """The accepted time, from the wall clock and the monotonic clock. Callers must call this regularly."""
         was_ms, was_s = self._last_seen or (wall_ms, monotonic_s)
         self._last_seen = wall_ms, monotonic_s
         step_ms = wall_ms - was_ms - int((monotonic_s - was_s) * 1000)
@@ -41,9 +41,9 @@ class RetentionClock:
 
 
 def is_too_old(since_ms: int | None, *, now_ms: int, settings: StoreSettings) -> bool:
-    """Whether the active segment must end, because its first message is from `since_ms`; None = it has no message.
+    """Whether the active segment is so old that it must end; `since_ms`: time of its first message, None = no message.
 
-    Otherwise the messages of an enode with little traffic would be kept until they fill a segment.
+    Without this rule, the messages of an enode with little traffic would be kept until they fill a segment.
     """
     age_max_ms = settings.segment_age_max_ms or settings.retention_age_ms
     return since_ms is not None and age_max_ms > 0 and since_ms < now_ms - age_max_ms
@@ -70,11 +70,12 @@ def expired(
     is_acknowledged: Callable[[Segment], bool],
     is_size_kept: bool = True,
 ) -> Expired:
-    """The segments to delete.
+    """Decide which segments are deleted.
 
-    The active segment is never among them. A segment that ends behind `checkpoint_from` must wait, because the state
-    of its frames is not in the kept checkpoints. Segments are deleted oldest first, so one that must stay keeps all
-    later ones. Unless `is_size_kept`, the log may exceed its size for now, because rewritten messages take more.
+    The active segment is never deleted. A segment that ends behind `checkpoint_from` must wait, because the state of
+    its frames is not in the kept checkpoints. Segments are deleted oldest first, so a segment that must stay keeps all
+    later segments. Without `is_size_kept`, the size limit is ignored, because messages rewritten from deleted segments
+    may exceed it.
     """
     count, blocked_bytes, is_blocked_by_age = 0, 0, False
     for segment in segments[:-1]:

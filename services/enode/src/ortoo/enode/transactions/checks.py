@@ -12,7 +12,7 @@ INTERVAL_FACTOR_MAX = 120
 
 @dataclass(frozen=True, slots=True)
 class CheckSchedule:
-    """When a transaction is first checked, the interval, and the number of checks."""
+    """The time of a transaction's first check, the interval of checks, and the number of checks."""
 
     first_after_ms: int = 6_000
     interval_ms: int = 30_000
@@ -37,7 +37,7 @@ class CheckSchedule:
 
 @dataclass(frozen=True, slots=True)
 class DueCheck:
-    """A transaction whose outcome a producer is to be asked for, and its messages."""
+    """A transaction whose check is due, and its messages."""
 
     half: HalfOpen
     batch: SealedBatch
@@ -64,7 +64,7 @@ class CheckListeners:
         self.on_added(groups)
 
     def remove(self, groups: Set[str], request_check: RequestCheck) -> None:
-        """Remove a snode; `groups` are those it was added with."""
+        """Remove a snode; `groups` are the groups with which it was added."""
         for group in groups:
             watchers = self._of_groups[group]
             del watchers[request_check]
@@ -76,7 +76,7 @@ class CheckListeners:
         return group in self._of_groups
 
     def request_check(self, check: DueCheck) -> bool:
-        """Let the next snode in turn ask; False if there is none."""
+        """Let the next snode in turn ask a producer; False if there is no such snode."""
         watchers = self._of_groups.get(check.half.producer_group)
         if watchers is None:
             return False

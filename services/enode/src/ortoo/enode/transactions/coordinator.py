@@ -2,7 +2,7 @@
 
 A commit is one frame with the messages, now in their queue, and the end of the transaction. So the first verdict is
 final, whatever crashes. An open transaction is checked: one producer of its group, connected to any snode, is asked for
-the outcome. After the last check it is parked, and an operator decides.
+the outcome. After the last check the transaction is parked, and an operator decides.
 """
 
 import asyncio
@@ -73,7 +73,7 @@ class TransactionCoordinator:
         check_after_ms: int = 0,
         key: int = 0,
     ) -> HalfOpen:
-        """Store messages that stay invisible until `end` commits them; a repeated key returns the same transaction.
+        """Store messages that stay invisible until `end` commits them. A repeated `key` returns the same transaction.
 
         Errors: as `Store.append`, Invalid, Overloaded, Conflict (another transaction has the key).
         """
@@ -92,7 +92,7 @@ class TransactionCoordinator:
         if (known := self._halves.of_key(key)) is not None:
             requested = (topic_id, queue_id, batch.count, producer_group)
             if (known.topic_id, known.queue_id, known.count, known.producer_group) != requested:
-                raise Conflict("another transaction is open under this key; choose it at random", field="key")
+                raise Conflict("another transaction with this key is open; choose keys at random", field="key")
             return known
         check_ms = self._schedule.first_check_ms(self._clock.now_ms(), check_after_ms)
         requested_half = HalfOpen(0, topic_id, queue_id, 0, batch.count, 0, check_ms, 0, False, key, producer_group)
@@ -153,7 +153,7 @@ class TransactionCoordinator:
         await self._background.run_shielded("resume", resume())
 
     async def rescue(self, end_place: int) -> int:
-        """Store every open transaction below a place again; returns the number of bytes."""
+        """Store every open transaction below a place again; returns the number of stored bytes."""
         moved_bytes, numbers = 0, [half.number for half in self._halves.in_places(0, end_place)]
         for start in range(0, len(numbers), RESCUED_AT_ONCE):
             some = map(self._move, numbers[start : start + RESCUED_AT_ONCE])
@@ -165,7 +165,7 @@ class TransactionCoordinator:
 
     @contextlib.asynccontextmanager
     async def _exclusively(self, number: int) -> AsyncIterator[None]:
-        """Serialize operations on a transaction, so that each sees the state that the one before left."""
+        """Serialize operations on a transaction, so that each operation sees the state that the previous one left."""
         while (other := self._busy.get(number)) is not None:
             await other.wait()
         done = self._busy[number] = asyncio.Event()
@@ -176,7 +176,7 @@ class TransactionCoordinator:
             done.set()
 
     async def run(self) -> None:
-        """Run due checks for ever. A failed check is retried. It must not end the loop or the process."""
+        """Run due checks for ever. A failed check is retried, and ends neither the loop nor the process."""
         while True:
             now_ms = self._clock.now_ms()
             due: list[int] = []
@@ -227,7 +227,7 @@ class TransactionCoordinator:
             return len(batch.records)
 
     async def _check(self, number: int) -> None:
-        """Let one producer be asked, if the transaction is still open and due."""
+        """Have one producer asked for the outcome, if the transaction is still open and due."""
         async with self._exclusively(number):
             half, now_ms = self._halves.open.get(number), self._clock.now_ms()
             if half is None or half.parked or self._store.engine.state.topics.get(half.topic_id) is None:
@@ -250,14 +250,14 @@ class TransactionCoordinator:
                 heapq.heappush(self._due, (now_ms + int(POLL_S * 1000), number))
 
     def _wait_for_listener(self, half: HalfOpen) -> None:
-        """Remember a due check; transactions that ended with their topic are forgotten when there are many."""
+        """Remember a due check until a producer connects. If there are too many, drop those of ended transactions."""
         waiting = self._unheard.setdefault(half.producer_group, set())
         waiting.add(half.number)
         if len(waiting) > len(self._halves.open) + STALE_CHECKS_MAX:
             waiting.intersection_update(self._halves.open)
 
     def _check_unheard(self, groups: Set[str]) -> None:
-        """Make the checks that waited for a listener of these groups."""
+        """Schedule the checks that waited for a listener of these groups."""
         numbers = [number for group in groups for number in self._unheard.pop(group, ())]
         now_ms = self._clock.now_ms()
         for number in numbers:
@@ -266,7 +266,7 @@ class TransactionCoordinator:
             self._nap.cancel()
 
     async def _put(self, half: HalfOpen) -> None:
-        """Store a changed transaction, but never behind its topic's deletion. Errors: as `Store.change`, NotFound."""
+        """Store a changed transaction. Errors: as `Store.change`, NotFound (the topic was deleted)."""
         await self._store.engine.store([half], lambda: self._store.topic_name(half.topic_id))
         self._schedule_check(half)
 

@@ -1,6 +1,6 @@
 """Sessions of clients with registration, notification and commands, and the locks that clients take explicitly.
 
-It takes registrations and answers, and returns group members and commands. The gRPC services import it.
+The package takes registrations and answers, and returns group members and commands. The gRPC services import it.
 """
 
 from ortoo.snode.clients.directory import ClientDirectory
@@ -15,7 +15,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class ClientComponents:
-    """The clients of this snode and of all snodes."""
+    """The sessions and locks of this snode's clients, and the directory of the clients of all snodes."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class ClientComponents:
         groups: ConsumerGroups,
         push_sessions: PushSessions,
     ) -> None:
-        """Clients become group members in `groups`; their push sessions end with their client sessions."""
+        """Clients become group members in `groups`. The end of a client session ends its push sessions."""
         self.sessions = sessions = ClientSessions(runtime, groups, topics, push_sessions, enodes.locks)
         self.directory = ClientDirectory(runtime, cluster.directory, groups.membership, sessions, push_sessions)
         self.locks = ClientLocks(cluster.watch, enodes.links)

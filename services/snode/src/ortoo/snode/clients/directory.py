@@ -20,7 +20,7 @@ class ClientEntry:
     """One client and its groups."""
 
     member: GroupMember
-    """Its membership in any of the groups; it has the identity of the client."""
+    """The membership in one of its groups, which has the identity of the client."""
     producer_groups: list[str] = field(default_factory=list)
     consumer_groups: list[str] = field(default_factory=list)
 
@@ -51,7 +51,7 @@ class ClientDirectory:
     push_sessions: PushSessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
-        """All clients, or those of one group; by client id, then session."""
+        """All clients, or those of one group, sorted by client id and session id."""
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCER_GROUP_PREFIX)
@@ -68,7 +68,7 @@ class ClientDirectory:
         ]
 
     def consumers(self, group: str) -> list[GroupMember]:
-        """The consumers of a group, by client id."""
+        """The consumers of a group, sorted by client id."""
         members = self.membership.members(group)
         return [members[client_id] for client_id in sorted(members)]
 
@@ -86,7 +86,10 @@ class ClientDirectory:
         for entry in self.clients():
             if entry.member.client_id == client_id:
                 return entry
-        raise NotFound(f"no client {client_id!r} is connected; AdminService/ListClients names them", field="client_id")
+        raise NotFound(
+            f"no client {client_id!r} is connected; AdminService/ListClients lists the connected clients",
+            field="client_id",
+        )
 
     def is_local(self, entry: ClientEntry) -> bool:
         """Whether the client is connected to this snode."""
@@ -111,12 +114,13 @@ class ClientDirectory:
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
         """Send a command to a client of this snode; returns its answer.
 
-        Errors: NotFound if it has no session here, Unavailable if it does not answer.
+        Errors: NotFound if the client has no session here, Unavailable if it does not answer.
         """
         session = self.sessions.find_by_client(client_id)
         if session is None:
             raise NotFound(
-                f"client {client_id} has no session here that accepts commands; it must connect by SessionService",
+                f"client {client_id} has no session here that accepts commands; "
+                "the client must connect through SessionService",
                 field="client_id",
             )
         return await self.sessions.command(session, command_id, command, timeout_s)

@@ -1,4 +1,4 @@
-"""Locks that clients take explicitly, through any snode. They are stored by the enode and expire unless taken again."""
+"""Locks that clients take explicitly, through any snode. The enode stores the locks; a lock expires unless renewed."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ QUEUES_MAX = 10_000
 
 
 class ClientLocks:
-    """Takes and releases locks for clients; those of a session are released when it ends."""
+    """Takes and releases locks for clients. The end of a session releases its locks."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
@@ -25,7 +25,7 @@ class ClientLocks:
     async def take(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[tuple[Queue, LockResult]]:
-        """Take or renew locks, one answer each, in order. Errors: Invalid, NotFound if none of the queues exists."""
+        """Take or renew locks; returns one result a queue, in order. Errors: Invalid, NotFound if no queue exists."""
         requests, missing = await self._requests(group, client_id, session, queues)
         found = {queue: LockResult(0, error=error) for queue, error in missing.items()}
         for enode, lock_requests in requests.items():
@@ -42,7 +42,7 @@ class ClientLocks:
     async def release(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> list[Queue]:
-        """Release locks; returns those that were held. Errors: Invalid, NotFound, Unavailable."""
+        """Release locks; returns the queues whose lock was held. Errors: Invalid, NotFound, Unavailable."""
         released: list[Queue] = []
         requests, _ = await self._requests(group, client_id, session, queues)
         for enode, lock_requests in requests.items():
@@ -56,7 +56,7 @@ class ClientLocks:
     async def _requests(
         self, group: str, client_id: str, session: ClientSession | None, queues: Sequence[Queue]
     ) -> tuple[dict[str, dict[Queue, LockRequest]], dict[Queue, OrtooError]]:
-        """The requests for each enode, and the errors of missing queues. If all are missing, the error is raised."""
+        """The requests for each enode, and the errors of missing queues. If all are missing, raises the error."""
         check_group_name(group, "group")
         owner = session.client_id if session is not None else client_id
         if not owner:

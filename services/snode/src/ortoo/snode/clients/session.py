@@ -56,7 +56,7 @@ SessionEvent = SessionOpened | GroupMembers | RegistrationResult | ClientCommand
 
 
 class SessionOutbox:
-    """Events to send, in order; of the members of one group only the newest."""
+    """Events to send, in order. Of several events with the members of one group, only the newest is sent."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -78,7 +78,7 @@ class SessionOutbox:
         self._wake.set()
 
     async def next(self) -> SessionEvent:
-        """The next event; no event follows the one that closes the session."""
+        """The next event. The event that closes the session is the last one."""
         while True:
             if self._events:
                 return self._events.popleft()
@@ -100,16 +100,16 @@ class ClientSession:
     since_ms: int
     last_active_s: float
     user: str = ""
-    """The user who opened it."""
+    """The user who opened the session."""
     expiry_s: float = 0.0
-    """Timeout of silence, as sent to the client."""
+    """Time without a request after which the session ends, as sent to the client."""
     outbox: SessionOutbox = field(default_factory=SessionOutbox)
     producers: dict[str, None] = field(default_factory=dict)
-    """Groups in which it is a producer."""
+    """Groups in which the session is a producer."""
     consumers: dict[str, GroupMember] = field(default_factory=dict)
-    """Groups in which it is a consumer, with its membership."""
+    """Groups in which the session is a consumer, with the membership."""
     locks: dict[tuple[str, LockRequest], None] = field(default_factory=dict)
-    """Locks that it has taken explicitly, with their enodes."""
+    """Locks that the client has taken explicitly, with their enodes."""
     commands: dict[str, asyncio.Future[Any]] = field(default_factory=dict)
     """Unanswered commands."""
     call: asyncio.Task[Any] | None = None

@@ -1,4 +1,4 @@
-"""The sessions of clients: registration, membership, notification, and a common end."""
+"""The sessions of clients: registration, membership, notification, and end."""
 
 import asyncio
 import dataclasses
@@ -7,6 +7,7 @@ from typing import Any
 
 from ortoo.common.cluster.names import check_group_name
 from ortoo.common.errors import Conflict, Invalid, NotFound, Overloaded, Unavailable
+from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.logs.logger import get_logger
 from ortoo.snode import log_events
 from ortoo.snode.clients.session import (
@@ -19,14 +20,15 @@ from ortoo.snode.cluster.routes import DeliveryMode
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes.queue_locks import SessionQueueLocks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, merge_subscriptions
 from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.push.outbox import SessionClosed, SessionOpened
 from ortoo.snode.push.sessions import PushSessions
 from ortoo.snode.topics import TopicComponents
 
-SESSIONS_MAX = 20_000
+SESSIONS_MAX = 25_000
 GROUPS_MAX = 1_000
 """Maximum of groups in one session."""
 TEXT_LENGTH_MAX = 255
@@ -52,7 +54,7 @@ class ClientSessions:
         self._topics = topics
         self._push_sessions = push_sessions
         self._locks = locks
-        self._sessions: dict[str, ClientSession] = {}
+        self._sessions: FairTable[ClientSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._by_group: dict[str, dict[str, ClientSession]] = {}
         self._closing_until_s: dict[ClientSession, float] = {}
         groups.on_members_changed = self._on_members_changed
@@ -77,12 +79,10 @@ class ClientSessions:
     def open(self, hello: Hello, peer: str) -> ClientSession:
         """Open a session. Errors: Invalid, Overloaded."""
         _check_hello(hello)
-        if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
         now_s = self._runtime.clock.monotonic_s()
         named = self._runtime.randomness.id_text(), hello, peer, self._runtime.clock.now_ms(), now_s
         session = ClientSession(*named, user=PRINCIPAL.get().user)
-        self._sessions[session.session_id] = session
+        self._sessions.put(session.session_id, session, owner_at(address_of(peer)))
         self._send_opened(session)
         return session
 
@@ -91,7 +91,7 @@ class ClientSessions:
         session.last_active_s = self._runtime.clock.monotonic_s()
 
     def update_hello(self, session: ClientSession, hello: Hello) -> None:
-        """Replace the identity of the client. A new client id replaces the old one in its groups. Errors: Invalid."""
+        """Replace the identity of the client. A new client id replaces the old one in all groups. Errors: Invalid."""
         _check_hello(hello)
         if hello == session.hello:
             return
@@ -122,9 +122,9 @@ class ClientSessions:
         self._join_producer(session, group)
 
     async def register_consumer(self, session: ClientSession, group: str, requested: GroupMember) -> GroupMembers:
-        """Join a group of consumers as `requested`, or change that membership; returns the group members now.
+        """Join a group of consumers as `requested`, or change that membership; returns the current group members.
 
-        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden for broadcast.
+        Errors: Invalid, NotFound (topic), Conflict if the group may not consume, Forbidden (broadcast is disabled).
         """
         check_group_name(group, "group")
         self._check_group_count(session)
@@ -154,13 +154,13 @@ class ClientSessions:
         return self.members(group)
 
     def unregister_producer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of producers; a no-op if the session is not in it."""
+        """Leave a group of producers; a no-op if the session is not in the group."""
         if group in session.producers:
             session.producers.pop(group, None)
             self._membership.leave(PRODUCER_GROUP_PREFIX + group, session.client_id, session.session_id)
 
     def unregister_consumer(self, session: ClientSession, group: str) -> None:
-        """Leave a group of consumers; a no-op if the session is not in it."""
+        """Leave a group of consumers; a no-op if the session is not in the group."""
         self._leave_consumer(session, group, CloseReason.CLIENT_LEFT, "the client left the group")
 
     def members(self, group: str) -> GroupMembers:
@@ -170,7 +170,7 @@ class ClientSessions:
     async def command(self, session: ClientSession, command_id: str, command: Any, timeout_s: float) -> Any:
         """Send a command to a client; returns its answer.
 
-        Errors: Overloaded if too many events wait for it, Unavailable if it does not answer in time or disconnects.
+        Errors: Overloaded if too many events wait for the client, Unavailable if the client does not answer in time.
         """
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         session.outbox.put(ClientCommand(command))
@@ -193,11 +193,11 @@ class ClientSessions:
             answer.set_result(result)
 
     def close(self, session: ClientSession, reason: CloseReason, message: str) -> None:
-        """End a session, once. Every session ends here."""
+        """End a session; a no-op if it is already closing. Every session ends by this method."""
         if session.is_closing:
             return
         session.is_closing = True
-        self._sessions.pop(session.session_id, None)
+        self._sessions.remove(session.session_id)
         for group in list(session.consumers):
             self._leave_consumer(session, group, reason, message)
         self._leave_producers(session)
@@ -209,7 +209,7 @@ class ClientSessions:
         self._closing_until_s[session] = self._runtime.clock.monotonic_s() + CLOSE_TIMEOUT_S
 
     def on_call_ended(self, session: ClientSession) -> None:
-        """End a session, because its call has ended."""
+        """Note that the call of a closed session has ended, so that `sweep` need not cancel it."""
         self._closing_until_s.pop(session, None)
 
     def close_all(self, reason: CloseReason, message: str) -> None:
@@ -255,7 +255,7 @@ class ClientSessions:
 
     def _check_group_count(self, session: ClientSession) -> None:
         if len(session.consumers) + len(session.producers) >= GROUPS_MAX:
-            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another one", field="group")
+            raise Overloaded(f"a session may be in {GROUPS_MAX} groups; open another session", field="group")
 
     def _join_producer(self, session: ClientSession, group: str) -> None:
         session.producers[group] = None
@@ -290,7 +290,8 @@ class ClientSessions:
                 self.close(
                     session,
                     CloseReason.REPLACED,
-                    f"another session of client {session.client_id} has replaced it; give each client a unique id",
+                    f"another session of client {session.client_id} has replaced this one; "
+                    "give each client a unique id",
                 )
             elif notify:
                 session.outbox.put(GroupMembers(group, version, dict(members)))

@@ -1,7 +1,7 @@
 """The directory as plain values, kept equal to the name servers' copy.
 
-It takes the name servers' answers and returns topics, groups, enodes and snodes. It calls only name servers; every
-package may import it.
+The package takes the name servers' answers and returns topics, groups, enodes and snodes. It calls only name servers.
+Every package may import it.
 """
 
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class ClusterView:
 
 
 async def open_cluster(runtime: Runtime) -> ClusterView:
-    """Find the name servers; updates begin with `DirectoryWatch.run`. Errors: Unavailable, Invalid."""
+    """Find the name servers. `DirectoryWatch.run` then receives the updates. Errors: Unavailable, Invalid."""
     clock, metrics, directory = runtime.clock, runtime.metrics, DirectoryCache(HandleSeals(runtime.clock.now_ms))
     address = runtime.settings.namesrv_address
     name_servers = await resolve_name_servers(address, background=runtime.background, clock=clock)

@@ -27,12 +27,12 @@ class DirectoryCache:
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
-        """The writable queues among requested ones, cached: every send needs them, and a topic may have thousands."""
+        """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
         """Apply a change; returns the names of the topics that are new, changed or deleted.
 
-        One of several name servers may lag behind another. Its snapshot then lacks newer changes.
+        Entries newer than a snapshot are kept, because the snapshot may come from a name server that lags behind.
         """
         previous_topics = self._topics
         if change.handle_keys is not None:
@@ -56,7 +56,7 @@ class DirectoryCache:
         }
 
     def update_topic(self, topic: Topic) -> bool:
-        """Store a topic from a direct query; True if it is newer than the stored one. The watch will send it too."""
+        """Store a topic from a direct query; returns whether it is newer than the stored topic."""
         current = self._topics.get(topic.name)
         if current is not None and current.version >= topic.version:
             return False
@@ -64,17 +64,17 @@ class DirectoryCache:
         return True
 
     def update_group(self, group: Group) -> None:
-        """Store a group from a direct query, unless it is stored."""
+        """Store a group from a direct query, unless the stored group is as new."""
         current = self._groups.get(group.name)
         if current is None or current.version < group.version:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
-        """A topic, or None if it is not stored here."""
+        """The topic of this name, or None if it is not stored here."""
         return self._topics.get(name)
 
     def topic(self, name: str) -> Topic:
-        """A topic. Errors: NotFound."""
+        """The topic of this name. Errors: NotFound."""
         topic = self._topics.get(name)
         if topic is None:
             raise unknown_topic(name)
@@ -85,7 +85,7 @@ class DirectoryCache:
         return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
 
     def topics(self) -> list[Topic]:
-        """All topics, by name."""
+        """All topics, sorted by name."""
         return [self._topics[name] for name in sorted(self._topics)]
 
     def group(self, name: str) -> Group | None:
@@ -93,19 +93,19 @@ class DirectoryCache:
         return self._groups.get(name)
 
     def enode(self, name: str) -> EnodeEntry | None:
-        """A storage node, or None if it has never registered."""
+        """An enode, or None if it has never registered."""
         return self._enodes.get(name)
 
     def enodes(self) -> list[EnodeEntry]:
-        """All storage nodes, by name."""
+        """All enodes, sorted by name."""
         return [self._enodes[name] for name in sorted(self._enodes)]
 
     def snodes(self) -> list[SnodeEntry]:
-        """All proxies, by name."""
+        """All snodes, sorted by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """The queues whose enode has a lease and accepts messages; if none has, those whose enode refuses writes."""
+        """The queues on enodes with a lease that accept messages; if there are none, all on enodes with a lease."""
         cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
@@ -121,7 +121,7 @@ class DirectoryCache:
 def _apply_changes(
     current: dict[str, Kind], updated: Iterable[Kind], deleted: Iterable[str], change: DirectoryUpdate
 ) -> dict[str, Kind]:
-    """The entries after a change; those newer than a snapshot stay."""
+    """The entries after a change. Entries newer than a snapshot stay."""
     after = {} if change.snapshot else dict(current)
     for name in deleted:
         after.pop(name, None)
@@ -141,7 +141,7 @@ def unknown_topic(name: str) -> NotFound:
 
 
 def check_client_writes(topic_name: str, field: str = "topic") -> None:
-    """Refuse a change by a client of the retry topic or dead-letter topic of a group. Errors: Forbidden."""
+    """Refuse writes of clients to the retry topic and dead-letter topic of a group. Errors: Forbidden."""
     if (group := group_of_topic(topic_name)) is not None:
         raise Forbidden(
             f"only the servers write to {topic_name}, a topic of group {group}; send to an ordinary topic, and replay "
@@ -151,7 +151,7 @@ def check_client_writes(topic_name: str, field: str = "topic") -> None:
 
 
 def check_writable(topic: Topic, queue: Queue) -> None:
-    """Refuse a queue that takes no messages of clients. Errors: Forbidden, Invalid."""
+    """Refuse a queue that accepts no messages from clients. Errors: Forbidden, Invalid."""
     check_client_writes(topic.name, "queue.topic")
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
@@ -159,16 +159,14 @@ def check_writable(topic: Topic, queue: Queue) -> None:
 
 
 def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
-    """The queue that a sender names, or all queues for producers.
+    """The queue that a sender names, or all queues for producers if `queue` is None.
 
     Errors: Forbidden for a topic of a group, Invalid if the topic takes no messages.
     """
     check_client_writes(topic.name)
     if queue is not None:
         if queue.topic not in ("", topic.name):
-            raise Invalid(
-                f"{queue.topic!r}; the request is for topic {topic.name}: name one topic", field="queue.topic"
-            )
+            raise Invalid(f"{queue.topic!r} differs from the topic of the request, {topic.name}", field="queue.topic")
         queue = queue._replace(topic=topic.name)
         check_writable(topic, queue)
         return [queue]
@@ -190,7 +188,7 @@ def _check_queue(topic: Topic, queue: Queue, access: str, description: str) -> N
     if placement is None:
         enodes = ", ".join(p.enode for p in topic.placements) or "no enode"
         raise Invalid(
-            f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute names its queues",
+            f"topic {topic.name} has no queues on enode {queue.enode!r}, but on {enodes}; QueryRoute lists its queues",
             field="queue.enode",
         )
     count = placement.write_queue_count if access == "write" else placement.read_queue_count
@@ -198,6 +196,6 @@ def _check_queue(topic: Topic, queue: Queue, access: str, description: str) -> N
         raise Invalid(
             f"topic {topic.name} has no {access} queue {queue.queue_id} on {queue.enode}; "
             + (f"expected 0 to {count - 1}; " if count else "")
-            + f"QueryRoute names those {description}",
+            + f"QueryRoute lists the queues {description}",
             field="queue.queue_id",
         )

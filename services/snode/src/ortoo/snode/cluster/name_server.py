@@ -1,4 +1,4 @@
-"""The client of the name servers: one stub, several addresses, errors that name it."""
+"""The client of the name servers: one stub, several addresses, and errors that name the server."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
@@ -22,10 +22,7 @@ CALL_TIMEOUT_S = 3.0
 
 @dataclass(slots=True, eq=False)
 class NameServerClient:
-    """Equal name servers over one database; one that fails is skipped.
-
-    One of `servers` is used at a time.
-    """
+    """Calls one of several name servers with the same database, and uses the next one when a name server fails."""
 
     servers: NameServers
     channels: Channels
@@ -34,26 +31,26 @@ class NameServerClient:
 
     @property
     def admin_metadata(self) -> Headers:
-        """The headers of calls about secrets."""
+        """The headers that name servers require for calls about secrets."""
         return ((ADMIN_TOKEN, self.admin_token),) if self.admin_token else ()
 
     @property
     def peer(self) -> str:
-        """The name of the current name server in errors."""
+        """The name of the name server in error messages."""
         return "the name server"
 
     @property
     def stub(self) -> NameServiceStub:
-        """The stub of the current name server. Use it for one call, by `call` or within `rpc_errors`."""
+        """The stub of the current name server. Use the stub for one call, by `call` or within `rpc_errors`."""
         return NameServiceStub(self.channels.channel_to(self.servers.current))
 
     async def call(self, method: Callable[..., Awaitable[Answer]], request: object, metadata: Headers = ()) -> Answer:
-        """The answer of a method of `stub`. Errors: those of the name server, Unavailable."""
+        """Call a method of `stub`; returns its answer. Errors: those of the name server, Unavailable."""
         with rpc_errors(self.peer, is_internal=True):
             return await method(request, timeout=CALL_TIMEOUT_S, metadata=metadata)
 
     def fail_over(self, error: OrtooError) -> None:
-        """Use the next address if `error` means that this one is unreachable."""
+        """Use the next address if `error` means that the current one is unreachable."""
         if isinstance(error, Unavailable):
             self.servers.next_after(self.servers.current)
 
@@ -100,11 +97,11 @@ class NameServerClient:
         return decode_topic(answer.topic)
 
     async def delete_topic(self, name: str, *, version: int) -> None:
-        """Delete a topic if this is its version. Errors: Conflict, NotFound, Unavailable."""
+        """Delete a topic if `version` is its current version. Errors: Conflict, NotFound, Unavailable."""
         await self.call(self.stub.DeleteTopic, namesrv_pb2.DeleteTopicRequest(name=name, version=version))
 
     async def ensure_group(self, name: str) -> Group:
-        """A group; created automatically with the default settings if it does not exist."""
+        """A group, which is created with the default settings if it does not exist."""
         request = namesrv_pb2.PutGroupRequest(
             group=topic_pb2.Group(name=name, consume_enabled=True, auto_created=True), create_only=True
         )
@@ -129,15 +126,15 @@ class NameServerClient:
     async def get_secret(self, access_key: str) -> str:
         """The secret of an enabled user.
 
-        Errors: NotFound, Forbidden for a disabled user, Unavailable, also if this snode may not read users.
+        Errors: NotFound, Forbidden for a disabled user, Unavailable (also if this snode may not read users).
         """
         request = namesrv_pb2.GetUserRequest(access_key=access_key)
         try:
             answer = await self.call(self.stub.GetUser, request, self.admin_metadata)
         except Forbidden as error:  # it is about this snode, not about the user
             raise Unavailable(
-                f"the name server does not let this snode read users: {error.message}. Give both the same "
-                "admin_token_file, or the snode a certificate of the role snode"
+                f"the name server does not let this snode read users: {error.message}. Give both processes the "
+                "same admin_token_file, or give the snode a certificate of the role snode"
             ) from None
         if not answer.user.enabled:
             raise Forbidden(f"user {access_key} is disabled", field="access_key")
@@ -146,9 +143,9 @@ class NameServerClient:
     async def register(
         self, name_server: str, name: str, addresses: tuple[str, str], incarnation: str, *, shares_membership: bool
     ) -> float:
-        """Announce a snode at one name server, with its addresses for clients and for other snodes (empty = the same).
+        """Announce a snode at one name server, with its addresses for clients and for other snodes.
 
-        Returns the lease in seconds. Errors: Conflict if it may not run beside another snode.
+        Returns the lease in seconds. Errors: Conflict if this snode may not run beside another one.
         """
         request = namesrv_pb2.RegisterSnodeRequest(
             snode=topic_pb2.Snode(name=name, address=addresses[0], cluster_address=addresses[1]),

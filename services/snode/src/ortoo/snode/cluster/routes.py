@@ -14,7 +14,7 @@ UNACKNOWLEDGED_BYTES_MAX = 64 << 20
 
 
 class Permission(enum.IntEnum):
-    """The permission of a topic; the numbers are those on the wire."""
+    """The permission of a topic; the values are those of the protobuf enum."""
 
     READ_WRITE = 1
     READ_ONLY = 2
@@ -23,7 +23,7 @@ class Permission(enum.IntEnum):
 
 
 class MessageType(enum.IntEnum):
-    """The type of a message, and the type that a topic accepts; the numbers are those on the wire."""
+    """The type of a message, and the type that a topic accepts; the values are those of the protobuf enum."""
 
     UNSPECIFIED = 0
     """As the type of a topic: all types."""
@@ -37,7 +37,7 @@ class MessageType(enum.IntEnum):
 
 
 class DeliveryMode(enum.IntEnum):
-    """How a group consumes a topic; the numbers are those on the wire."""
+    """How a group consumes a topic; the values are those of the protobuf enum."""
 
     UNDECIDED = 0
     OFFSETS = 1
@@ -46,7 +46,7 @@ class DeliveryMode(enum.IntEnum):
 
 
 class Queue(NamedTuple):
-    """The unit of order. Sorts by topic, enode and id, as every assignment must."""
+    """A queue of a topic, the unit of order. Queues sort by topic, enode and id, as every assignment requires."""
 
     topic: str
     enode: str
@@ -58,7 +58,7 @@ class Queue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The queues of one topic on one enode: 0 to the counts, exclusive."""
+    """The queues of one topic on one enode. Queue ids begin at 0."""
 
     enode: str
     read_queue_count: int
@@ -66,7 +66,7 @@ class Placement:
 
 
 class PublishPlace(NamedTuple):
-    """The first queues of a topic on one enode, which producers use."""
+    """The number of queues of a topic on one enode that producers use, from queue 0."""
 
     enode: str
     queue_count: int
@@ -84,7 +84,7 @@ class Topic:
     created_at_ms: int = 0
     message_type: MessageType = MessageType.UNSPECIFIED
     publish_order: tuple[PublishPlace, ...] = ()
-    """The queues for producers, in an operator's order; empty = all that accept messages, by enode."""
+    """The queues for producers, in an operator's order; empty = all queues that accept messages, by enode."""
     lite_ttl_ms: int = 0
     """For a parent of lite topics, the lifetime of a lite topic without messages; 0 = unlimited."""
 
@@ -103,12 +103,12 @@ class Topic:
         return sorted(Queue(self.name, p.enode, i) for p in self.placements for i in range(p.read_queue_count))
 
     def write_queues(self) -> Sequence[Queue]:
-        """All queues for producers: sorted, unless an operator has set their order."""
+        """All queues for producers: in the operator's publish order if it is set, otherwise sorted."""
         return _write_queues(self.name, self.version, self.publish_order, self.placements)
 
     @property
     def enodes(self) -> list[str]:
-        """The enodes on which it has queues."""
+        """The enodes on which the topic has queues."""
         return [placement.enode for placement in self.placements]
 
     def placement(self, enode: str) -> Placement | None:
@@ -144,11 +144,11 @@ class Group:
     in_flight_max: int = 0
     park_expired: bool = False
     lite_exclusive: bool = False
-    """Whether each lite topic is for one group member alone, the last that subscribed to it."""
+    """Whether each lite topic is for one group member alone, the last one that subscribed."""
 
 
 class EnodeReplicaState(enum.IntEnum):
-    """The state of a replica of an enode; the numbers are those on the wire."""
+    """The state of a replica of an enode; the values are those of the protobuf enum."""
 
     UNSPECIFIED = 0
     LEADING = 1
@@ -169,7 +169,7 @@ class EnodeReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EnodeEntry:
-    """A storage node."""
+    """An enode in the directory."""
 
     name: str
     address: str
@@ -179,14 +179,14 @@ class EnodeEntry:
     """SYNC_MASTER or ASYNC_MASTER."""
     index_nearly_full: bool = False
     write_refusal: str = ""
-    """Why it takes no messages now; empty = it takes them."""
+    """Why the enode accepts no messages now; empty = it accepts messages."""
     epoch: int = 0
     """The epoch of the leader at the address."""
     replicas: tuple[EnodeReplica, ...] = ()
 
     @property
     def leader_epoch(self) -> int:
-        """Distinguishes one leader from the next; 0 for an enode with a single replica."""
+        """The epoch of the leader, which differs from leader to leader; 0 for an enode with a single replica."""
         return self.epoch if len(self.replicas) > 1 else 0
 
 
@@ -198,7 +198,7 @@ class SnodeEntry:
     address: str
     alive: bool
     cluster_address: str = ""
-    """Its address for other snodes, if that is different."""
+    """The address for other snodes, if it differs from the address for clients."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Keeps the directory equal to the name server's, and queries it for topics that are not stored yet."""
+"""Keeps the copy of the directory up to date, and queries the name server for topics that the copy lacks."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ class DirectoryWatch:
         self, directory: DirectoryCache, name_server: NameServerClient, *, clock: Clock, randomness: Randomness
     ) -> None:
         self.ready = asyncio.Event()
-        """Set when the directory has been received once."""
+        """Set when the directory was received for the first time."""
         self._directory = directory
         self._name_server = name_server
         self._clock = clock
@@ -38,13 +38,13 @@ class DirectoryWatch:
         self.changed = asyncio.Event()
         """Set, and replaced, at the next change of the directory."""
         self.on_topics_changed: Callable[[set[str]], None] = lambda topics: None
-        """Called with the names of topics whenever some have changed."""
+        """Called with the names of the topics that have changed."""
         self._unknown_until_s: OrderedDict[str, float] = OrderedDict()
 
     async def run(self) -> None:
         """Follow the name server, and reconnect after it was unreachable.
 
-        Other errors end the process, because it is useless without a directory.
+        Other errors end the process, because a snode cannot work without a directory.
         """
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
@@ -62,7 +62,7 @@ class DirectoryWatch:
             attempt += 1
 
     async def topic(self, name: str) -> Topic:
-        """A topic; one that is not stored here is queried once. Errors: Invalid, NotFound."""
+        """A topic from the copy, or else from the name server. Errors: Invalid, NotFound."""
         return self._directory.find_topic(name) or await self._fetch_topic(name)
 
     async def wait_for_version(self, version: int) -> None:

@@ -30,7 +30,7 @@ from ortoo.v1 import namesrv_pb2, record_pb2, topic_pb2
 
 
 def decode_topic(topic: topic_pb2.Topic) -> Topic:
-    """A topic; values that only newer processes know count as unset."""
+    """Read a topic; unknown values, which newer processes may send, count as unset."""
     return read(
         Topic,
         topic,
@@ -41,14 +41,14 @@ def decode_topic(topic: topic_pb2.Topic) -> Topic:
 
 
 def encode_topic(topic: Topic) -> topic_pb2.Topic:
-    """The message of a topic."""
+    """The protobuf message of a topic."""
     places = [write(topic_pb2.PublishPlace, place) for place in topic.publish_order]
     order = topic_pb2.PublishOrder(places=places) if places else None
     return write(topic_pb2.Topic, topic, publish_order=order)
 
 
 def decode_group(group: topic_pb2.Group) -> Group:
-    """A group."""
+    """Read a group."""
     return read(
         Group,
         group,
@@ -60,12 +60,12 @@ def decode_group(group: topic_pb2.Group) -> Group:
 
 
 def decode_retry_policy(retry: topic_pb2.RetryPolicy) -> RetryPolicy:
-    """A back-off policy; an unknown kind, of a newer process, becomes the classic one."""
+    """Read a back-off policy; an unknown kind, from a newer process, becomes the classic kind."""
     return read(RetryPolicy, retry, kind=known_or(RetryKind, retry.kind, RetryKind.CLASSIC))
 
 
 def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
-    """A storage node."""
+    """Read an enode."""
     replicas = tuple(
         EnodeReplica(
             one.number,
@@ -79,7 +79,7 @@ def decode_enode(enode: topic_pb2.Enode) -> EnodeEntry:
 
 
 def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
-    """One message of the watch."""
+    """Read one message of the watch."""
     keys = tuple(read(HandleKey, key) for key in update.handle_keys.keys)
     return read(
         DirectoryUpdate,
@@ -92,12 +92,12 @@ def decode_update(update: namesrv_pb2.WatchRoutesResponse) -> DirectoryUpdate:
 
 
 def decode_queue(queue: topic_pb2.Queue) -> Queue:
-    """A queue."""
+    """Read a queue."""
     return Queue(queue.topic, queue.enode, queue.queue_id)
 
 
 def encode_queue(queue: Queue) -> topic_pb2.Queue:
-    """The message of a queue."""
+    """The protobuf message of a queue."""
     return topic_pb2.Queue(topic=queue.topic, enode=queue.enode, queue_id=queue.queue_id)
 
 
@@ -109,13 +109,13 @@ def encode_batch(batch: SealedBatch) -> record_pb2.SealedBatch:
 
 
 def decode_message(message: record_pb2.Message) -> Message:
-    """A single message; fields without a value are absent."""
+    """Read a single message; fields without a value are absent."""
     rare = RareFields._make([get(message) for get in _RARE])
     return Message.of(message.body, _TAG(message), _KEYS(message), NO_RARE_FIELDS if rare == NO_RARE_FIELDS else rare)
 
 
 def _getter(column: MessageColumn[Any]) -> Callable[[record_pb2.Message], Any]:
-    """The function that reads a column; `ortoo.common.grpc.messages.read` does it for a whole message, but slower."""
+    """The function that reads one column of a message. It is faster than `ortoo.common.grpc.messages.read`."""
     name, default, field = column.name, column.default, record_pb2.Message.DESCRIPTOR.fields_by_name.get(column.name)
     if field is None:
         return lambda message: default

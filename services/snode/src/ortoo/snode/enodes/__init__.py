@@ -1,7 +1,7 @@
 """The connection to storage: links and streams to enodes, locks of queues, attachment.
 
-It takes batches and requests and returns the enodes' answers as plain values. If an enode is unreachable it returns an
-error promptly. Every package except `cluster` may import it.
+The package takes batches and requests, and returns the enodes' answers as plain values. If an enode is unreachable,
+calls fail promptly. Every package except `cluster` may import it.
 """
 
 from ortoo.snode.cluster import ClusterView
@@ -15,7 +15,7 @@ class EnodeComponents:
     """Links by enode, and the locks held through them."""
 
     def __init__(self, runtime: Runtime, cluster: ClusterView, link_factory: LinkFactory) -> None:
-        """`link_factory` gives the links to the directory's enodes; locks are held for this run of the snode."""
+        """`link_factory` gives the links to the directory's enodes. Locks end with this run of the snode."""
         reads_followers = runtime.settings.read_from is ReadFrom.FOLLOWERS
         self.links = EnodeLinks(cluster.directory, link_factory, reads_followers=reads_followers)
         self.locks = SessionQueueLocks(runtime, cluster.directory, self.links)

@@ -11,7 +11,7 @@ from ortoo.v1 import enode_pb2
 
 
 def encode_append(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: FlushMode) -> BulkMessage:
-    """An append request, with the bytes of the batch separate."""
+    """An append request; the bytes of the batch are kept outside the protobuf message."""
     request = enode_pb2.AppendRequest(
         topic_id=topic_id,
         queue_id=queue_id,
@@ -24,7 +24,7 @@ def encode_append(topic_id: int, queue_id: int, batch: SealedBatch, flush_mode: 
 def decode_append_response(response: enode_pb2.AppendResponse) -> AppendedBatch:
     """The location of the stored batch. Errors: those of the enode.
 
-    An unknown flush mode becomes ASYNC, which claims the least: every acknowledged batch fulfils it.
+    An unknown flush mode becomes ASYNC, which promises the least.
     """
     if response.HasField("failure"):
         raise error_of(response.failure)

@@ -60,9 +60,9 @@ from ortoo.v1 import enode_pop_pb2 as pop_pb
 from ortoo.v1.enode_pb2_grpc import EnodeServiceStub
 
 ATTACH_HEARTBEAT_S = 5.0
-"""Interval in which the snode signals to an enode that it is attached."""
+"""Interval between the heartbeats of a snode that is attached to an enode."""
 FIND_TIMEOUT_S = 30.0
-"""A search may have to wait for its process to start and for the index to catch up."""
+"""Timeout of a search, which may have to wait until its process has started and the index has caught up."""
 
 
 class GrpcEnodeLink(ReplicaLink):
@@ -98,7 +98,7 @@ class GrpcEnodeLink(ReplicaLink):
     ) -> list[int]:
         """Store a group's offsets, each with its generation; returns the queues whose generation was too old.
 
-        `reset` is an operator's order and fences the holders of the locks. Errors: Fenced if all were too old.
+        `reset` is an operator's order and fences the lock holders. Errors: Fenced if all generations were too old.
         """
         request = pb.CommitOffsetsRequest(
             topic_id=topic_id,
@@ -110,12 +110,12 @@ class GrpcEnodeLink(ReplicaLink):
         return list(response.fenced_queue_ids)
 
     async def query_offset_groups(self, topic_id: int) -> list[str]:
-        """The groups that have an offset in a topic, by name."""
+        """The groups that have an offset in a topic, sorted by name."""
         request = pb.QueryOffsetGroupsRequest(topic_id=topic_id)
         return list((await self._call(lambda stub: stub.QueryOffsetGroups, request)).groups)
 
     async def take_locks(self, incarnation: str, requests: Sequence[LockRequest]) -> list[LockResult]:
-        """Take or renew locks, one answer each. With an incarnation they live while that is attached."""
+        """Take or renew locks; returns one result each. Locks with an incarnation end when it detaches."""
         message = pb.TakeLocksRequest(
             incarnation=incarnation, requests=[write(pb.LockRequest, one) for one in requests]
         )
@@ -126,12 +126,12 @@ class GrpcEnodeLink(ReplicaLink):
         ]
 
     async def release_locks(self, requests: Sequence[LockRequest]) -> list[bool]:
-        """Release locks; returns for each whether its session held it."""
+        """Release locks; returns for each lock whether the session of the request held it."""
         message = pb.ReleaseLocksRequest(requests=[write(pb.LockRequest, one) for one in requests])
         return list((await self._call(lambda stub: stub.ReleaseLocks, message)).released)
 
     async def attach(self, snode: str, incarnation: str, on_freed: Callable[[Sequence[LockKey]], None]) -> None:
-        """Stay attached to the enode until the call ends; `on_freed` receives refused locks that are free now.
+        """Stay attached to the enode until the call ends; `on_freed` gets the keys of refused locks that are free now.
 
         Errors: Unavailable when the connection broke.
         """
@@ -165,12 +165,12 @@ class GrpcEnodeLink(ReplicaLink):
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
 
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
-        """Delete a delayed message. Errors: NotFound if it is not waiting, Conflict while it is being delivered."""
+        """Delete a delayed message. Errors: NotFound if no such message waits, Conflict during its delivery."""
         request = deferred_pb.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)
         await self._call(lambda stub: stub.RecallDelayed, request)
 
     async def list_delayed(self, topic_id: int, from_ms: int, limit: int) -> list[DelayedEntry]:
-        """The delayed messages of a topic that are due from `from_ms` on, by time."""
+        """The delayed messages of a topic that are due from `from_ms` on, sorted by time."""
         request = deferred_pb.ListDelayedRequest(topic_id=topic_id, from_ms=from_ms, limit=limit)
         response = await self._call(lambda stub: stub.ListDelayed, request)
         return [read(DelayedEntry, one) for one in response.entries]
@@ -178,7 +178,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def store_half(
         self, topic_id: int, queue_id: int, batch: SealedBatch, producer_group: str, check_after_ms: int, key: int
     ) -> int:
-        """Begin a transaction and return its number; the same key (not 0) again gives the same transaction."""
+        """Begin a transaction and return its number; a repeated `key` (not 0) returns the same transaction."""
         request = deferred_pb.StoreHalfRequest(
             topic_id=topic_id,
             queue_id=queue_id,
@@ -226,7 +226,7 @@ class GrpcEnodeLink(ReplicaLink):
     async def find_messages(
         self, topic_id: int, *, key: str, message_id: str, begin_ms: int, end_ms: int, limit: int
     ) -> list[MessagePlace]:
-        """The locations of messages with a key or a producer's id, newest first.
+        """The locations of messages with a key, or with an id that the producer chose; newest first.
 
         `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound, Invalid, Unavailable if the enode has no index.
         """
@@ -237,7 +237,7 @@ class GrpcEnodeLink(ReplicaLink):
         return [MessagePlace(one.queue_id, one.offset) for one in response.places]
 
     async def pop(self, request: PopRequest) -> Popped:
-        """Lease messages; waits for the first one for `request.wait_ms`. Errors: NotFound, Overloaded."""
+        """Lease messages; waits up to `request.wait_ms` for the first one. Errors: NotFound, Overloaded."""
         message = pop_pb.LeaseRequest(pop=encode_pop(request))
         response = await self._call_leader(lambda link: link._send_lease(message, request.wait_ms / 1000))
         return decode_popped(response.popped)
@@ -245,12 +245,12 @@ class GrpcEnodeLink(ReplicaLink):
     async def settle(
         self, topic_id: int, group: str, parts: Sequence[LeasePart], verdict: LeaseVerdict
     ) -> list[StaleMessage]:
-        """Ack, nack, release or renew leased messages; returns those that their lease no longer has."""
+        """Ack, nack, release or renew leased messages; returns the messages that are no longer in their lease."""
         request = pop_pb.LeaseRequest(settle=encode_settlement(topic_id, group, parts, verdict))
         return decode_stale((await self._call_leader(lambda link: link._send_lease(request))).settled)
 
     async def peek(self, request: PopRequest) -> Popped:
-        """The messages that a pop would return, and the number that consumers have; changes nothing."""
+        """The messages that a pop would return, and the number of leased messages; changes nothing."""
         return decode_popped(await self._call(lambda stub: stub.PopQueues, encode_pop(request, peek=True)))
 
     async def retry_messages(self, request: RetryRequest) -> list[str]:
@@ -259,14 +259,14 @@ class GrpcEnodeLink(ReplicaLink):
         return list(response.message_ids)
 
     async def replay(self, request: ReplayRequest) -> list[tuple[int, int]]:
-        """Replay dead letters; returns the ranges that were sent now, or would be in a dry run."""
+        """Replay dead letters; returns the ranges that were sent, or for a dry run those that would be sent."""
         response = await self._call(lambda stub: stub.ReplayStored, encode_replay(request))
         return [(one.first_offset, one.count) for one in response.ranges]
 
     async def append_deduplicated(
         self, topic_id: int, queue_id: int, batch: SealedBatch, ids: Sequence[str]
     ) -> list[MessagePlace]:
-        """Store messages with ids of the application, each once within the window; returns their locations."""
+        """Store messages with dedup ids, each once within the deduplication window; returns their locations."""
         request = lives_pb.AppendDeduplicatedRequest(
             topic_id=topic_id, queue_id=queue_id, batch=encode_batch(batch), ids=ids
         )
@@ -274,15 +274,15 @@ class GrpcEnodeLink(ReplicaLink):
         return [MessagePlace(one.queue_id, one.offset, one.duplicate) for one in response.places]
 
     async def use_mode(self, topic_id: int, group: str, mode: DeliveryMode) -> None:
-        """Set how a group consumes a topic, unless it is set. Errors: Conflict if it consumes in another mode."""
+        """Set the delivery mode of a group for a topic, unless it is set. Errors: Conflict if another mode is set."""
         request = lives_pb.UseDeliveryModeRequest(topic_id=topic_id, group=group, mode=mode.value)  # type: ignore[arg-type]
         await self._call(lambda stub: stub.UseDeliveryMode, request)
 
     async def set_mode(self, topic_id: int, group: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
-        """Change how a group consumes a topic.
+        """Change the delivery mode of a group for a topic.
 
-        Returns the previous mode, a number if it is unknown here. Errors: Conflict while group members have messages or
-        queues.
+        Returns the previous mode, as a number if this process does not know it. Errors: Conflict while group members
+        have messages or queues.
         """
         number: Any = mode.value
         request = lives_pb.SetStoredModeRequest(topic_id=topic_id, group=group, mode=number, force=force)
@@ -290,7 +290,7 @@ class GrpcEnodeLink(ReplicaLink):
         return known_or(DeliveryMode, response.previous, response.previous)
 
     async def query_modes(self, group: str) -> list[tuple[int, DeliveryMode | int]]:
-        """How a group consumes topics: topic id and mode. A mode that is unknown here stays a number."""
+        """The delivery modes of a group: topic id and mode. A mode that this process does not know stays a number."""
         response = await self._call(lambda stub: stub.QueryModes, lives_pb.QueryModesRequest(group=group))
         return [(one.topic_id, known_or(DeliveryMode, one.mode, one.mode)) for one in response.modes]
 
@@ -306,7 +306,7 @@ class GrpcEnodeLink(ReplicaLink):
         )
 
     async def _call_leader(self, operation: Callable[[ReplicaLink], Awaitable[Answer]]) -> Answer:
-        """The leader's answer. A replica that does not lead refuses without effect, so the next one may be asked."""
+        """The leader's answer. A replica that does not lead refuses without effect, so the next replica is asked."""
         link: ReplicaLink = self
         wait_s = RETRY_DELAY_MIN_S
         deadline_s = self._clock.monotonic_s() + self._timeout_s

@@ -1,4 +1,4 @@
-"""The gRPC links of a snode to enodes: one to the leader of each, by the latest known epoch."""
+"""The gRPC links of a snode to enodes: one link to the leader of each enode, by the latest known epoch."""
 
 from types import TracebackType
 from typing import Self
@@ -11,11 +11,11 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.replica_link import HeldEnodeAppends
 
 CHANNEL_RETENTION_S = 60.0
-"""Time for which the connection to a replica stays open after it stopped leading."""
+"""Time for which the connection to a replica stays open after the replica stopped leading."""
 RETIRE_POLL_S = 0.05
 IN_FLIGHT_GRACE_S = 0.2
-"""Longer than answers of pops travel. After a change of leader, answers of the previous leader may arrive for this
-time. Pops that wait at a lost leader are retried at the next one after this time."""
+"""After a change of leader, answers of the previous leader to pops may arrive for this time. Pops that wait at a lost
+leader are retried at the next leader after this time."""
 
 
 class GrpcLinks:
@@ -46,11 +46,11 @@ class GrpcLinks:
         self._links.clear()
 
     def to(self, enode: str, address: str, epoch: int = 0) -> GrpcEnodeLink:
-        """The link to an enode's leader; a later epoch, or another address, gets a new one.
+        """The link to an enode's leader; a later epoch, or another address, gets a new link.
 
         Requests in flight on the older link fail at once, with an unknown outcome. Unsent requests move to the new
         link. Another address in the same epoch, or an older epoch, is ignored unless the present link has been
-        disconnected for long.
+        disconnected for `timeout_s`.
         """
         current = self._links.get(enode)
         if current is not None:
@@ -83,7 +83,7 @@ class GrpcLinks:
     def redirect(self, enode: str, moved: NotLeader) -> GrpcEnodeLink:
         """The link to ask after a replica reported another leader.
 
-        Such a replica is alive. Its link is closed only when it has answered all open requests.
+        The replica that reported is alive, so its link is closed only when it has answered all open requests.
         """
         current = self._links[enode]
         if not moved.leader_address or moved.epoch <= current.epoch:
@@ -99,7 +99,7 @@ class GrpcLinks:
         await self._drop_channel(link)
 
     async def _drop_channel(self, link: GrpcEnodeLink) -> None:
-        """Close the connection to an unused address. A replica may still get other requests for a long time."""
+        """Close the connection to an address that no link uses. A former leader keeps it for a while."""
         await self.clock.sleep(IN_FLIGHT_GRACE_S)
         link.close_leases()
         if link.epoch:

@@ -1,4 +1,4 @@
-"""Appends that a replica did not take because another one leads: held, and sent to the leader in order."""
+"""Holds appends that a replica refused because another replica leads, and sends them to the leader in order."""
 
 import asyncio
 from collections.abc import Callable
@@ -16,14 +16,14 @@ RETRY_DELAY_MIN_S, RETRY_DELAY_MAX_S = 0.02, 0.1
 
 @dataclass(slots=True, eq=False)
 class HeldAppends(Generic[Request, Result]):
-    """Held appends of one enode. While one is held all later appends wait behind it, so each queue keeps its order.
+    """Held appends of one enode. All later appends wait behind a held append, so that each queue keeps its order.
 
-    Requests that were in flight to the former leader go first, in their original order. So nothing is sent before the
-    former leader has answered all of them.
+    Appends that were in flight to the former leader are sent first, in their original order. Sending begins when the
+    former leader has answered all its appends.
     """
 
     current_stream: Callable[[], RequestStream[Request, Any, Result]]
-    """Gives the stream to the current leader, by the latest information."""
+    """Returns the stream to the current leader, as far as this snode knows."""
     clock: Clock
     timeout_s: float
     bytes_max: int
@@ -43,7 +43,8 @@ class HeldAppends(Generic[Request, Result]):
         """Hold a new append behind the others. Errors: Overloaded."""
         if self._bytes + size_bytes > self.bytes_max:
             raise Overloaded(
-                f"{self._bytes} bytes wait for an enode's next leader; at most {self.bytes_max} may", retry_after_ms=50
+                f"{self._bytes} bytes wait for an enode's next leader, the limit is {self.bytes_max}; retry",
+                retry_after_ms=50,
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
         future.add_done_callback(retrieve_exception)
@@ -56,7 +57,7 @@ class HeldAppends(Generic[Request, Result]):
     def add_moved(
         self, source: RequestStream[Request, Any, Result], item: PendingRequest[Request, Result], error: NotLeader
     ) -> None:
-        """Hold an append that a replica did not take."""
+        """Hold an append that a replica refused because it does not lead."""
         self._source, self._error = source, error
         self._append(0, item.request.request_id, item)
 

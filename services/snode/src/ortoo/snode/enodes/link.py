@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 Answer = TypeVar("Answer")
 LinkFactory = Callable[[str, str, int], "GrpcEnodeLink"]
-"""Gives the link to an enode by its name, address and epoch."""
+"""Returns the link to an enode with this name, address and epoch."""
 FETCH_WAIT_MS = 30_000
-"""Wait at the end of the queue for a read that follows it."""
+"""Time for which a read that follows a queue waits at the end of the queue."""
 FETCH_BYTES_MAX = 1 << 20
-"""Maximum size of the answer to such a read."""
+"""Maximum size of the answer to a read that follows a queue."""
 
 
 class FlushMode(enum.IntEnum):
-    """When an append is acknowledged; the numbers are those on the wire."""
+    """When an append is acknowledged; the values are those of the protobuf enum."""
 
     DEFAULT = 0
     SYNC = 1
@@ -51,12 +51,12 @@ class FetchBatchesRequest:
     from_offset: int
     bytes_max: int = 0
     wait_ms: int = 0
-    """Wait at the end of the queue."""
+    """Time for which the read waits at the end of the queue."""
     group: str = ""
     generation: int = 0
     """The generation of the group's lock; 0 = a read without lock."""
     pushdown: Pushdown | None = None
-    """The filter and projection to apply to the batches; None = all of them, whole."""
+    """The filter and projection to apply to the batches; None = all batches, whole."""
     any_replica: bool = False
     """Whether a replica that does not lead may answer, or refuse."""
 
@@ -73,14 +73,14 @@ class FetchedBatches:
 
     @property
     def size_bytes(self) -> int:
-        """The size of its batches."""
+        """The size of the fetched batches or parts."""
         held = self.batches if self.parts is None else self.parts
         return sum(len(one.batch.records) for one in held if one.batch is not None)
 
     def select_parts(
         self, from_offset: int, to_offset: int | None = None, message_filter: MessageFilter | None = None
     ) -> Iterator[SelectedRows]:
-        """The parts for a reader that requested it with the same `message_filter`; the last one ends at its end."""
+        """Yield the selected rows. `message_filter` is that of the request. The last part ends at `next_offset`."""
         if self.parts is None:
             for stored in self.batches:
                 yield select_rows(stored, from_offset, to_offset, message_filter)
@@ -100,7 +100,7 @@ class QueueRange:
 
 
 class MessagePlace(NamedTuple):
-    """The location of a message in a topic on one enode; for a delayed one the timer number instead of an offset."""
+    """The location of a message in a topic on one enode; for a delayed message, `offset` is its timer number."""
 
     queue_id: int
     offset: int
@@ -128,12 +128,12 @@ class LockRequest:
     """A client id."""
     session_id: str
     resume: bool = False
-    """Whether the session had it before: then it must not take it from a newer session of the same owner."""
+    """Whether the session had the lock before. It then cannot take the lock from a newer session of the same owner."""
 
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """The lock's generation; 0 = another client owns it for `remaining_ms`, or `error` says why it is refused."""
+    """The lock's generation; 0 = `owner` has the lock for `remaining_ms` more, or `error` says why it is refused."""
 
     generation: int
     owner: str = ""
@@ -171,14 +171,14 @@ class DueHalf:
 
 
 class HalfVerdict(enum.IntEnum):
-    """How a transaction ends; the numbers are those on the wire."""
+    """How a transaction ends; the values are those of the protobuf enum."""
 
     COMMIT = 1
     ROLL_BACK = 2
 
 
 class VerdictSource(enum.IntEnum):
-    """The source of a verdict; the numbers are those on the wire."""
+    """The source of a verdict; the values are those of the protobuf enum."""
 
     PRODUCER = 1
     CHECK = 2
@@ -195,7 +195,7 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if it has never registered or is known to be unreachable."""
+        """The link to an enode. Errors: Unavailable if the enode has never registered or is known to be unreachable."""
         entry = self._directory.enode(enode)
         if entry is None:
             raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
@@ -206,9 +206,9 @@ class EnodeLinks:
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
-        """A following replica of the queue's enode, for reads of committed messages; None = ask the leader.
+        """A follower of the queue's enode, for reads of committed messages; None = ask the leader.
 
-        Queues are spread over the following replicas.
+        The queues of an enode are spread over its followers.
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
@@ -222,7 +222,7 @@ class EnodeLinks:
     def update_leaders(self) -> None:
         """Close links to previous leaders; to be called whenever the directory has changed.
 
-        Their requests in flight then fail at once, instead of at the next request.
+        Requests in flight on these links then fail at once, instead of when the next request is sent.
         """
         for entry in self._directory.enodes():
             if self._leader_epochs.get(entry.name, 0) < entry.leader_epoch:
@@ -237,9 +237,9 @@ class EnodeLinks:
         *,
         is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """The answers of these enodes, asked one after another; enodes with an error that `is_tolerated` are missing.
+        """Ask these enodes one after another; returns the answers by enode.
 
-        Errors: errors of an enode that are not tolerated.
+        An enode whose error `is_tolerated` is left out. Any other error is raised.
         """
         answers: dict[str, Answer] = {}
         for enode in enodes:
@@ -256,7 +256,7 @@ def _away_error(message: str) -> Unavailable:
 
 
 def explain_error(error: OrtooError) -> OrtooError:
-    """An enode's error translated for a client: a topic that only the directory knows will soon be at the enode."""
+    """Translate an enode's error for a client: a missing topic may reach the enode soon, so it is Unavailable."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
-        return Unavailable(f"{error.message}; the enode may learn of it in a moment, retry", retry_after_ms=100)
+        return Unavailable(f"{error.message}; the enode may receive the topic in a moment; retry", retry_after_ms=100)
     return error

@@ -67,7 +67,7 @@ def encode_settlement(
 
 
 def decode_stale(response: pb.SettlePoppedResponse) -> list[StaleMessage]:
-    """The messages that leases no longer have."""
+    """The messages that are no longer in their leases."""
     return [
         StaleMessage(
             one.queue_id, one.offset, one.lease_number, error_of(one.failure) if one.HasField("failure") else None

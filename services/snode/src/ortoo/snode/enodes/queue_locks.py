@@ -1,6 +1,6 @@
 """The locks of queues at their enodes: batched requests, waiting, and reliable release.
 
-Locks live while this snode is attached to their enode; the attachment also reports free locks.
+Locks end when this snode detaches from their enode. The attachment also reports locks that have become free.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from ortoo.snode.enodes.link import EnodeLinks, LockKey, LockRequest, LockResult
 from ortoo.snode.enodes.serial_batcher import SerialBatcher
 
 LOCK_RETRY_S = 1.0
-"""Interval for requesting refused locks again, in case the report that they are free got lost."""
+"""Interval for requesting refused locks again, in case the report of a free lock got lost."""
 LOCKS_MAX = 5_000
 """Maximum of locks in one request."""
 _log = get_logger("locks")
@@ -29,15 +29,15 @@ _attachments_log = get_logger("attachments")
 
 @dataclass(slots=True, eq=False)
 class _LockBatcher(SerialBatcher):
-    """Pending requests to one enode: releases first, because a taker may wait for them.
+    """Pending lock requests to one enode. Releases are sent first, because another session may wait for the lock.
 
-    A lock is not requested before its session's release is answered; a late release would free it again.
+    A session's request waits for the answer to its earlier release; otherwise a late release would free the lock.
     """
 
     enode: str
     locks: "SessionQueueLocks"
     takes: dict[LockRequest, asyncio.Future[LockResult]] = field(default_factory=dict, init=False)
-    """A session requests a lock once at a time, because its group gives the queue to one of its feeders."""
+    """A session has at most one request for a lock at a time, because one of its feeders has the queue."""
     releases: dict[LockRequest, None] = field(default_factory=dict, init=False)
 
     async def drain(self) -> None:
@@ -51,7 +51,7 @@ class _LockBatcher(SerialBatcher):
                 await self.locks.runtime.clock.sleep(backoff.delay_s(attempt, self.locks.runtime.randomness))
 
     def on_defect(self, error: Exception) -> None:
-        """Draining failed unexpectedly: fail the requests, which their callers repeat."""
+        """Fail the pending requests, because `drain` raised an unexpected error. The callers retry."""
         takes, self.takes = self.takes, {}
         for future in takes.values():
             if not future.done():
@@ -107,13 +107,13 @@ class SessionQueueLocks:
     """Set while a session waits for a lock, or may do so."""
     _batchers: dict[str, _LockBatcher] = field(default_factory=dict, init=False)
     _freed_events: dict[tuple[str, LockKey], asyncio.Event] = field(default_factory=dict, init=False)
-    """By requested lock: an event that is set and removed when the lock may be free."""
+    """By requested lock: an event, which is set and removed when the lock may be free."""
     _attached: set[str] = field(default_factory=set, init=False)
 
     async def acquire(self, enode: str, request: LockRequest) -> int:
         """Take a lock, however long it takes; returns its generation.
 
-        Errors: Fenced if a newer session of the same client has it, Unavailable if the enode is unreachable.
+        Errors: Fenced if a newer session of the same client has the lock, Unavailable if the enode is unreachable.
         """
         key = (enode, (request.group, request.topic_id, request.queue_id))
         while True:
@@ -129,7 +129,7 @@ class SessionQueueLocks:
             await freed.wait()
 
     def release(self, enode: str, request: LockRequest) -> None:
-        """Release a lock, held or only requested; retried until the enode has answered."""
+        """Release a lock that is held or requested. The release is retried until the enode has answered."""
         batcher = self._batcher(enode)
         batcher.releases[request] = None
         batcher.wake(self.runtime.background, f"locks {enode}")

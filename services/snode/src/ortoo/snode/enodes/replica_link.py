@@ -1,4 +1,4 @@
-"""The connection to an enode's leader: one stream each for appends, reads and leases, shared by the whole snode."""
+"""The connection to an enode's leader: one stream each for appends, reads and leases."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -42,7 +42,7 @@ class LeaderTracker(Protocol):
 
 
 class ReplicaLink:
-    """The connection to the replica of an enode that leads it, by the latest information."""
+    """The connection to the replica that leads an enode, as far as this snode knows."""
 
     def __init__(self, enode: str, address: str, epoch: int, channel: grpc.aio.Channel, leaders: LeaderTracker) -> None:
         """Connect when there is a request; `leaders` tracks later leaders."""
@@ -80,7 +80,7 @@ class ReplicaLink:
             has_greeting=True,
         )
         self._unary_leases_until_s = 0.0
-        """Until then pops and settlements are single calls: the process is of a version without the stream."""
+        """Until this time, pops and settlements are unary calls, because the enode's version has no stream."""
         self._lease_task = leaders.background.run_contained("leases", self._leases.run())
         self._stream_tasks = [
             leaders.background.run_contained("appends", self.appends.run()),
@@ -88,9 +88,9 @@ class ReplicaLink:
         ]
 
     def close(self, moved: NotLeader | None = None) -> OrtooError:
-        """Close; requests in flight fail with the returned error, pops and settlements when `close_leases` is called.
+        """Close the streams of appends and reads; returns the error with which requests in flight fail.
 
-        If the enode has `moved`, unsent requests wait for its leader.
+        Pops and settlements continue until `close_leases`. With `moved`, unsent appends wait for the new leader.
         """
         for task in self._stream_tasks:
             task.cancel()
@@ -101,7 +101,7 @@ class ReplicaLink:
         return closed_error
 
     def close_leases(self) -> None:
-        """Stop waiting for answers about leases. Leases in the answers of the previous leader are valid until then."""
+        """Fail the open pops and settlements. Leases that the previous leader grants before this call are valid."""
         self._lease_task.cancel()
         self._leases.close(self._make_closed_error())
 
@@ -120,7 +120,7 @@ class ReplicaLink:
 
     @property
     def connected(self) -> bool:
-        """Whether a stream to it works now."""
+        """Whether a stream to the replica works now."""
         return self.appends.connected or self._fetches.connected or self._leases.connected
 
     def _hold_append(self, item: PendingRequest[BulkMessage, AppendedBatch], moved: NotLeader) -> None:
@@ -128,7 +128,7 @@ class ReplicaLink:
         self._leaders.redirect(self._enode, moved)
 
     async def _send_lease(self, request: pop_pb.LeaseRequest, wait_s: float = 0.0) -> pop_pb.LeaseResponse:
-        """Send a request to this process. Errors: those of the enode, Unavailable as in RequestStream."""
+        """Send a pop or a settlement to this replica. Errors: those of the enode, Unavailable as in RequestStream."""
         if self._clock.monotonic_s() >= self._unary_leases_until_s:
             try:
                 return await self._leases.send(request, wait_s=wait_s)
@@ -159,7 +159,7 @@ class ReplicaLink:
             call.cancel()
 
     async def _await_tracked(self, calls: dict[Any, None], call: Any, response: Awaitable[Answer]) -> Answer:
-        """The answer of a call, which is one of `calls` meanwhile."""
+        """Wait for the answer of a call, which is in `calls` until then."""
         calls[call] = None
         try:
             return await response

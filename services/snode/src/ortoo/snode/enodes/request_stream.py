@@ -19,7 +19,7 @@ from ortoo.snode import log_events
 
 CHECK_INTERVAL_MIN_S = 0.001
 PEER_RETRY_S = 10.0
-"""Time after a broken call in which optional requests skip this peer: each would wait for a connection first."""
+"""Time after a broken call in which `send_if_available` fails, instead of waiting for a connection."""
 _log = get_logger("enode link")
 
 
@@ -48,17 +48,19 @@ class PendingRequest(Generic[Request, Result]):
 class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened for the first request and reopened after it broke.
 
-    Requests are sent in the order of `send`. One that waits longer than its timeout fails alone with Unavailable,
-    outcome unknown. All requests in flight fail so when the call ends. They also fail when the peer is silent for the
-    timeout while an answer is due, except with `fails_late_singly`.
+    Requests are sent in the order of `send`. A request that waits longer than its timeout fails alone, with
+    Unavailable and an unknown outcome. When the call ends, all requests in flight fail in the same way. They also fail
+    when the peer is silent for the timeout while an answer is due, except with `fails_late_singly`.
 
-    The outcome is known for unsent requests, and for unanswered ones if a peer that `answers_all_accepted` ends the
-    call gracefully. These had no effect and fail with NOT_ACCEPTED_FIELD. If the call was refused as NotLeader or
-    Unsupported, they fail with that error. A peer that `has_greeting` answers with id 0 when it has accepted the call.
-    Nothing is sent before, so a refused call has sent nothing.
+    Unsent requests certainly had no effect. The same holds for unanswered requests if a peer that
+    `answers_all_accepted` ends the call gracefully. Requests without effect fail with NOT_ACCEPTED_FIELD, or with
+    NotLeader or Unsupported if the peer refused the call with that error.
 
-    `decode` makes a result of an answer or raises the OrtooError that it carries. `on_moved`, if given, receives
-    requests of which nothing was stored because another process leads.
+    A peer that `has_greeting` answers with id 0 when it has accepted the call. Requests are sent only after this
+    greeting, so a refused call has sent no request.
+
+    `decode` converts an answer to a result, or raises the OrtooError in the answer. `on_moved`, if given, receives
+    the requests without effect when another process leads.
     """
 
     peer: str
@@ -79,23 +81,23 @@ class RequestStream(Generic[Request, Answer, Result]):
     _bytes: int = field(default=0, init=False)
     _last_id: int = field(default=0, init=False)
     _last_answer_s: float = field(default=0.0, init=False)
-    """When the peer last answered, or no answer was due."""
+    """The last time at which the peer answered, or at which no answer was due."""
     _call_ended_s: float = field(default=-PEER_RETRY_S, init=False)
+    """When the last call ended."""
     _failed_count: int = field(default=0, init=False)
     _log_rate: LogRateLimit = field(default_factory=LogRateLimit, init=False)
-    """When the last call ended."""
     _pending: dict[int, PendingRequest[Request, Result]] = field(default_factory=dict, init=False)
     _unsent: deque[Request] = field(default_factory=deque, init=False)
     _greeted: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _wake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     _has_pending: asyncio.Event = field(default_factory=asyncio.Event, init=False)
-    """Set when an answer is due at some time."""
+    """Set while a request waits for its answer."""
 
     def send(self, request: Request, *, size_bytes: int = 0, wait_s: float = 0.0) -> asyncio.Future[Result]:
-        """Send `request`, whose id is set here; `wait_s` extends the timeout by the peer's own wait."""
+        """Send `request`; sets its id. `wait_s`, the time that the peer may wait, is added to the timeout."""
         if self._pending and self._bytes + size_bytes > self.in_flight_bytes_max:
             raise Overloaded(
-                f"{self._bytes} bytes are on their way to {self.peer}; at most {self.in_flight_bytes_max} may be",
+                f"{self._bytes} bytes are in flight to {self.peer}; the limit is {self.in_flight_bytes_max}",
                 retry_after_ms=50,
             )
         future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
@@ -104,7 +106,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         return future
 
     def send_if_available(self, request: Request) -> asyncio.Future[Result]:
-        """As `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
+        """Like `send`, for requests that other peers can answer. Errors: Unavailable if the call broke a moment ago."""
         if self.clock.monotonic_s() < self._call_ended_s + PEER_RETRY_S:
             raise Unavailable(f"{self.peer} was unreachable a moment ago", field=NOT_ACCEPTED_FIELD)
         return self.send(request)
@@ -130,7 +132,7 @@ class RequestStream(Generic[Request, Answer, Result]):
         return not self._pending
 
     async def run(self) -> None:
-        """Keep the call running for ever."""
+        """Open the call when there are requests, and reopen it when it broke, for ever."""
         while True:
             await self._wake.wait()
             try:
@@ -150,12 +152,12 @@ class RequestStream(Generic[Request, Answer, Result]):
             self._failed_count = 0
 
     def close(self, error: OrtooError) -> None:
-        """Fail all unanswered requests, and later ones."""
+        """Fail all unanswered requests, and all later requests."""
         self._is_closed = True
         self.fail_all(error)
 
     def fail_all(self, error: OrtooError, moved: NotLeader | None = None) -> None:
-        """Fail all unanswered requests; with `moved`, those that were certainly not taken have moved."""
+        """Fail all unanswered requests. With `moved`, requests without effect are passed to `on_moved` instead."""
         self.connected = False
         pending, self._pending = self._pending, {}
         never_sent = [pending.pop(one.request_id) for one in self._unsent if one.request_id in pending]
@@ -178,7 +180,7 @@ class RequestStream(Generic[Request, Answer, Result]):
                 item.future.set_exception(error)
 
     def _not_sent_error(self) -> Unavailable:
-        return Unavailable(f"{self.peer} disconnected before this was sent; retry", field=NOT_ACCEPTED_FIELD)
+        return Unavailable(f"{self.peer} disconnected before the request was sent; retry", field=NOT_ACCEPTED_FIELD)
 
     async def _run_call(self) -> OrtooError:
         broken: asyncio.Future[OrtooError] = asyncio.get_running_loop().create_future()
@@ -249,7 +251,9 @@ class RequestStream(Generic[Request, Answer, Result]):
         if code is not grpc.StatusCode.OK:
             return Unavailable(f"{self.peer}: {await call.details() or code.name}; the outcome is unknown, retry")
         if self.answers_all_accepted:
-            return Unavailable(f"{self.peer} is stopping and has not taken this; retry", field=NOT_ACCEPTED_FIELD)
+            return Unavailable(
+                f"{self.peer} is stopping and has not taken the request; retry", field=NOT_ACCEPTED_FIELD
+            )
         return Unavailable(f"{self.peer} ended the stream; the outcome is unknown, retry")
 
     async def _watch(self, call: Any) -> OrtooError:

@@ -1,4 +1,4 @@
-"""One request at a time: items that arrive while it is in flight are sent with the next one."""
+"""One request at a time: items that arrive while a request is in flight are sent with the next request."""
 
 from ortoo.common.process.background import Background
 
@@ -7,7 +7,7 @@ class SerialBatcher:
     """Collects items for one destination; each subclass defines the items and how they are sent."""
 
     is_draining = False
-    """Whether a task is draining it."""
+    """Whether a task is running `drain`."""
 
     async def drain(self) -> None:
         """Send until nothing is pending."""
@@ -17,7 +17,7 @@ class SerialBatcher:
         """Fail the pending items, because `drain` raised an unexpected error."""
 
     def wake(self, background: Background, name: str) -> None:
-        """Start a task that drains it, unless one runs."""
+        """Start a task that runs `drain`, unless such a task runs."""
         if not self.is_draining:
             self.is_draining = True
             background.scope(type(self).__name__.lstrip("_"), failed=self.on_defect).start(name, self._run_drain())

@@ -1,7 +1,7 @@
 """The members of groups, shared among snodes, and the assignment of queues to them.
 
-It takes joins and departures, here and at other snodes, and returns assignments. Sessions, pulls and the operators'
-services import it.
+The package takes joins and departures, here and at other snodes, and returns assignments. Sessions, pulls and the
+operators' services import it.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from ortoo.snode.membership.store import MembershipStore
 async def open_membership(
     runtime: Runtime, cluster: ClusterView, connect_redis: Callable[[str], Any], findings: Findings
 ) -> AsyncIterator[ConsumerGroups]:
-    """The groups; with a `redis_url` their members are shared with other snodes until the block is left.
+    """The groups. With a `redis_url`, their members are shared with other snodes until the block is left.
 
     `findings` gets a finding while the store does not answer. Errors: Invalid for the URL.
     """

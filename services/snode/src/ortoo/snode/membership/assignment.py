@@ -9,10 +9,10 @@ from ortoo.snode.membership.group_members import GroupMember, strategy_of
 
 
 def assign(members: Mapping[str, GroupMember], queues: Mapping[str, Sequence[Queue]]) -> dict[str, list[Queue]]:
-    """Assign all topics: `members` by client id, `queues` maps each topic to its readable queues.
+    """Assign the queues of all topics: `members` by client id, `queues` maps each topic to its readable queues.
 
     Returns each active member's queues, sorted. Every queue of a subscribed topic is in exactly one list, unless the
-    strategy decides otherwise. A broadcast member also has all queues of its topics.
+    strategy decides otherwise. A broadcast member gets all queues of its topics.
     """
     strategy = strategy_of(members)
     subscribers: dict[str, list[str]] = {}

@@ -13,26 +13,26 @@ from ortoo.snode.membership.group_members import GroupMember
 from ortoo.snode.membership.group_membership import Membership
 
 PAUSE_FACTOR = 4.0
-"""After a long assignment, rest this multiple of its time before the next. Changes that come together cost once."""
+"""After a long assignment, this multiple of its time passes before the next one, for all changes until then."""
 PAUSE_THRESHOLD_S = 0.005
 
 
 class Assignable(Protocol):
-    """A push session, as its group uses it."""
+    """The interface of a push session that its group uses."""
 
     @property
     def client_id(self) -> str:
-        """The client id, which names it in the group."""
+        """The client id, which identifies the session in the group."""
 
     @property
     def member_session_id(self) -> str:
-        """The session id of its group member."""
+        """The session id of the session's group member."""
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
         """Take these queues, and no others, from now on."""
 
     def on_replaced(self) -> None:
-        """End: another session has replaced it in the group."""
+        """End the session, because another session has replaced it in the group."""
 
 
 class ConsumerGroups:
@@ -44,7 +44,7 @@ class ConsumerGroups:
         self.on_members_changed: Callable[[str, int, Mapping[str, GroupMember]], None] = (
             lambda group, generation, members: None
         )
-        """Called soon after the members of a group have changed; several changes may come as one."""
+        """Called soon after the members of a group have changed; several changes may cause one call."""
         self._directory = directory
         self._clock = clock
         self._sessions: dict[str, dict[str, Assignable]] = {}
@@ -54,7 +54,7 @@ class ConsumerGroups:
         membership.on_change = self._mark_changed
 
     async def run(self) -> None:
-        """Assign queues wherever something has changed, for ever.
+        """Assign the queues of every group that has changed, for ever.
 
         A group whose assignment fails is skipped. If the loop itself fails the process ends, because no consumer would
         get queues.
@@ -80,7 +80,7 @@ class ConsumerGroups:
         self._mark_changed(group)
 
     def leave(self, group: str, session: Assignable) -> None:
-        """Remove a push session from its group; its queues go to others when it has released them."""
+        """Remove a push session from its group; other members get its queues when the session has released them."""
         sessions = self._sessions.get(group, {})
         if sessions.get(session.client_id) is session:
             del sessions[session.client_id]
@@ -92,20 +92,20 @@ class ConsumerGroups:
         return self._sessions.get(group, {}).get(client_id)
 
     def on_topics_changed(self, topics: set[str]) -> None:
-        """Assign again where a topic has other queues than before."""
+        """Assign the queues again in every group that consumes a changed topic."""
         for group in list(self.membership.groups()):
             if any(member.topics & topics for member in self.membership.members(group).values()):
                 self.membership.advance_generation(group)
 
     async def acquire(self, group: str, queue: Queue, owner: object) -> None:
-        """Wait until the queue's former owner has released it, and take it. `owner` is a new object for each hold."""
+        """Wait until the queue's former owner has released it, and take it. Each call needs a new `owner` object."""
         key = (group, queue)
         while (holder := self._holders.get(key)) is not None:
             await holder[1].wait()
         self._holders[key] = (owner, asyncio.Event())
 
     def release(self, group: str, queue: Queue, owner: object) -> None:
-        """Let the next owner begin; a no-op if `owner` does not hold the queue."""
+        """Release a queue to its next owner; a no-op if `owner` does not hold the queue."""
         holder = self._holders.get((group, queue))
         if holder is not None and holder[0] is owner:
             del self._holders[(group, queue)]

@@ -14,7 +14,7 @@ from ortoo.snode.cluster.routes import Queue
 
 
 class CloseReason(enum.IntEnum):
-    """Why a session ended; the numbers are those on the wire."""
+    """Why a session ended; the values are those of the protobuf enum."""
 
     CLIENT_LEFT = 1
     SLOW_CONSUMER = 2
@@ -42,21 +42,21 @@ class GroupMember:
     """One client in one group."""
 
     client_id: str
-    """Its name in the group; queues are assigned in the order of client ids."""
+    """The member's name in the group. Queues are assigned in the order of client ids."""
     session_id: str
     snode: str = ""
     incarnation: str = ""
     """The incarnation of the snode."""
     subscriptions: tuple[Subscription, ...] = ()
     pushed: bool = True
-    """Whether it uses a push session; otherwise it pulls."""
+    """Whether the member uses a push session; otherwise it pulls."""
     active: bool = True
-    """Whether queues are assigned to it."""
+    """Whether queues are assigned to the member."""
     broadcast: bool = False
-    """Whether it receives all messages of its topics."""
+    """Whether the member receives all messages of its topics."""
     strategy: AllocationStrategy = AllocationStrategy.AVERAGELY
     configured: tuple[Queue, ...] = ()
-    """With AllocationStrategy.CONFIG: the queues it takes."""
+    """With AllocationStrategy.CONFIG: the queues that the member takes."""
     rooms: tuple[str, ...] = ()
     """With AllocationStrategy.MACHINE_ROOM: the availability zones whose queues are assigned."""
     room: str = ""
@@ -65,7 +65,7 @@ class GroupMember:
     peer: str = ""
     since_ms: int = 0
     user: str = ""
-    """The user who opened it; no other user may replace it."""
+    """The user of the client. No other user may replace the member."""
 
     @property
     def topics(self) -> frozenset[str]:
@@ -87,7 +87,7 @@ class GroupMember:
 
 
 def decode_member(text: str | bytes) -> GroupMember:
-    """Read the text of `encode`. An unknown strategy becomes AVERAGELY, so that the group member is assigned queues.
+    """Read the text of a member from the shared store. An unknown strategy becomes AVERAGELY.
 
     Errors: Unsupported for another format.
     """
@@ -107,13 +107,13 @@ def assignable_client_ids(members: Mapping[str, GroupMember]) -> list[str]:
 
 
 def strategy_of(members: Mapping[str, GroupMember]) -> AllocationStrategy:
-    """The strategy of the group: that of the first such member by client id."""
+    """The strategy of the group: that of its first member with assigned queues, by client id."""
     first = min((client_id for client_id, member in members.items() if member.is_assigned_queues), default=None)
     return members[first].strategy if first is not None else AllocationStrategy.AVERAGELY
 
 
 def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subscription]) -> tuple[Subscription, ...]:
-    """The subscriptions after an update by a client; an older version than the stored one of a topic is ignored."""
+    """The subscriptions after a client's update. For a topic whose stored version is newer, the update is ignored."""
     before = {one.topic: one for one in current}
     after: dict[str, Subscription] = {}
     for one in updated:
@@ -124,7 +124,7 @@ def merge_subscriptions(current: Iterable[Subscription], updated: Iterable[Subsc
 
 @dataclass(frozen=True, slots=True)
 class SlowConsumerRule:
-    """The thresholds of a group."""
+    """The thresholds above which members of a group are slow."""
 
     threshold_messages: int = 1024
     grace_s: float = 10.0
@@ -134,9 +134,9 @@ class SlowConsumerRule:
     ) -> bool:
         """Whether a group member is slow in one queue.
 
-        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has none
-        yet, which is never slow. `waiting_since_s` is the time since which an acknowledgement is due; None = none is
-        due.
+        `newest_offset` is the offset of the last stored message. `acknowledged_offset` is None if the group has
+        no offset yet; the member is then not slow. `waiting_since_s` is the time since which an acknowledgement is due;
+        None = no acknowledgement is due.
         """
         return (
             acknowledged_offset is not None

@@ -7,7 +7,7 @@ from ortoo.common.process.clock import Clock
 from ortoo.snode.membership.group_members import GroupMember
 
 PRODUCER_GROUP_PREFIX = "producers/"
-"""Prefix of the names of producer groups here; no consumer group can have it."""
+"""Prefix of the names of producer groups in the membership. No consumer group can have this prefix."""
 
 
 class Membership:
@@ -52,7 +52,7 @@ class Membership:
         return self._generations.get(group, 0)
 
     def advance_generation(self, group: str) -> int:
-        """Give the group a higher generation, also after other changes such as a topic's queues.
+        """Give the group a higher generation; also called when the queues of its topics have changed.
 
         One counter serves all groups. It starts from wall-clock milliseconds, so that it grows over restarts.
         """
@@ -79,22 +79,22 @@ class Membership:
 Key = tuple[str, str]
 """(group, client id)."""
 MembershipChange = GroupMember | str
-"""A record about an own member: the member, or the id of its session that has left."""
+"""A record about an own member: the member, or the session id of a member that has left."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMember:
-    """A member in the shared store. Of two records about a client id the one with the higher number is newer."""
+    """A member in the shared store. Of two records about a client id, the record with the higher number is newer."""
 
     number: int
     member: GroupMember
 
 
 class SharedMembership(Membership):
-    """The members of this snode, and the stored ones of other snodes. `incarnation` tells which are its own.
+    """The members of this snode, and the stored members of other snodes. `incarnation` is that of this snode.
 
-    Own members count at once, whether or not the shared store answers. Of two sessions with one client id in a group,
-    the later one in the store stays. The other one is notified that it was replaced.
+    Own members take part at once, whether or not the shared store answers. Of two sessions with one client id in a
+    group, the session that was stored later stays. The other session is notified that it was replaced.
     """
 
     def __init__(self, incarnation: str, clock: Clock) -> None:
@@ -120,7 +120,7 @@ class SharedMembership(Membership):
             super().leave(group, client_id, session_id)
 
     def groups(self) -> Iterable[str]:
-        """Groups with members, by name; every snode returns the same list."""
+        """Groups with members, sorted by name; every snode returns the same list."""
         return sorted(self._members)
 
     def own_members(self) -> dict[Key, GroupMember]:
@@ -170,10 +170,10 @@ class SharedMembership(Membership):
         return dict(self._numbers)
 
     def reconcile(self, stored: Mapping[Key, StoredMember], numbers_before: Mapping[Key, int]) -> None:
-        """Compare with the whole shared store: remove others' members that it lacks, record own ones.
+        """Compare with the whole shared store: remove members of other snodes that it lacks, and record own members.
 
-        The store may have lost records and its counter. So its content counts, whatever the numbers, unless a newer
-        record was received since `numbers_before`.
+        The store may have lost records and its counter, so numbers are not compared with its content. Only members with
+        a record received since `numbers_before` are left alone.
         """
         current = self._all_members()
         unchanged = {key for key in {*current, *stored} if self._numbers.get(key, 0) == numbers_before.get(key, 0)}
@@ -191,7 +191,7 @@ class SharedMembership(Membership):
                 self._publish(key, member)
 
     def members_of_dead_snodes(self, alive: Collection[str]) -> list[tuple[Key, GroupMember]]:
-        """Members of other snodes whose incarnation is not `alive`."""
+        """Members of other snodes whose incarnation is not in `alive`."""
         return [
             ((group, client_id), member)
             for group, members in self._members.items()

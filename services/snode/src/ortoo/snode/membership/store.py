@@ -1,6 +1,6 @@
 """Shares membership through Redis or Valkey, so that every snode has the members of every group.
 
-Its keys, below a prefix, are:
+The keys of the store, below a prefix:
 
 * `members/GROUP`: a hash of client id to `NUMBER JSON`
 * `groups`: a set
@@ -8,7 +8,7 @@ Its keys, below a prefix, are:
 * `number`: a counter
 * `changes`: a channel
 
-Its content may be lost: each snode writes its own members again whenever it connects.
+The store may lose its content: each snode writes its own members again whenever it connects.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from ortoo.snode.membership.group_membership import Key, MembershipChange, Share
 
 CALL_TIMEOUT_S = 2.0
 RELOAD_INTERVAL_S = 20.0
-"""Interval for reading everything again, in case a change got lost. An emptied store is noticed sooner."""
+"""Interval for reading all members again, in case a change got lost. An emptied store is noticed sooner."""
 CONNECT_TIMEOUT_S = 5.0
-"""Time for which a start waits for the store."""
+"""Time for which a starting snode waits for the store."""
 BATCH_MAX = 500
 """Maximum of changes written at once."""
 _log = get_logger("membership")
@@ -74,8 +74,8 @@ return {1 - added, redis.call('ZRANGE', KEYS[1], 0, -1)}
 def redis_client(url: str) -> Any:
     """A client of the server at `url`; the caller limits the time of calls. Errors: Invalid for the URL.
 
-    It has no `socket_timeout`. redis.asyncio implements that by `asyncio.wait_for`, which up to Python 3.11 swallows
-    the cancellation of a call that has just been written. A task that waits for the end of such a loop would hang.
+    The client has no `socket_timeout`, because redis.asyncio implements it by `asyncio.wait_for`. Up to Python 3.11,
+    `wait_for` swallows the cancellation of a call that has just been written. A cancelled task would then not end.
     """
     # It takes a tenth of a second to import, and a single snode does not need it.
     import redis.asyncio
@@ -130,12 +130,12 @@ class MembershipStore:
                 "membership store unavailable",
                 "Redis, the store of groups' members (redis_url), does not answer this snode",
                 "snodes keep the last known members, and learn no changes of members at other snodes",
-                "start it, or check its log and the network; snodes reconnect automatically, and it needs no backup",
+                "start Redis, or check its log and the network; snodes reconnect automatically, and it needs no backup",
             )
 
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
-        """Connect and stay connected; the block begins when the members are read, or the store does not answer."""
+        """Connect and stay connected; the block begins when the members are read, or when the store does not answer."""
         running = self.runtime.background.spawn("membership", self._run())
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
@@ -185,7 +185,7 @@ class MembershipStore:
                     self._on_message(message["data"])
 
     async def _resync(self) -> None:
-        """Write all own members, then read all others; members of snodes that are not back yet are kept."""
+        """Write all own members, then read all members. Members of snodes that have not reconnected yet stay."""
         self.membership.reset_numbers()
         for key, member in self.membership.own_members().items():
             await self._publish(key, member, is_resync=True)
@@ -204,7 +204,7 @@ class MembershipStore:
         self.membership.on_published(key, change, await self._store_change(key, change, "heal" if is_resync else ""))
 
     async def _store_change(self, key: Key, change: MembershipChange, mode: str = "") -> int:
-        """Write a member or its departure; returns the number of the record, 0 if it was not accepted."""
+        """Write a member or its departure; returns the number of the record, or 0 if the store did not accept it."""
         group, client_id = key
         if isinstance(change, str):
             session_id, text, since_ms = change, "", 0
@@ -232,7 +232,7 @@ class MembershipStore:
                 self.membership.remove_dead(key, member.session_id)
 
     async def _heartbeat(self) -> tuple[bool, set[str]]:
-        """Whether the store had this snode as alive, and all alive snodes."""
+        """Write a heartbeat; returns whether the store had this snode as alive, and all alive incarnations."""
         result = self._heartbeat_script(
             keys=[self._key("alive")], args=[self.runtime.incarnation, int(self._timeout_s * 1000)]
         )
@@ -286,7 +286,7 @@ class MembershipStore:
 
 
 async def _with_timeout(call: Awaitable[Any]) -> Any:
-    """The store's answer. Errors: TimeoutError."""
+    """Wait for the store's answer. Errors: TimeoutError."""
     async with asyncio.timeout(CALL_TIMEOUT_S):
         return await call
 

@@ -1,7 +1,7 @@
 """Metrics, spans and trace topic of the traffic through this snode.
 
-It takes the operations of other packages and returns metrics, traces and messages. It decides nothing; the packages
-above `enodes` may import it.
+The package observes the operations of other packages, and returns metrics, traces and messages. The packages above
+`enodes` may import it.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ortoo.snode.observe.traffic import PushTraces, TracedLink, Traffic
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """Metrics always; spans and records if the settings enable them."""
+    """The metrics of the traffic; spans and trace records if the settings enable them."""
 
     traffic: Traffic
     tracing: Tracing | None
@@ -43,7 +43,7 @@ def _wrap(link_factory: LinkFactory, wrapper: Callable[[str, GrpcEnodeLink], Any
 
 @contextlib.asynccontextmanager
 async def open_observation(runtime: Runtime, directory: DirectoryCache) -> AsyncIterator[Observation]:
-    """Start; spans are exported until the block is left. Errors: Invalid, Unsupported."""
+    """Start the observation; spans are exported until the block is left. Errors: Invalid, Unsupported."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     async with open_tracing(
         "snode", settings.name, settings.trace_endpoint, clock=clock, randomness=runtime.randomness

@@ -1,4 +1,4 @@
-"""Records of sends and consumption through this snode, as messages of a topic. Off unless a topic is named.
+"""Records of sends and consumption through this snode, as messages of the topic that `trace_topic` names.
 
 Each record is a message with a JSON body. Its tag is `send` or `consume`; its key is the name of the topic.
 
@@ -6,7 +6,7 @@ Each record is a message with a JSON body. Its tag is `send` or `consume`; its k
    "snode": "snode-0", "at_ms": 1700000000000, "duration_ms": 4}`
   `{"kind": "consume", "group": "g", ...}`      # the group has acknowledged these messages
 
-One record is for one batch, or for one acknowledgement: its cost does not grow with the number of messages.
+Each record is for one batch or one acknowledgement, so its cost does not grow with the number of messages.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ from ortoo.snode.enodes.grpc_link import GrpcEnodeLink
 from ortoo.snode.enodes.link import AppendedBatch, FetchBatchesRequest, FetchedBatches, FlushMode, OffsetRow
 
 WAITING_MAX = 10_000
-"""Maximum of records that wait for their flush; more are dropped and counted."""
+"""Maximum of records that wait to be published. Further records are dropped and counted."""
 FLUSH_MESSAGES_MAX = 1_000
 PROGRESS_MAX = 100_000
 _log = get_logger("trace topic")
@@ -62,7 +62,7 @@ class TraceTopic:
         )
 
     def queue(self, topic_id: int, enode: str, queue_id: int) -> Queue:
-        """A queue by its topic's name. Ids are never reused, so the cache stays valid."""
+        """A queue with the name of its topic. Topic ids are never reused, so the cache stays valid."""
         name = self._names.get(topic_id)
         if name is None and (name := self.directory.topic_name(topic_id)):
             self._names[topic_id] = name
@@ -73,13 +73,13 @@ class TraceTopic:
         self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
     def set_progress(self, group: str, queue: Queue, offset: int) -> None:
-        """Store the offset of a group, as a start for its next record."""
+        """Store the first offset of a group's next record for a queue, unless one is stored already."""
         self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)
 
     def on_committed(self, group: str, queue: Queue, offset: int) -> None:
-        """Record that a group acknowledged up to an offset; the first call for a queue only stores the start."""
+        """Record that a group acknowledged up to an offset. The first call for a queue only stores the offset."""
         before = self._progress.pop((group, queue), offset)
         self.set_progress(group, queue, offset)
         if offset > before:
@@ -147,7 +147,7 @@ class RecordedLink:
         return answer
 
     async def fetch(self, request: FetchBatchesRequest) -> FetchedBatches:
-        """Read; the offset of a group's first read is the start of its records."""
+        """Read a queue. The offset of a group's first read is the start of its records."""
         if request.group:
             self.trace.set_progress(
                 request.group, self.trace.queue(request.topic_id, self.enode, request.queue_id), request.from_offset

@@ -129,7 +129,7 @@ TOPIC_AND_GROUP = ("topic", "consumer_group")
 
 
 class Traffic:
-    """Running totals; those of deleted topics are dropped at the next read."""
+    """Running totals. The totals of deleted topics are dropped when the metrics are read."""
 
     def __init__(self, traces: PushTraces | None = None) -> None:
         """Start at zero."""
@@ -161,7 +161,7 @@ class Traffic:
         self.expired_totals[topic, group] = self.expired_totals.get((topic, group), 0) + messages
 
     def register(self, metrics: Metrics, directory: DirectoryCache) -> None:
-        """Register the metrics; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
 
         def pushed(column: int) -> dict[tuple[str, ...], int]:
             self._drop_deleted(directory)

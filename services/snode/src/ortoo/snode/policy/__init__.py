@@ -1,6 +1,6 @@
 """Checks of requests before they are executed: users, permissions, limits and interceptors.
 
-The gRPC services import it; it uses only the fields of requests.
+The gRPC services import the package. It uses only the fields of requests.
 """
 
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Policy:
     """None = every client may do everything."""
 
     async def forwarding_channel(self, channel: grpc.aio.Channel) -> grpc.aio.Channel:
-        """A channel to another snode for a call on behalf of this call's user. Errors: Unavailable."""
+        """A channel to another snode, which signs calls for the user of the current call. Errors: Unavailable."""
         return (
             channel
             if self.access is None
@@ -37,7 +37,7 @@ class Policy:
 
 
 async def open_policy(runtime: Runtime, cluster: ClusterView) -> Policy:
-    """Read the files of limits and of access. Errors: Invalid if that of access is missing or wrong."""
+    """Read the flow-control file and the access file. Errors: Invalid if the access file is missing or wrong."""
     settings, clock, metrics = runtime.settings, runtime.clock, runtime.metrics
     access: AccessControl | None = None
     if settings.access_file:

@@ -1,4 +1,4 @@
-"""Access control: authentication by signature and authorization by rules. Off unless there is a file of rules."""
+"""Access control: authentication by signature and authorization by rules. It is off without an `access_file`."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ T = TypeVar("T")
 SECRET_TTL_S = 10.0
 """Time for which a secret is cached."""
 USER_CHECK_INTERVAL_S = 10.0
-"""Interval for checks of the users of open streams. With SECRET_TTL_S it bounds the access of a deleted user."""
+"""Interval for checks of the users of open streams. With SECRET_TTL_S it limits the access of a deleted user."""
 UNKNOWN_USER_TTL_S = 5.0
 """Time for which an unknown access key is cached."""
 PERMISSION_BYTES = 256
@@ -63,21 +63,21 @@ class Authentication:
     async def authenticate(
         self, headers: Mapping[str, str], call: SignedCall, *, own_client: bool = False
     ) -> tuple[str, str]:
-        """The access key and the secret of the user who signed a call.
+        """Check the signature of a call; returns the access key and the secret of its user.
 
-        With `own_client`, the caller is Ortoo's client, which always signs UTC.
+        With `own_client`, the caller is Ortoo's client, which always signs UTC times.
 
-        Errors: Forbidden, of field `authorization`; Unavailable.
+        Errors: Forbidden (field `authorization`), Unavailable.
         """
         date_time = headers.get(DATE_TIME, "")
         if not date_time:
-            raise _unauthenticated(f"the header {DATE_TIME} is missing; requests must be signed over it")
+            raise _unauthenticated(f"the header {DATE_TIME} is missing; the signature of a request must cover it")
         try:
             signature = read_signature(headers.get(AUTHORIZATION, ""))
         except Invalid as error:
             raise _unauthenticated(error.message) from None
         if self._requests_required and not signature.covers_request:
-            raise _unauthenticated("signatures must cover method and request here (signed_requests_required)")
+            raise _unauthenticated("signed_requests_required is set: the signature must cover method and request")
         secret_key = await self.get_secret(signature.access_key)
         if not secret_key or not is_signed(signature, secret_key, date_time, call):
             raise _unauthenticated(f"the signature of {signature.access_key!r} is wrong")
@@ -94,9 +94,9 @@ class Authentication:
         return with_headers(channel, signing(principal.user, secret_key, self._clock)) if secret_key else channel
 
     async def get_secret(self, access_key: str) -> str:
-        """The secret; empty for an unknown or disabled user, so that clients cannot find out which names exist.
+        """A user's secret; empty for an unknown or disabled user, so that clients cannot probe for names.
 
-        While no name server answers, a cached secret stays valid. Errors: Unavailable, Overloaded, if none is cached.
+        While no name server answers, a cached secret stays valid. Without one, errors: Unavailable, Overloaded.
         """
         now_s = self._clock.monotonic_s()
         secret_key, until_s = self._secrets.get(access_key) or ("", self._unknown_users.get(access_key, 0.0))
@@ -132,7 +132,7 @@ class AccessControl:
     def __init__(self, path: str, authentication: Authentication, directory: DirectoryCache) -> None:
         """Follow the file at `path`. `file.load` raises Invalid if the file is missing or wrong."""
         self.rules = AccessRules({})
-        """A new object whenever they change."""
+        """The current rules; a new object after each change."""
         self.refused_count = 0
         """Number of refused calls and requests."""
         self.authentication = authentication
@@ -157,7 +157,7 @@ class AccessControl:
         self._streams.pop(call, None)
 
     async def recheck_users(self) -> None:
-        """End the streams of changed or deleted users, also idle ones."""
+        """End the streams of changed or deleted users, including idle streams."""
         for call, end in tuple(self._streams.items()):
             try:
                 await call.recheck_user()
@@ -167,7 +167,7 @@ class AccessControl:
                 continue  # an unreachable name server says nothing about users
 
     def _apply_rules(self, text: str) -> None:
-        """Use these rules; streams that they do not allow end at once, also idle ones."""
+        """Use these rules. Streams that the rules do not allow end at once, including idle streams."""
         self.rules = parse_access_rules(text)
         for call, end in tuple(self._streams.items()):
             try:
@@ -184,18 +184,18 @@ class AccessControl:
 class CallAccess:
     """Authentication and authorization of one call: its user and the permissions checked so far.
 
-    A stream keeps needing the permissions of its earlier requests. They are checked again when the rules change.
+    A stream needs the permissions of all its earlier requests. They are checked again when the rules change.
     """
 
     def __init__(self, access: AccessControl, method: str, peer: str) -> None:
-        """`method` as "ProducerService/Publish", `peer` as host:port."""
+        """`method` has the form "ProducerService/Publish", `peer` the form host:port."""
         self._access = access
         self._method = method
         self._peer = peer
         self.is_stream = False
         self._secret_key = ""
         self._user: str | None = None
-        """None = calls from the address are trusted."""
+        """The signed-in user; None = the address of the caller is trusted."""
         self._granted: dict[RequiredPermission, None] = {}
         self._rules = access.rules
 
@@ -207,9 +207,9 @@ class CallAccess:
         return Principal(self._user, self._rules.is_admin(self._user), partial(self._access.grant_on_topic, self._user))
 
     async def sign_in(self, headers: Mapping[str, str], request: bytes | None) -> None:
-        """Authenticate the call; `request` has the bytes of the request, and is None for a stream.
+        """Authenticate the call. `request` is the bytes of the request, or None for a stream.
 
-        Errors: Forbidden, of field `authorization`; Unavailable.
+        Errors: Forbidden (field `authorization`), Unavailable.
         """
         if self._rules.is_trusted(self._peer):
             return

@@ -11,8 +11,8 @@
   topics = { orders = "PUB", "stock-*" = "PUB|SUB" }
   groups = { "shop-*" = "SUB", "*" = "DENY" }
 
-The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. The topics
-%RETRY% and %DLQ% of a group have the permissions of the group.
+The exact name has precedence, then the longest prefix before a `*`. Names without a match are denied. For the
+%RETRY% and %DLQ% topics of a group, the permissions on the group apply.
 """
 
 import enum
@@ -39,7 +39,7 @@ class Grant(enum.Flag):
 
 
 class Resource(enum.Enum):
-    """The kind of a resource."""
+    """The kind of a resource: a topic or a group."""
 
     TOPIC = "topic"
     GROUP = "group"
@@ -138,7 +138,7 @@ def parse_access_rules(text: str) -> AccessRules:
             raise Invalid(f"{unknown[0]!r} is unknown; give {', '.join(sorted(_KEYS))}", field=field_name)
         access_key, admin = entry.get("access_key"), entry.get("admin", False)
         if not isinstance(access_key, str) or not access_key or access_key in users:
-            raise Invalid("give each user an access_key of its own", field=f"{field_name}.access_key")
+            raise Invalid("this is missing or not unique; give each user its own", field=f"{field_name}.access_key")
         if not isinstance(admin, bool):
             raise Invalid("give true or false", field=f"{field_name}.admin")
         users[access_key] = UserRules(

@@ -1,4 +1,4 @@
-"""Limits on requests of clients: a number of requests or bytes a second, for a method, a topic, or in total."""
+"""Limits on requests of clients: requests or bytes a second, for a method, a topic, or in total."""
 
 import enum
 import tomllib
@@ -12,16 +12,16 @@ from ortoo.common.telemetry.metrics import Metrics
 from ortoo.snode.policy.interceptors import InterceptedCall
 
 EXEMPT_METHODS = ("Heartbeat", "Connect", "Push", "DescribeFlowControl", "UpdateFlowControl")
-"""Methods without limits: a throttled client must not look dead, and an operator must be able to remove limits."""
+"""Methods without limits, so that a throttled client stays alive, and an operator can remove limits."""
 DELAYED_METHODS = ("ProducerService/Produce",)
 """Streams whose requests are delayed instead of refused."""
 RECHECK_INTERVAL_S = 1.0
-"""Maximum of one sleep of a delayed request: its limit may be removed meanwhile."""
+"""Interval in which a delayed request checks its limit again, because the limit may be removed."""
 RULES_MAX = 1_000
 
 
 class FlowUnit(enum.IntEnum):
-    """The unit of a limit; the numbers are those on the wire."""
+    """The unit of a limit; the values are those of the protobuf enum."""
 
     REQUESTS = 1
     BYTES = 2
@@ -55,7 +55,7 @@ class TokenBucket:
         self._at_s = now_s
 
     def wait_s(self, amount: float, now_s: float) -> float:
-        """Seconds until `amount` may be taken; 0 = now. More than the burst may be taken when the bucket is full."""
+        """Seconds until `amount` may be taken; 0 = now. A full bucket allows any `amount`."""
         self._left = min(self._per_second, self._left + (now_s - self._at_s) * self._per_second)
         self._at_s = now_s
         missing = min(amount, self._per_second) - self._left
@@ -67,7 +67,7 @@ class TokenBucket:
 
 
 class FlowControl:
-    """Refuses calls beyond the limits, and delays streams. A call that fails afterwards is still counted."""
+    """Refuses calls beyond the limits, and delays streams. A call that is admitted and then fails is still counted."""
 
     def __init__(self, clock: Clock) -> None:
         """Start without limits."""
@@ -90,7 +90,7 @@ class FlowControl:
         )
 
     def replace(self, rules: Sequence[FlowRule]) -> None:
-        """Use these limits. Errors: Invalid, then the previous limits stay."""
+        """Use these limits. Errors: Invalid. After an error, the previous limits stay."""
         if len(rules) > RULES_MAX:
             raise Invalid(f"{len(rules)} rules; give at most {RULES_MAX}", field="rules")
         for rule in rules:
@@ -126,7 +126,7 @@ class FlowControl:
         return longest if longest[0] > 0 else None
 
     def _amounts(self, call: InterceptedCall) -> list[tuple[int, float]]:
-        """(number of the rule, amount) of each rule that counts this call."""
+        """The number of each rule that counts this call, and the amount that it counts."""
         found: list[tuple[int, float]] = []
         if call.request is None and call.method in DELAYED_METHODS:
             return found  # its requests are counted one by one

@@ -1,4 +1,4 @@
-"""Interceptors around every call, before it, after it, and when it fails, in a fixed order."""
+"""Interceptors, which run before and after every call and when a call fails, in a fixed order."""
 
 import importlib
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class InterceptedCall(NamedTuple):
     """The message as received; None for a call whose requests are a stream."""
     peer: str
     bulk_bytes: int = 0
-    """Bytes received beside the message: those of its batch."""
+    """Bytes of the batch, which are received beside the message."""
 
     @property
     def topic(self) -> str:
@@ -39,10 +39,10 @@ class InterceptedCall(NamedTuple):
 
 
 class Interceptor(Protocol):
-    """Sees calls. For each, exactly one of `after` and `on_error` follows a `before` that raised nothing."""
+    """Observes calls. After a `before` that raised nothing, exactly one of `after` and `on_error` is called."""
 
     async def before(self, call: InterceptedCall) -> None:
-        """The call begins. An OrtooError refuses it without calling the handler."""
+        """The call begins. If this raises an OrtooError, the call is refused and its handler is not called."""
 
     async def after(self, call: InterceptedCall) -> None:
         """The call succeeded."""
@@ -55,7 +55,7 @@ class InterceptorChain:
     """Interceptors, called in order."""
 
     def __init__(self, interceptors: Sequence[Interceptor]) -> None:
-        """Keep the interceptors, in the order of their calls."""
+        """Keep the interceptors, in the order in which they are called."""
         self._interceptors = tuple(interceptors)
 
     async def before(self, call: InterceptedCall) -> None:

@@ -1,4 +1,4 @@
-"""The user of a call, known from its signature on to everything that the call starts."""
+"""The user of a call, available to all code that runs for the call."""
 
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -10,7 +10,7 @@ from ortoo.snode.policy.access_rules import Grant
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller."""
+    """The user of a call, with its permissions."""
 
     user: str = ""
     """The access key; empty if no signature is required."""
@@ -36,11 +36,16 @@ class Principal:
         return self.is_unrestricted or self.user == user
 
     def check_owner(self, user: str, kind: str, field: str) -> None:
-        """Refuse an object of another user. Errors: Forbidden, which names neither the id nor its owner."""
+        """Refuse an object of another user. Errors: Forbidden, without the id and its owner."""
         if not self.owns(user):
             raise Forbidden(f"this {kind} belongs to another user; use one of your own", field=field)
 
 
 ANONYMOUS = Principal()
 PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
-"""The caller of the current call; tasks that a call starts inherit it."""
+"""The user of the current call. Tasks that a call starts inherit this value."""
+
+
+def owner_at(host: str) -> str:
+    """The owner of what the current call makes: its user, or else the host that it comes from."""
+    return PRINCIPAL.get().user or f"@{host}"

@@ -1,8 +1,8 @@
-"""The permissions that each method of the snode needs for a request: a row for each.
+"""The permissions that each method of the snode needs for a request.
 
-A method without a row needs an admin.
+A method that is not listed needs an admin.
 
-The content of a handle determines the permissions that it needs. The method itself refuses a forged handle.
+A request with a handle needs the permissions for the topic and group in it. The method refuses a forged handle.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -15,12 +15,15 @@ from ortoo.snode.pop.receipt_handle import read_receipt
 
 PUB, SUB, ANY = Grant.PUB, Grant.SUB, Grant.PUB | Grant.SUB
 TopicNameOf = Callable[[int], str]
-"""A topic's name by its id; empty if there is none."""
+"""Returns the name of the topic with this id; empty if there is no such topic."""
 PermissionsOf = Callable[[Any, TopicNameOf], Iterable[RequiredPermission]]
 
 
 def required_permissions(method: str, request: Any, name_of: TopicNameOf) -> Iterable[RequiredPermission]:
-    """The permissions that a request of a method, "ProducerService/Publish", needs. Errors: Invalid (handle)."""
+    """The permissions that a request needs; `method` is, for example, "ProducerService/Publish".
+
+    Errors: Invalid for a malformed handle.
+    """
     permissions_of = REQUIRED_PERMISSIONS.get(method)
     return (ADMIN,) if permissions_of is None else permissions_of(request, name_of)
 
@@ -34,7 +37,7 @@ def _group(name: str, grant: Grant = SUB) -> RequiredPermission:
 
 
 def _consumes(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    """A request with `group`, and one of `topic`, `queue` and `queues`; empty fields need no permission."""
+    """Permissions for the `group` and for `topic`, `queue` or `queues`, as far as the request has these fields."""
     needs = [_group(request.group)] if getattr(request, "group", "") else []
     if topic := getattr(request, "topic", ""):
         needs.append(_topic(topic, SUB))
@@ -89,13 +92,13 @@ def _route(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
 
 
 def _sends(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    """The topic that a request names and that of its queue, which may be another one."""
+    """Permissions for the topic of the request and for the topic of its queue, which may differ."""
     queued = request.queue.topic if request.HasField("queue") else ""
     return [_topic(name, PUB) for name in dict.fromkeys(filter(None, (request.topic, queued))) or [""]]
 
 
 def _begins(request: Any, name_of: TopicNameOf) -> list[RequiredPermission]:
-    """Also the producer group, whose members get the checks and the messages."""
+    """As `_sends`, and for the producer group, whose members receive the checks with the messages."""
     return [*_sends(request, name_of), _group(request.producer_group, PUB)]
 
 
@@ -114,7 +117,7 @@ def _replay(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
 
 
 def _names(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
-    """RocketMQ's requests name group and topic in messages."""
+    """Permissions for RocketMQ's requests, which have the names of group and topic in nested messages."""
     fields = request.DESCRIPTOR.fields_by_name
     needs = [_group(request.group.name)] if "group" in fields and request.group.name else []
     if "topic" in fields:
@@ -151,7 +154,7 @@ def _scales(request: Any, _: TopicNameOf) -> list[RequiredPermission]:
 
 
 def _admins(request: Any, _: TopicNameOf) -> tuple[RequiredPermission]:
-    """Requests that change or show the cluster or other users' clients."""
+    """The permission for requests that change or show the cluster or other users' clients."""
     return (ADMIN,)
 
 

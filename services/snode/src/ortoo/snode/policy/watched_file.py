@@ -12,22 +12,22 @@ _log = get_logger("files")
 
 
 class WatchedFile:
-    """Passes on its text when it has changed; the text of a missing file is empty."""
+    """Passes the text of a file to `apply` whenever it has changed; the text of a missing file is empty."""
 
     def __init__(self, path: str, description: str, apply: Callable[[str], object]) -> None:
-        """Follow the file at `path`, empty = none; `description` is its name in messages, `apply` may raise Invalid."""
+        """Follow the file at `path`; empty = no file. `description` is its name in logs. `apply` may raise Invalid."""
         self.path = path
         self._description = description
         self._apply = apply
         self._last_stamp: tuple[int, int] | None = None
 
     async def load(self) -> None:
-        """Pass on the present text. Errors: Invalid for a wrong text."""
+        """Pass the present text to `apply`. Errors: Invalid for a wrong text."""
         text = await asyncio.to_thread(self._read_if_changed)
         self._apply(text or "")
 
     async def reload_if_changed(self) -> None:
-        """Pass on the text if it has changed. A wrong or unreadable one is logged and changes nothing."""
+        """Pass the text to `apply` if it has changed. A wrong or unreadable file is logged and changes nothing."""
         text = await asyncio.to_thread(self._read_if_changed) if self.path else None
         if text is None:
             return

@@ -1,7 +1,7 @@
 """Pop: leases of single messages over all enodes, ack and nack, receipt handles, dead letters.
 
-It takes pop requests and receipt handles, and returns leased messages. The gRPC services import it; the policy package
-reads its handles.
+The package takes pop requests and receipt handles, and returns leased messages. The gRPC services import it, and the
+policy package reads its handles.
 """
 
 from ortoo.snode.cluster import ClusterView

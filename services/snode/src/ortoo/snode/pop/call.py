@@ -21,7 +21,7 @@ class PopCall:
     attempt_id: str = ""
     message_filter: MessageFilter | None = None
     rules: PopRules = PopRules(attempts_max=0)
-    """`attempts_max` 0 = the setting of the group."""
+    """With `attempts_max` 0, the setting of the group applies."""
     queue: Queue | None = None
     """Only this queue. None = all queues of the topic and of the group's retry topic."""
 

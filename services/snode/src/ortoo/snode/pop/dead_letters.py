@@ -62,7 +62,7 @@ class PeekedMessage(PlacedMessage):
 
 @dataclass(slots=True, eq=False)
 class DeadLetters:
-    """Lists and replays dead letters. It is stateless: the enodes' logs record which letters were replayed."""
+    """Lists and replays dead letters. It is stateless: the enodes' logs record which dead letters were replayed."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -87,8 +87,8 @@ class DeadLetters:
         """Send dead letters again, step by step; yields the same `ReplayProgress` object after each step.
 
         Errors: Forbidden (to_topic of a group), NotFound (to_topic), Conflict (to_topic has no queue on an enode with
-        letters), Unavailable.
-        Letters sent before an error stay sent; another call continues.
+        dead letters), Unavailable.
+        Dead letters that were sent before an error stay sent; another call continues.
         """
         if group_of_topic(replay.to_topic) is not None:
             raise Forbidden(
@@ -134,7 +134,7 @@ class DeadLetters:
     ) -> tuple[list[PeekedMessage], bool]:
         """Return the next messages of a topic after the first `skip`, and whether more exist than fit into one answer.
 
-        It changes nothing. Errors: NotFound, Unavailable.
+        The call changes nothing. Errors: NotFound, Unavailable.
         """
         topic = await self.watch.topic(topic_name)
         found: list[PeekedMessage] = []
@@ -169,7 +169,7 @@ class DeadLetters:
                         yield queue, part
 
     async def _target_topic_id(self, replay: ReplayOptions, dead_letter_topic: Topic, enode: str) -> int:
-        """The id of the target topic, which must exist on this enode: a copy and its replay mark are one write."""
+        """The id of the target topic, which must have a queue on this enode, because one write stores copy and mark."""
         if not replay.to_topic:
             if replay.dry_run:
                 return self.group_topics.topic_id(retry_topic(replay.group), enode) or dead_letter_topic.topic_id
@@ -184,7 +184,7 @@ class DeadLetters:
         return target.topic_id
 
     async def _not_replayed(self, topic: Topic, group: str, queue: Queue, offsets: list[int]) -> set[int]:
-        """The letters among these that were not replayed."""
+        """The `offsets` of dead letters that were not replayed."""
         if not offsets:
             return set()
         request = ReplayRequest(topic.topic_id, group, ranges_of(offsets), topic.topic_id, dry_run=True)
@@ -194,7 +194,7 @@ class DeadLetters:
     async def _limit_to_remaining(
         self, topic: Topic, replay: ReplayOptions, queue: Queue, offsets: list[int], progress: ReplayState
     ) -> list[int]:
-        """The first of these letters that were not replayed, at most the number still to send."""
+        """The first dead letters of `offsets` that were not replayed, at most as many as the replay may still send."""
         pending = await self._not_replayed(topic, replay.group, queue, offsets)
         remaining = sorted(pending)[: replay.messages_max - progress.replayed_messages]
         progress.scanned_messages += len(offsets) - len(pending)
@@ -207,7 +207,7 @@ PARK_LEVEL = -1
 
 @dataclass(frozen=True, slots=True)
 class NackMessagesRequest:
-    """Messages that failed at a consumer."""
+    """A request to nack messages by offset."""
 
     group: str
     queue: Queue
@@ -228,7 +228,7 @@ class NackMessagesRequest:
 
 @dataclass(frozen=True, slots=True)
 class NackMessagesResult:
-    """The result for failed messages."""
+    """The result of nacking messages by offset."""
 
     message_ids: Sequence[str] = ()
     """The ids of the copies."""
@@ -248,7 +248,7 @@ class NackProcessor:
     group_topics: GroupTopics
 
     async def nack(self, request: NackMessagesRequest) -> NackMessagesResult:
-        """Copy messages; returns when the copies are durable. In order, only the last failed attempt copies.
+        """Copy messages; returns when the copies are durable. In ordered consumption, only the last attempt copies.
 
         Errors: Invalid, NotFound, Unavailable.
         """

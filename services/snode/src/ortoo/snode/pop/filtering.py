@@ -16,7 +16,7 @@ class FilteredPop:
     """Popped messages, divided by a filter."""
 
     matching: list[PoppedBatch] = field(default_factory=list)
-    """Returned to the consumer."""
+    """Messages for the consumer."""
     filtered_out: list[LeasePart] = field(default_factory=list)
     """Messages that do not match; the group has finished them."""
     excess: list[PoppedBatch] = field(default_factory=list)
@@ -24,7 +24,7 @@ class FilteredPop:
 
 
 def filter_popped(batches: Iterable[PoppedBatch], message_filter: MessageFilter, messages_max: int) -> FilteredPop:
-    """Divide messages by a filter; at most `messages_max` are kept."""
+    """Divide messages by a filter; at most `messages_max` matching ones are kept."""
     found = FilteredPop()
     room = messages_max
     for one in batches:

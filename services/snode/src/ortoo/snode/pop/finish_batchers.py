@@ -15,7 +15,7 @@ Place = tuple[str, int, str]
 
 
 class FinishBatchers:
-    """One request at a time for each group, topic and enode. The next one carries all acks that arrived meanwhile."""
+    """Sends one request at a time for each group, topic and enode. Acks that arrive meanwhile share the next."""
 
     def __init__(self, links: EnodeLinks, background: Background) -> None:
         self._links = links
@@ -23,7 +23,7 @@ class FinishBatchers:
         self._batchers: dict[Place, RequestBatcher[Sequence[LeasePart], list[StaleMessage]]] = {}
 
     async def finish(self, place: Place, parts: Sequence[LeasePart]) -> list[StaleMessage]:
-        """Ack messages. Returns, once durable, the stale parts of leases, also those of other acks in the request.
+        """Ack messages; returns when the acks are durable. Returns the stale messages of the whole request.
 
         Errors: as `GrpcEnodeLink.settle`.
         """
@@ -41,7 +41,7 @@ class FinishBatchers:
         return [await self._links.to(enode).settle(topic_id, group, parts, Finish())] * len(part_lists)
 
     def _drop_idle(self) -> None:
-        """Remove idle batchers. It runs when one is added, which is rare enough for a full scan."""
+        """Remove idle batchers. Runs when a batcher is added, which is rare enough for a full scan."""
         for place in [place for place, batcher in self._batchers.items() if batcher.is_idle]:
             del self._batchers[place]
 

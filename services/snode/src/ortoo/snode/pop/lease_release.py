@@ -13,7 +13,7 @@ from ortoo.snode.enodes.link import EnodeLinks
 RETRY_MAX_S = 60.0
 """Time for which a release to an unreachable enode is retried. Most leases expire earlier."""
 RETRIES_MAX = 1_000
-"""Maximum of pending releases for one unreachable enode. The oldest are dropped."""
+"""Maximum of pending releases for one unreachable enode. Above it, the oldest are dropped."""
 ReleaseOperation = Callable[[], Awaitable[object]]
 
 
@@ -38,10 +38,10 @@ class LeaseReleaser:
             )
 
     async def cancel(self, enode: str, request: PopRequest, pop: Awaitable[Popped] | None = None) -> None:
-        """Cancel a pop whose consumer has gone, and release the messages that it still returns.
+        """Cancel a pop whose consumer has gone, and release the messages that the pop still returns.
 
         `pop` is the pop in progress. It is awaited and not cancelled: a stopping enode answers open requests and
-        takes no new ones. After a restart it has only the leases.
+        takes no new requests. After its restart, the enode has only the leases.
         """
         is_outstanding = False
         try:
@@ -64,7 +64,7 @@ class LeaseReleaser:
             )
 
     async def cancel_once(self, enode: str, request: PopRequest) -> None:
-        """Cancel one pop; with an empty request id all pops of its attempt. Errors: NotFound, Unavailable."""
+        """Cancel one pop, or all pops of its attempt if the request id is empty. Errors: NotFound, Unavailable."""
         request = replace(request, messages_max=1, wait_ms=0, cancel=True)
         popped = await self._links.to(enode).pop(request)
         # An enode of a version without cancellation has popped instead. The messages that it returned are released.
@@ -85,7 +85,7 @@ class LeaseReleaser:
         pending.append((self._runtime.clock.monotonic_s() + retry_for_s, operation))
 
     async def _retry_pending(self, enode: str, pending: deque[tuple[float, ReleaseOperation]]) -> None:
-        """Send the pending requests in order; repeat a request while the enode is unreachable."""
+        """Send the pending requests in order; retry each while its enode is unreachable."""
         clock, backoff, failures = self._runtime.clock, Backoff(first_s=0.05, max_s=2.0), 0
         try:
             while True:

@@ -34,7 +34,7 @@ from ortoo.snode.topics import TopicComponents
 from ortoo.snode.topics.creation import dead_letter_topic, retry_topic
 
 FILTER_FACTOR = 8
-"""Messages that one pop examines at most for each requested message."""
+"""Maximum of messages that one pop examines for each requested message."""
 MESSAGES_MAX = 1_024
 FINISH = Finish()
 _log = get_logger("pops")
@@ -51,7 +51,7 @@ class PopProcessor:
         self._releaser = LeaseReleaser(runtime, links)
         self._finish_batchers = FinishBatchers(links, runtime.background)
         self._numbers = itertools.count(1)
-        """Number of the last request to an enode. Its id is also the attempt id if the consumer gave none."""
+        """Numbers of requests to enodes. The id of a request is also its attempt id if the consumer gave none."""
         self._rotation = 0
 
     async def pop(self, call: PopCall) -> PopResult:
@@ -69,7 +69,7 @@ class PopProcessor:
             call = replace(call, rules=replace(call.rules, by_priority=True))
         sources = self._sources(topic, call)
         if not sources:
-            raise Unavailable(f"no enode of topic {topic.name} is there; retry", retry_after_ms=500)
+            raise Unavailable(f"no enode of topic {topic.name} is reachable; retry", retry_after_ms=500)
         deadline_s = self._runtime.clock.monotonic_s() + call.wait_ms / 1000
         while True:
             wait_ms = max(0, int((deadline_s - self._runtime.clock.monotonic_s()) * 1000))
@@ -106,9 +106,10 @@ class PopProcessor:
         With `unexpired_only` an expired lease is stale even if its messages were not leased again. An ack of a message
         that is already acked succeeds.
 
-        Returns for each receipt the offsets that its lease no longer has. Errors: NotFound if the only receipt names a
-        missing queue, Unavailable, and those of the enode. After an error some messages may be settled; the caller
-        repeats the request.
+        Returns for each receipt the offsets of messages that are no longer in its lease.
+
+        Errors: NotFound if the only receipt names a missing queue, Unavailable, and those of the enode. After an
+        error some messages may be settled; the caller repeats the request.
         """
         stale: list[set[int]] = [set() for _ in receipts]
         places: dict[tuple[str, int, str], list[int]] = {}
@@ -149,7 +150,7 @@ class PopProcessor:
             await self._topics.group_topics.ensure(dead_letter_topic(group), enode)
 
     async def _pop_once(self, sources: Sequence[PopSource], call: PopCall) -> PopResult:
-        """One round: first all sources without waiting, then a wait at all of them for the first answer."""
+        """Pop from each source without waiting. If all are empty, wait at all sources for the first answer."""
         self._rotation += 1
         at = self._rotation % len(sources)
         rotated = [*sources[at:], *sources[:at]]
@@ -209,7 +210,7 @@ class PopProcessor:
                 task.cancel()
 
     def _release_later(self, results: Iterable[PopResult]) -> None:
-        """Release messages that were popped for a call that returned other messages, or that has ended."""
+        """Release messages of a call that has returned other messages, or that has ended."""
         for result in results:
             self._runtime.background.run_contained("give back", self.release(result))
 
@@ -277,7 +278,7 @@ class PopProcessor:
         )  # fmt: skip
 
     async def _filter(self, source: PopSource, call: PopCall, batches: list[PoppedBatch]) -> list[PoppedBatch]:
-        """The messages that match the filter. Others are acked, and excess messages are released uncounted."""
+        """The messages that match the filter. Others are acked; excess messages are released."""
         assert call.message_filter is not None
         found = filter_popped(batches, call.message_filter, call.messages_max)
         link = self._links.to(source.enode)
@@ -288,7 +289,7 @@ class PopProcessor:
         return found.matching
 
     async def release(self, result: PopResult) -> None:
-        """Release a whole answer that its consumer did not receive."""
+        """Release all messages of an answer that its consumer did not receive."""
         for one in result.batches:
             await self._releaser.release(one.queue.enode, one.handle.topic_id, one.handle.group, [one.popped])
 
@@ -345,7 +346,7 @@ class PopProcessor:
 
 
 async def pop_or_error(pop: Awaitable[PopResult]) -> PopResult | OrtooError:
-    """Await one of several pops; an exception becomes its answer, also an unexpected one."""
+    """Wait for a pop; any exception is returned as an error instead of raised."""
     try:
         return await pop
     except Exception as error:

@@ -1,6 +1,6 @@
 """The receipt handle: names a lease, so that any snode finds the enode that stores it.
 
-It is sealed (see `handle_seal`). Its content is little-endian:
+A handle is sealed (see `handle_seal`). Its content is little-endian:
 
 * length of the enode's name u8, of the group's name u8
 * queue u32, topic id u64, lease number u64, first offset i64, message count u32
@@ -30,7 +30,7 @@ class ReceiptHandle:
     """The number of the lease."""
     first_offset: int
     count: int
-    """From the first to the last message; the lease may lack some in between."""
+    """The number of offsets from the first to the last message. The lease may lack some of these messages."""
 
     def for_message(self, offset: int) -> "ReceiptHandle":
         """The handle of the message at this offset."""
@@ -46,9 +46,9 @@ class ReceiptHandle:
 def read_receipt(text: str, seals: HandleSeals | None, field: str = "receipt_handle") -> ReceiptHandle:
     """Read a handle; without `seals` its seal is not verified, see `open_handle`.
 
-    Errors: Invalid if it is malformed, changed or forged, Unsupported if it is of a newer version.
+    Errors: Invalid for a malformed, changed or forged handle, Unsupported for a handle of a newer version.
     """
-    wrong = Invalid("this is not a receipt handle of this cluster; give it as Pop returned it", field=field)
+    wrong = Invalid("this is not a receipt handle of this cluster; give the handle that Pop returned", field=field)
     if not 1 <= len(text) <= TEXT_LENGTH_MAX:
         raise wrong
     content = open_handle(seals, _PURPOSE, text, wrong)

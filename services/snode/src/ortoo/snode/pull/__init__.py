@@ -1,7 +1,7 @@
 """Pulls, reads of ranges, searches, and offsets and lag of groups.
 
-It takes offsets, times and keys, and returns stored batches and messages. The push and pop packages and the gRPC
-services import it.
+The package takes offsets, times and keys, and returns stored batches and messages. The push and pop packages and the
+gRPC services import it.
 """
 
 from ortoo.snode.cluster import ClusterView

@@ -16,7 +16,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 @dataclass(frozen=True, slots=True)
 class GroupQueueLag:
-    """One queue: the group's offset (-1 = none yet), the end, and the number of messages between them."""
+    """The lag in one queue: the group's offset (-1 = none yet), the end of the queue, and the messages between them."""
 
     queue: Queue
     committed_offset: int
@@ -31,16 +31,16 @@ METADATA_KEYS = ("group", "topic", "lagThreshold", "oldestAgeSeconds", "activati
 
 @dataclass(frozen=True, slots=True)
 class ScalerTrigger:
-    """The metadata of a ScaledObject for its group."""
+    """The metadata of a KEDA ScaledObject: the group, the topic and the targets."""
 
     group: str
     topic: str
     lag_threshold: int = LAG_THRESHOLD
-    """Waiting messages per replica."""
+    """Target of waiting messages per replica."""
     oldest_age_s: int = 0
-    """Maximum age of the oldest message per replica; 0 = the age does not count."""
+    """Maximum age of the oldest message per replica; 0 = the age is not used."""
     activation_lag: int = 0
-    """Waiting messages up to which no replica needs to run."""
+    """Number of waiting messages up to which no replica needs to run."""
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, str]) -> "ScalerTrigger":

@@ -48,7 +48,7 @@ class SearchResult:
     messages: Sequence[PlacedMessage]
     unreachable_enodes: Sequence[str]
     more: bool = False
-    """Whether there are more than fit into one answer."""
+    """Whether there are more messages than fit into one answer."""
 
 
 class MessageSearch:

@@ -1,4 +1,4 @@
-"""Offsets of groups: where a queue starts, and how operators reset and clone committed offsets.
+"""Offsets of groups: start positions in queues, and resets and copies of committed offsets by operators.
 
 The enodes store the committed offsets; this module keeps no state.
 """
@@ -18,7 +18,7 @@ from ortoo.snode.pull.queue_reader import QueueReader
 
 
 class StartFrom(enum.IntEnum):
-    """The start position; the numbers are those on the wire."""
+    """The start position; the values are those of the protobuf enum."""
 
     LAST = 1
     FIRST = 2
@@ -27,16 +27,16 @@ class StartFrom(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class SessionStart:
-    """Where a session starts reading."""
+    """The position at which a session starts reading."""
 
     start_from: StartFrom = StartFrom.LAST
     time_ms: int = 0
-    """With StartFrom.TIME."""
+    """The time for StartFrom.TIME."""
     offsets: Mapping[Queue, int] = field(default_factory=dict)
     """For a broadcast session: the offsets that the client stores."""
 
     def start_from_in(self, queue: Queue) -> StartFrom:
-        """The rule for one queue. A retry topic starts at its first message: all of them are for the group."""
+        """The rule for one queue. A retry topic starts at its first message: all its messages are for the group."""
         return StartFrom.FIRST if queue.topic.startswith(RETRY_PREFIX) else self.start_from
 
 
@@ -53,7 +53,7 @@ class GroupOffset:
 async def query_stored_offsets(
     links: EnodeLinks, group: str, topic: Topic, queues: Collection[Queue]
 ) -> dict[Queue, int | None]:
-    """A group's offset in each of these queues of a topic; None = it has none. Errors: those of the enodes."""
+    """A group's offset in each of these queues of a topic; None = no offset. Errors: those of the enodes."""
     found: dict[Queue, int | None] = {}
     for enode in sorted({queue.enode for queue in queues}):
         offsets = await links.to(enode).query_offsets(topic.topic_id, group)
@@ -66,21 +66,21 @@ class ResetTarget:
     """The target of a reset; exactly one field is set."""
 
     time_ms: int | None = None
-    """To the first message stored at or after it; -1 = to the end."""
+    """Move to the first message stored at or after this time; -1 = to the end."""
     offset: int | None = None
-    """To this offset in every queue, within the stored range."""
+    """Move to this offset in every queue, limited to the stored range."""
     offsets: Mapping[Queue, int] | None = None
-    """To these offsets; other queues stay."""
+    """Move to these offsets; other queues stay."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetResetResult:
-    """The result of a reset: the offsets of all queues before and after it, by enode and id."""
+    """The result of a reset: the offsets of all queues before and after the reset, by enode and id."""
 
     previous: Sequence[GroupOffset]
     offsets: Sequence[GroupOffset]
     forward_refused: Sequence[GroupOffset]
-    """Queues that stayed because the reset was not forced forward, and the offsets they would have."""
+    """Queues that stayed because the reset was not forced to move forward, and the offsets of the target."""
 
 
 def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) -> list[GroupOffset]:
@@ -88,7 +88,7 @@ def _group_offsets(offsets: Mapping[Queue, int | None] | Mapping[Queue, int]) ->
 
 
 def _check_within(offset: int, topic: Topic, ranges: Mapping[Queue, QueueRange]) -> None:
-    """Refuse an offset beyond the end of every queue, which is often a time. Errors: Invalid."""
+    """Refuse an offset beyond the end of every queue, often a time given by mistake. Errors: Invalid."""
     largest = max((range_.end_offset for range_ in ranges.values()), default=0)
     if offset > largest:
         raise Invalid(
@@ -115,20 +115,21 @@ class OffsetOperations:
         self._reader = reader
 
     async def reset(self, group: str, topic_name: str, target: ResetTarget, *, force: bool) -> "OffsetResetResult":
-        """Move a group's offsets; forward only if forced.
+        """Move a group's offsets. Only with `force` are they moved forward.
 
         Connected group members continue at the target even if it is the stored offset, because they may have read
         further without a commit.
 
         Errors: NotFound (topic, or a queue without an offset), Invalid (also an offset beyond the end of every queue),
-        Unavailable. After an error no offset was moved, unless the error names the enodes whose queues were.
+        Unavailable. After an error no offset was moved, unless the error names the enodes on which
+        offsets were moved.
         """
         check_group_name(group, "group")
         topic = await self._watch.topic(topic_name)
         ranges = await self._ranges(topic)
         if unknown := [queue for queue in target.offsets or () if queue not in ranges]:
             raise Invalid(
-                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)}",
+                f"{unknown[0]} is not a readable queue; topic {topic.name} has {len(ranges)} of them",
                 field="offsets.starts.queue",
             )
         if target.offset is not None:
@@ -155,11 +156,11 @@ class OffsetOperations:
         return OffsetResetResult(_group_offsets(stored), _group_offsets(after), _group_offsets(ahead))
 
     async def clone(self, from_group: str, to_group: str, topic_name: str) -> list[GroupOffset]:
-        """Give a group the offsets of another. Errors: NotFound if there are none, Conflict if both are the same."""
+        """Copy the offsets of one group to another. Errors: NotFound if there are none, Conflict for the same group."""
         check_group_name(from_group, "from_group")
         check_group_name(to_group, "to_group")
         if from_group == to_group:
-            raise Conflict("both are the same group; name two", field="to_group")
+            raise Conflict("from_group and to_group are the same; give two different groups", field="to_group")
         topic = await self._watch.topic(topic_name)
         stored = await query_stored_offsets(self._links, from_group, topic, await self._ranges(topic))
         found = {queue: offset for queue, offset in stored.items() if offset is not None}

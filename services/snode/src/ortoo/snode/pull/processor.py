@@ -47,9 +47,9 @@ class PullRequest:
 
 @dataclass(frozen=True, slots=True)
 class QueuePullResult:
-    """The answer to a pull. For an illegal offset `next_offset` is the corrected one.
+    """The answer to a pull. If the requested offset is illegal, `next_offset` is the nearest legal one.
 
-    Without `parts` and `has_skipped` there are no new messages.
+    If `parts` is empty and `has_skipped` is false, there are no new messages.
     """
 
     topic_id: int
@@ -63,7 +63,7 @@ class QueuePullResult:
 
 @dataclass(slots=True, eq=False)
 class PullProcessor:
-    """Serves pulls and offsets; the enodes have the state."""
+    """Serves pulls and offsets. It keeps no state, because the enodes store it."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -73,7 +73,7 @@ class PullProcessor:
     clock: Clock
 
     async def pull(self, request: PullRequest) -> QueuePullResult:
-        """Messages from an offset on; at the end of the queue it waits for new ones.
+        """Messages from an offset on. At the end of the queue, the call waits for new messages.
 
         Errors: Invalid, NotFound (topic, group, subscription), Conflict (a newer subscription than the registered one,
         a group that may not consume), Fenced, Unavailable.
@@ -97,7 +97,7 @@ class PullProcessor:
             raise explain_error(error) from error
 
     async def commit_offsets(self, group: str, offsets: Sequence[GroupOffset]) -> list[GroupOffset]:
-        """Store offsets; returns those that could not be stored, each with its error. Errors: one common to all."""
+        """Store offsets; returns the offsets that failed, each with its error. If all fail alike, raises that error."""
         check_group_name(group, "group")
         by_enode, refused = await self._group_by_enode(offsets)
         for (enode, topic_id), items in by_enode.items():
@@ -115,7 +115,7 @@ class PullProcessor:
         return refused
 
     async def query_offsets(self, group: str, queues: Sequence[Queue], topic_name: str = "") -> list[GroupOffset]:
-        """The offsets of a group, -1 where it has none, or with an error. Errors: as `commit_offsets`."""
+        """The offsets of a group: each is stored, -1 (none), or has an error. Errors: as `commit_offsets`."""
         check_group_name(group, "group")
         requested = list(queues)
         if not requested:
@@ -203,7 +203,7 @@ class PullProcessor:
     async def _group_by_enode(
         self, items: Iterable[GroupOffset]
     ) -> tuple[dict[tuple[str, int], list[GroupOffset]], list[GroupOffset]]:
-        """Items by enode and topic id; and items without a readable queue, each with its error."""
+        """Group items by enode and topic id. Also returns the items without a readable queue, each with its error."""
         found: dict[tuple[str, int], list[GroupOffset]] = {}
         refused: list[GroupOffset] = []
         for item in items:

@@ -49,22 +49,22 @@ class PlacedMessage:
 
 
 def message_id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
-    """The id of a message: the one its producer gave, or one made of its location."""
+    """The id of a message: chosen by its producer, or made from its location."""
     return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
 
 
 class QueueReader:
-    """Reads through any snode; it joins no group, takes no lock, moves no offset."""
+    """Reads through any snode; a read joins no group, takes no lock and moves no offset."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
         self._watch = watch
         self._links = links
         self._background = background
         self._active_ranges = 0
-        """Number of running reads of ranges, each counted before its first request. They share the memory for them."""
+        """Number of running reads of ranges, each counted before its first request. They share their memory."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        """The stored ranges of the readable queues, in order; those of an unreachable enode are missing."""
+        """The stored ranges of the readable queues, in order, without queues of unreachable enodes."""
         answers = await self._links.ask_all(
             sorted(topic.enodes),
             lambda link: link.describe_queues(topic.topic_id),
@@ -101,8 +101,8 @@ class QueueReader:
     ) -> AsyncIterator[tuple[int, SelectedRows]]:
         """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
 
-        The enode applies `message_filter` and `columns` if it can; with `coalesce` it may merge rows of several
-        batches. Memory is drawn from `memory`; None = the caller has limits.
+        The enode applies `message_filter` and `columns` if it can. With `coalesce`, the enode may merge rows of several
+        batches. Memory is drawn from `memory`; None = the caller limits its memory.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
         at which to continue.
@@ -159,7 +159,7 @@ class QueueReader:
     async def _read(
         self, queue: Queue, topic_id: int, offset: int, bytes_max: int, wait_ms: int, pushdown: Pushdown | None
     ) -> FetchedBatches | Exception:
-        """Read at an offset, at a following replica first; an error is returned, not raised."""
+        """Read at an offset, from a follower first. An error is returned, not raised."""
         request = FetchBatchesRequest(topic_id, queue.queue_id, offset, bytes_max, wait_ms, pushdown=pushdown)
         if not wait_ms and (follower := self._links.follower(queue)) is not None:
             with contextlib.suppress(OrtooError):
@@ -178,7 +178,7 @@ class QueueReader:
         follow: bool,
         message_filter: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield messages of all queues: those stored before the call by time, then new ones as they arrive."""
+        """Yield the messages of all queues: stored messages in order of time, then new messages as they arrive."""
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
@@ -246,7 +246,7 @@ class QueueReader:
         memory: MemoryShare,
         bytes_max: int,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield single messages; without `to_offset` for ever. Damaged messages are skipped."""
+        """Yield single messages up to `to_offset`; None = for ever. Damaged messages are skipped."""
         at = from_offset
         while to_offset is None or at < to_offset:
             end, follow = to_offset or 0, to_offset is None
@@ -287,17 +287,17 @@ def offsets_of(part: SelectedRows) -> list[int]:
 
 
 def _end_offset(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) -> int:
-    """The end of a queue. Errors: OutOfRange if `from_offset` is behind it."""
+    """The end of a queue. Errors: OutOfRange if `from_offset` is beyond the end."""
     stored = next((r for r in ranges if r.queue_id == queue.queue_id), QueueRange(queue.queue_id, 0, 0))
     check_in_range(stored, queue, from_offset, "from_offset")
     return stored.end_offset
 
 
 def check_in_range(range_: QueueRange, queue: Queue, offset: int, field: str) -> None:
-    """Refuse an offset before the first or after the next one of a queue. Errors: OutOfRange, naming the field."""
+    """Refuse an offset below 0 or beyond the end of a queue. Errors: OutOfRange, naming the field."""
     if not 0 <= offset <= range_.end_offset:
         raise OutOfRange(
-            f"{queue} holds offsets {range_.begin_offset} to {range_.end_offset}, exclusive, not {offset}",
+            f"offset {offset} is not in {queue}, which has {range_.begin_offset} to {range_.end_offset}, exclusive",
             begin_offset=range_.begin_offset,
             end_offset=range_.end_offset,
             field=field,

@@ -1,4 +1,4 @@
-"""Sizes of requests to enodes, so that all reads together stay within bounds. Pure."""
+"""Sizes of requests to enodes, so that all reads together stay within bounds."""
 
 from collections.abc import Iterable
 
@@ -8,9 +8,9 @@ from ortoo.snode.enodes.link import FETCH_BYTES_MAX
 TAIL_BYTES = 256 << 10
 """Bytes that a tail with few queues requests of each queue at once."""
 TAIL_QUEUES_BYTES, TAIL_BYTES_MIN = 8 << 20, 16 << 10
-"""Bytes that a tail requests of all its queues together, and its minimum for each. A batch is never split."""
+"""Bytes that a tail requests of all its queues together, and the minimum for each queue. A batch is never split."""
 RANGE_BYTES_MAX = 4 << 20
-"""Bytes that a read of a range requests at once. A request for one or two batches costs as much as they do."""
+"""Bytes that a read of a range requests at once. Smaller requests would cost as much as the batches in the answer."""
 ANSWER_BYTES_MAX = 4 << 20
 """Approximate bytes of an answer with single messages; a larger message is returned alone."""
 MESSAGE_FIXED_BYTES = 512
@@ -20,12 +20,15 @@ RANGES_BYTES = 64 << 20
 
 
 def range_bytes(ranges: int) -> int:
-    """Bytes of the next request of one of `ranges` reads; each holds an answer while the next one is loading."""
+    """The number of bytes to request next in each read, if `ranges` ranges are read at once.
+
+    A read may hold two answers: one in use and one being loaded.
+    """
     return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
 
 
 def count_fitting(messages: Iterable[Message]) -> int:
-    """The number of messages, from the first, that fit into one answer; at least one."""
+    """The number of messages, from the first, that fit into one answer; at least 1."""
     left_bytes, count = ANSWER_BYTES_MAX, 0
     for message in messages:
         texts = (*message.keys, *message.properties, *message.properties.values())

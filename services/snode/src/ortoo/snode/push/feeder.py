@@ -1,4 +1,4 @@
-"""Feeds one queue of a push session: reads whole batches, filters them, delivers in order while there is credit."""
+"""Feeds one queue of a push session: reads whole batches, filters them, and delivers them while there is credit."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -31,7 +31,7 @@ SESSION_BYTES = 8 << 20
 SKIPPED_MAX = 65_536
 """Number of non-matching messages after which the client is notified of the new offset."""
 LOGGED_FAILURE_NUMBER = 3
-"""Number of the failure, of about 30 in a row, that is logged: an enode with thousands of queues restarts sooner."""
+"""Of 30 consecutive failures, the failure with this number is logged, so that a short outage logs none."""
 DAMAGED_READS_MAX = 3
 """Reads of damaged messages before they count as lost. Memory and cables can fail as well as disks."""
 _log = get_logger("push")
@@ -76,15 +76,15 @@ class Feeder:
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
-    """The task that runs it, until the session releases the queue."""
+    """The task that runs the feeder, until the session releases the queue."""
     _failures: int = field(default=0, init=False)
     _damaged_reads: int = field(default=0, init=False)
-    """Number of consecutive reads with damaged messages, whatever else failed in between."""
+    """Number of reads with damaged messages since the last success. Other failures do not reset it."""
     _is_at_end: bool = field(default=False, init=False)
-    """Whether the last read reached the end. The next one waits for new messages and holds no memory meanwhile."""
+    """Whether the last read reached the end. The next read then waits for new messages without holding memory."""
 
     async def run(self) -> None:
-        """Feed for ever, once the queue's lock is acquired.
+        """Acquire the queue's lock, then deliver the queue's messages for ever.
 
         Errors: Fenced if another session has the lock, or an operator moved the group's offset.
         """
@@ -224,7 +224,7 @@ class Feeder:
         return True
 
     def _move_into_range(self, error: OutOfRange) -> None:
-        """Continue at the stored range: earlier messages expired, or the log was lost.
+        """Continue within the stored range, because earlier messages expired or the log was lost.
 
         Errors: Fenced if the client has messages beyond the end, whose offsets will be reused for other messages.
         """
@@ -235,6 +235,8 @@ class Feeder:
         if is_behind:
             cursor.advance(to)  # the client gets the expired messages reported as non-matching ones
         elif cursor.has_sent and to < cursor.sent_offset:
-            raise Fenced(f"queue {cursor.queue} ends at {to}, and deliveries went up to {cursor.sent_offset}")
+            raise Fenced(
+                f"queue {cursor.queue} ends at offset {to}, but messages up to {cursor.sent_offset} were delivered"
+            )
         else:
             cursor.jump(to)

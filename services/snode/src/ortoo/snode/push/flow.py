@@ -9,8 +9,7 @@ from ortoo.snode.cluster.routes import Queue
 CREDIT_MESSAGES_MAX = 1 << 31
 CREDIT_BYTES_MAX = 1 << 40
 MERGED_BYTES_MAX = 64 << 10
-"""Consecutive deliveries are remembered as one up to this size: there may be hundreds of thousands of one small
-message."""
+"""Consecutive deliveries are remembered as one up to this size, because there may be very many small deliveries."""
 
 
 @dataclass(slots=True)
@@ -40,27 +39,27 @@ class QueueCursor:
     """The positions of one queue of a session: read, sent, acknowledged."""
 
     def __init__(self, queue: Queue, generation: int) -> None:
-        """`generation` is that of the assignment with which the session got the queue."""
+        """`generation` is the generation of the assignment that added the queue to the session."""
         self.queue = queue
         self.since_generation = generation
         self.next_offset = -1
         """The next offset to read; -1 = unknown."""
         self.sent_offset = -1
-        """All messages before it were sent, or did not match and were reported."""
+        """All messages before this offset were sent, or were reported as not matching."""
         self.committed_offset: int | None = None
-        """All messages before it are processed; None = the group has no offset yet."""
+        """All messages before this offset are processed; None = the group has no offset yet."""
         self.end_offset = 0
         """The last reported end of the queue."""
         self.waiting_since_s: float | None = None
-        """Since when an acknowledgement is due."""
+        """The time since which an acknowledgement is due; None = none is due."""
         self.unacknowledged_bytes = 0
-        """Bytes sent and not acknowledged. Deliveries remembered together count fully until the last is
-        acknowledged."""
+        """Bytes sent and not acknowledged. Deliveries that are remembered as one count until the last
+        of them is acknowledged."""
         self._start_offset = -1
         self._sent: deque[tuple[int, int]] = deque()
 
     def start(self, offset: int, *, is_committed: bool) -> None:
-        """Begin at `offset`; `is_committed` is whether the group had acknowledged up to it."""
+        """Begin at `offset`; `is_committed` says whether the group has acknowledged everything before it."""
         self.next_offset = self.sent_offset = self._start_offset = offset
         self.committed_offset = offset if is_committed else None
 
@@ -86,11 +85,11 @@ class QueueCursor:
 
     @property
     def has_sent(self) -> bool:
-        """Whether anything was sent since the start, or since the last jump."""
+        """Whether any message was sent since the last `start` or `jump`."""
         return self.sent_offset > self._start_offset
 
     def restart_wait(self, now_s: float) -> None:
-        """Restart the wait for acknowledgements: the queue was suspended before."""
+        """Restart the wait for acknowledgements, because the queue was suspended until now."""
         if self.waiting_since_s is not None:
             self.waiting_since_s = now_s
 
@@ -100,15 +99,15 @@ class QueueCursor:
         return self.next_offset - self.sent_offset
 
     def commit(self, offset: int, generation: int, now_s: float) -> bool:
-        """Record an acknowledgement; False if it is not newer or of an earlier assignment.
+        """Record an acknowledgement; False if the offset is not newer, or belongs to an earlier assignment.
 
-        Errors: Invalid if it covers messages that were never sent.
+        Errors: Invalid if the offset covers messages that were never sent.
         """
         if 0 < generation < self.since_generation or self.sent_offset < 0:
             return False
         if offset > self.sent_offset or offset < 0:
             raise Invalid(
-                f"offset {offset} acknowledged for queue {self.queue}; deliveries ended at {self.sent_offset}",
+                f"offset {offset} of queue {self.queue} was never delivered; give at most {self.sent_offset}",
                 field="commit.offsets.offset",
             )
         if self.committed_offset is not None and offset <= self.committed_offset:

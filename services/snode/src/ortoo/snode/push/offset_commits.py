@@ -1,4 +1,4 @@
-"""Acknowledgements of one session for one topic on one enode, batched while a commit is in flight."""
+"""Commits the acknowledgements of one session for one topic on one enode, in batches."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _log = get_logger("acknowledgements")
 
 @dataclass(slots=True, eq=False)
 class OffsetCommitBatcher(SerialBatcher):
-    """Commits offsets to the enode, the newest of each queue."""
+    """Commits to the enode the newest offset of each queue. Offsets that arrive during a commit share the next one."""
 
     enode: str
     topic_id: int
@@ -28,7 +28,7 @@ class OffsetCommitBatcher(SerialBatcher):
     on_durable: Callable[[Queue, int, int], None]
     """Called with each (queue, offset, generation) that the enode has stored."""
     on_fenced: Callable[[Queue, int], None]
-    """Called with each (queue, generation) whose lock has a newer generation."""
+    """Called with (queue, generation) when the lock of a queue has a newer generation."""
     _: KW_ONLY
     clock: Clock
     randomness: Randomness
@@ -47,7 +47,7 @@ class OffsetCommitBatcher(SerialBatcher):
             await self._round_ended.wait()
 
     def discard(self, queue: Queue) -> None:
-        """Drop the commits of a queue that could not be stored in time, because it gets another owner."""
+        """Drop the unstored commits of a queue, because the queue gets another owner."""
         self._pending.pop(queue, None)
         if queue in self._in_flight:
             self._discarded.add(queue)

@@ -36,7 +36,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A batch, or only a new offset."""
+    """A batch, or only a new offset after messages that were skipped."""
 
     queue: Queue
     generation: int
@@ -48,7 +48,7 @@ class Delivery:
     rows: bytes = b""
     messages: int = 0
     loss: DataLoss | None = None
-    """The reason why the messages between the offsets are unavailable; None = none is lost."""
+    """The reason why the messages between the offsets are unavailable; None = no message is lost."""
 
     @property
     def size_bytes(self) -> int:
@@ -63,7 +63,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DurableOffsets:
-    """Durable offsets: (queue, offset, generation)."""
+    """Committed offsets that are durable: (queue, offset, generation)."""
 
     offsets: Sequence[tuple[Queue, int, int]]
 
@@ -80,11 +80,11 @@ PushEvent = SessionOpened | Assignment | Delivery | DurableOffsets | SessionClos
 
 
 class PushOutbox:
-    """Events for the client. Of acknowledged offsets only the newest waits.
+    """Events for the client. Only the newest durable offset of each queue and the newest assignment wait.
 
-    Of assignments only the newest waits. If it contains a queue that was revoked and assigned again meanwhile, an
-    assignment without that queue is sent first. Otherwise the client would not notice that the queue starts again, and
-    would acknowledge by its old position.
+    If the newest assignment contains a queue that was revoked and assigned again meanwhile, an assignment without that
+    queue is sent first. Otherwise the client would not notice that the queue starts again, and would acknowledge its
+    old position.
     """
 
     def __init__(self, memory: MemoryShare, bytes_max: int = OUTBOX_BYTES_MAX) -> None:
@@ -97,9 +97,9 @@ class PushOutbox:
         self._opened: SessionOpened | None = None
         self._assignments: deque[Assignment] = deque()
         self._sent_queues: frozenset[Queue] = frozenset()
-        """The client's queues by the last sent assignment."""
+        """The queues of the last assignment that was sent."""
         self._kept_queues: frozenset[Queue] = frozenset()
-        """The queues among them that were in every assignment since."""
+        """The queues of the last sent assignment that were in every later assignment."""
         self._committed: dict[Queue, tuple[int, int]] = {}
         self._deliveries: deque[Delivery] = deque()
         self._closed: SessionClosed | None = None
@@ -107,12 +107,12 @@ class PushOutbox:
         self._has_room = asyncio.Event()
 
     def put_opened(self, event: SessionOpened) -> None:
-        """Send that the session is open."""
+        """Queue the event that the session is open."""
         self._opened = event
         self._wake.set()
 
     def put_assignment(self, event: Assignment) -> list[Delivery]:
-        """Send the queues; returns the unsent deliveries of other queues, which are dropped."""
+        """Queue an assignment. Unsent deliveries of queues outside of it are dropped and returned."""
         assigned_queues = frozenset(event.queues)
         self._kept_queues &= assigned_queues
         between: list[Assignment] = []
@@ -128,7 +128,7 @@ class PushOutbox:
         return dropped
 
     def put_committed(self, queue: Queue, offset: int, generation: int) -> None:
-        """Send that an offset is durable."""
+        """Queue the event that an offset is durable."""
         self._committed[queue] = (offset, generation)
         self._wake.set()
 
@@ -139,7 +139,7 @@ class PushOutbox:
             await self._has_room.wait()
 
     def deliver(self, delivery: Delivery) -> None:
-        """Queue a delivery; after the end it is dropped."""
+        """Queue a delivery. After `close` the delivery is dropped."""
         if self._closed is not None:
             return
         self._deliveries.append(delivery)
@@ -148,7 +148,7 @@ class PushOutbox:
         self._wake.set()
 
     def close(self, event: SessionClosed) -> None:
-        """End with `event`; unsent deliveries are dropped."""
+        """Make `event` the last event; unsent deliveries are dropped."""
         if self._closed is None:
             self._closed = event
             self._deliveries.clear()
@@ -157,7 +157,7 @@ class PushOutbox:
             self._wake.set()
 
     async def next(self) -> PushEvent:
-        """The next event to send; no event follows SessionClosed. The caller has released the previous event."""
+        """The next event to send; no event follows SessionClosed. Releases the memory of the previous event."""
         self._memory.release(self._in_transit_bytes)
         self._memory.on_progress()
         self._in_transit_bytes = 0

@@ -24,7 +24,7 @@ from ortoo.snode.push.outbox import Assignment, Delivery, PushOutbox, SessionClo
 MEMORY_DIVISOR = 16
 """A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
 FLUSH_TIMEOUT_S = 4.0
-"""Time for which a revoked queue is withheld from its next owner while its acknowledgements are being stored."""
+"""Time for which the next owner of a revoked queue waits while its acknowledgements are being stored."""
 _log = get_logger("push")
 
 
@@ -39,12 +39,14 @@ class PushPlan:
     """The filter of each topic; None = all messages."""
     start: SessionStart = SessionStart()
     broadcast: bool = False
-    """Whether it receives all messages of the topics."""
+    """Whether the session receives all messages of the topics."""
     member_session_id: str = ""
     """The client session that this push session belongs to; empty = none."""
     heartbeat_interval_ms: int = 30_000
     expiry_ms: int = 120_000
     """Timeout of a silent session."""
+    owner: str = ""
+    """The user or the host whose share of the sessions it takes."""
 
 
 class PushSession:
@@ -69,21 +71,21 @@ class PushSession:
         self._filters = plan.filters
         self._credit = Credit()
         self.memory = open_call_share(context.memory, "Push")
-        """The memory that it uses for the client."""
+        """The memory that the session uses for the client."""
         self.outbox = PushOutbox(self.memory)
         """Events that wait to be sent to the client."""
         self.outbox.put_opened(
             SessionOpened(self.session_id, plan.heartbeat_interval_ms, plan.expiry_ms, self.client_id)
         )
         self.feeders: dict[Queue, Feeder] = {}
-        """One per queue, each with its positions."""
+        """The feeder of each queue, with its positions."""
         self._initial_queues: dict[str, frozenset[tuple[int, Queue]]] = {}
         """By topic: the queues, with the topic's id, that existed when the session subscribed to the topic."""
         self._remember_queues()
         self._batchers: dict[tuple[str, int], OffsetCommitBatcher] = {}
         self._may_be_sendable = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
-        """The suspended queues; None = none."""
+        """The suspended queues; None = all."""
 
     @property
     def unacknowledged_bytes(self) -> int:
@@ -97,7 +99,7 @@ class PushSession:
         return group.unacknowledged_bytes_max if group is not None else UNACKNOWLEDGED_BYTES_MAX
 
     def leave_group(self, member: GroupMember) -> None:
-        """End the client's consumption in its group. A client with its own session stays a group member."""
+        """End the client's consumption in its group. A client with a client session stays an inactive group member."""
         membership = self._context.groups.membership
         if self.plan.member_session_id and member.active:
             membership.join(self.group, dataclasses.replace(member, active=False))
@@ -108,7 +110,7 @@ class PushSession:
         """End, because another session of the client replaces it in the group."""
         self.on_end(
             CloseReason.REPLACED,
-            f"another session of client {self.client_id} has replaced it; give each client a unique id",
+            f"another session of client {self.client_id} has replaced this one; give each client a unique id",
         )
 
     def on_failure(self) -> None:
@@ -117,7 +119,7 @@ class PushSession:
         self.on_end(CloseReason.EXPIRED, message)
 
     def awaiting_commit(self) -> Iterator[Feeder]:
-        """The feeders of queues with a due acknowledgement, without suspended queues."""
+        """The feeders of queues that wait for an acknowledgement and are not suspended."""
         for queue, feeder in self.feeders.items():
             if feeder.cursor.waiting_since_s is not None and not self._is_suspended(queue):
                 yield feeder
@@ -132,7 +134,7 @@ class PushSession:
         self._may_be_sendable.set()
 
     def commit(self, queue: Queue, offset: int, generation: int) -> None:
-        """Record that the client has processed a queue up to `offset`. Errors: Invalid if that was never sent."""
+        """Record that the client has processed a queue up to `offset`. Errors: Invalid if `offset` was never sent."""
         feeder = self.feeders.get(queue)
         if feeder is None:
             _log.emit(log_events.COMMIT_TOO_LATE, queue=str(queue), offset=offset, session=self.session_id)
@@ -150,7 +152,7 @@ class PushSession:
         batcher.wake(self._context.background, "commit")
 
     def assign(self, generation: int, queues: list[Queue]) -> None:
-        """Take exactly these queues: stop feeding the others, and release them when their offsets are stored."""
+        """Take exactly these queues: stop feeding other queues, and release them when their offsets are stored."""
         if self.is_closing:
             return
         assigned = set(queues)
@@ -173,14 +175,14 @@ class PushSession:
             self.grant(delivery.messages, delivery.size_bytes)
 
     def subscribe(self, filters: Mapping[str, MessageFilter | None]) -> None:
-        """Change the filters; new and removed topics follow with the next assignment."""
+        """Change the filters; queues of new and removed topics change with the next assignment."""
         self._filters = filters
         self._remember_queues()
         for queue, feeder in self.feeders.items():
             feeder.message_filter = filters.get(queue.topic, feeder.message_filter)
 
     def suspend(self, queues: frozenset[Queue] | None) -> None:
-        """Suspend these queues, None = none. Others resume, and their acknowledgement timeout restarts."""
+        """Suspend exactly these queues; None = all. Other queues resume, and their acknowledgement timeout restarts."""
         now_s = self._context.clock.monotonic_s()
         previous, self._suspended = self._suspended, queues
         for queue, feeder in self.feeders.items():
@@ -226,12 +228,12 @@ class PushSession:
         self.outbox.close(SessionClosed(reason, message))
 
     def _is_stale(self, queue: Queue) -> bool:
-        """Whether the topic was deleted and recreated since the session took the queue."""
+        """Whether the topic was deleted, or recreated, since the session took the queue."""
         topic = self._context.directory.find_topic(queue.topic)
         return topic is None or self.feeders[queue].topic_id != topic.topic_id
 
     def _start_queue(self, queue: Queue, generation: int, *, former: Feeder | None = None) -> None:
-        """Start a queue; `former` is the session's previous feeder of it, if any."""
+        """Start feeding a queue. `former` is the session's previous feeder of the queue, if any."""
         topic = self._context.directory.find_topic(queue.topic)
         if topic is None:
             return  # the topic was just deleted; the next assignment is without it
@@ -290,7 +292,7 @@ class PushSession:
                 self._restart_queue(queue, str(error))
 
     def _on_commit_fenced(self, queue: Queue, fence: int) -> None:
-        """An acknowledgement given under this generation of the lock was refused."""
+        """Restart a queue, because the enode refused an acknowledgement with lock generation `fence`."""
         feeder = self.feeders.get(queue)
         if feeder is not None and feeder.fence == fence:
             self._restart_queue(queue, "an acknowledgement was refused")
@@ -325,7 +327,7 @@ class PushSession:
         return self._context.background.run_contained("release", self._release_queue(queue, feeder, task, flush=flush))
 
     async def _release_queue(self, queue: Queue, feeder: Feeder, task: asyncio.Task[Any], *, flush: bool) -> None:
-        """Release a queue to its next owner, when its acknowledgements are stored or cannot be."""
+        """Release a queue to its next owner, when its acknowledgements are stored, or can no longer be stored."""
         try:
             if task is not asyncio.current_task():
                 await asyncio.wait([task])

@@ -1,4 +1,4 @@
-"""All push sessions of this snode: opening them, ending silent and slow ones, closing all."""
+"""All push sessions of this snode: opening, closing, and ending of silent and slow sessions."""
 
 import asyncio
 import dataclasses
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from ortoo.common.errors import Conflict, Invalid, OrtooError, Overloaded
+from ortoo.common.errors import Conflict, Invalid, OrtooError
 from ortoo.common.filters.message_filter import MessageFilter, compile_filter
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.telemetry.metrics import Metrics
@@ -18,6 +18,7 @@ from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.enodes import EnodeComponents
 from ortoo.snode.enodes.link import EnodeLinks
 from ortoo.snode.membership.consumer_groups import ConsumerGroups
+from ortoo.snode.membership.fair_table import FairTable
 from ortoo.snode.membership.group_members import (
     CloseReason,
     GroupMember,
@@ -36,7 +37,7 @@ CLOSE_TIMEOUT_S = 60.0
 """Time for a client that does not read to receive the reason why its session ended."""
 SESSION_FIXED_BYTES = 24 << 10
 """Fixed memory of a session: its tasks, its stream, its group membership."""
-SESSIONS_MAX = 10_000
+SESSIONS_MAX = 12_500
 SUBSCRIPTIONS_MAX = 1_000
 _log = get_logger("sessions")
 
@@ -85,15 +86,15 @@ class PushSessions:
         self.group_settings = topics.group_settings
         self.delivery_modes = topics.delivery_modes
         self.expiry_s = runtime.settings.session_expiry_s
-        """Timeout of a silent session; a session with a longer timeout of its own keeps that."""
+        """Timeout of a silent session; a session with its own longer timeout keeps its own."""
         self.evicted_count = 0
         """Number of slow sessions that were ended."""
-        self._sessions: dict[str, PushSession] = {}
+        self._sessions: FairTable[PushSession] = FairTable(SESSIONS_MAX, "sessions are open")
         self._closing_until_s: dict[str, tuple[PushSession, float]] = {}
         self._register(runtime.metrics)
 
     def _register(self, metrics: Metrics) -> None:
-        """Register the metrics of sessions; names beginning with rocketmq_ are those of RocketMQ 5."""
+        """Register the metrics of sessions; RocketMQ 5 has the metrics whose names begin with rocketmq_."""
 
         def in_flight() -> dict[tuple[str, ...], int]:
             counts: Counter[tuple[str, ...]] = Counter()
@@ -148,7 +149,7 @@ class PushSessions:
         if not 1 <= len(topics) <= SUBSCRIPTIONS_MAX:
             raise Invalid(f"{len(topics)} subscriptions; give 1 to {SUBSCRIPTIONS_MAX}", field=path)
         if len(set(topics)) != len(topics):
-            raise Invalid("a topic is named twice; give each one subscription", field=path)
+            raise Invalid("a topic is named twice; give each topic one subscription", field=path)
         filters: dict[str, MessageFilter | None] = {}
         for one in subscriptions:
             if one.topic == retry_topic(group) and self.context.directory.find_topic(one.topic) is None:
@@ -161,13 +162,12 @@ class PushSessions:
         return filters
 
     async def open(self, plan: PushPlan, make_member: Callable[[PushSession], GroupMember]) -> PushSession:
-        """Open a session for a checked plan; `make_member` makes its group member, once it has its id.
+        """Open a session for a checked plan; `make_member` makes the group member of the new session.
 
         Errors: Overloaded, Conflict if the group may not consume or uses pops, Forbidden if the plan is not allowed,
         and those of `make_member`.
         """
-        if len(self._sessions) >= SESSIONS_MAX:
-            raise Overloaded(f"{SESSIONS_MAX} sessions are open on this snode; use another", retry_after_ms=5_000)
+        self._sessions.check(plan.owner)
         await self.group_settings.check(plan.group, broadcast=plan.broadcast)
         if not plan.broadcast:
             await self.delivery_modes.ensure_mode(plan.group, plan.filters, DeliveryMode.OFFSETS)
@@ -176,7 +176,7 @@ class PushSessions:
         session.on_end = partial(self.start_close, session)
         session.memory.on_evict = partial(self._evict_not_reading, session)
         joining = make_member(session)
-        self._sessions[session.session_id] = session
+        self._sessions.put(session.session_id, session, plan.owner)
         replaced = self.find(plan.group, session.client_id)
         if replaced is not None:
             replaced.on_replaced()
@@ -197,22 +197,22 @@ class PushSessions:
         self.context.groups.membership.join(session.group, dataclasses.replace(member, subscriptions=subscriptions))
 
     def _current_member(self, session: PushSession) -> GroupMember | None:
-        """The group member of a session; None if the session has ended or another replaced it."""
+        """The group member of a session; None if the session has ended or was replaced."""
         if self.find(session.group, session.client_id) is not session:
             return None
         member = self.context.groups.membership.members(session.group).get(session.client_id)
         return member if member is not None and member.session_id == session.member_session_id else None
 
     async def close(self, session: PushSession, reason: CloseReason, message: str) -> None:
-        """End a session, once."""
-        if self._sessions.pop(session.session_id, None) is not None and session.call is not None:
+        """End a session; further calls do nothing."""
+        if self._sessions.remove(session.session_id) is not None and session.call is not None:
             self._closing_until_s[session.session_id] = (session, self.context.clock.monotonic_s() + CLOSE_TIMEOUT_S)
         if (member := self._current_member(session)) is not None:
             session.leave_group(member)
         await session.close(reason, message)
 
     def on_call_ended(self, session: PushSession) -> None:
-        """The call of a session has ended, so no reason can be sent."""
+        """Note that the call of a session has ended, so that no reason can be sent to the client."""
         session.call = None
         self._closing_until_s.pop(session.session_id, None)
 
@@ -221,7 +221,7 @@ class PushSessions:
         await asyncio.gather(*(self.close(session, reason, message) for session in self.all()))
 
     async def sweep(self) -> None:
-        """End sessions that are silent, slow, or of a closed group. To be called about once a second."""
+        """End silent and slow sessions, and those of groups that may not consume. To be called about once a second."""
         now_s = self.context.clock.monotonic_s()
         for session_id, (leaving, deadline_s) in list(self._closing_until_s.items()):
             if deadline_s < now_s:
@@ -265,7 +265,7 @@ class PushSessions:
         self.context.background.run_contained("close", self.close(session, reason, message))
 
     async def _slow_reason(self, session: PushSession, now_s: float, ends: QueueEndOffsets) -> str:
-        """Why a session is slow; empty if it is not. Only enodes of queues with a due acknowledgement are asked."""
+        """Why a session is slow; empty if it is not. Only enodes of queues with overdue acknowledgements are asked."""
         rule: SlowConsumerRule | None = None
         for feeder in list(session.awaiting_commit()):
             cursor = feeder.cursor

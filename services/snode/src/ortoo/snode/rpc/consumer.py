@@ -1,4 +1,4 @@
-"""ConsumerService: push sessions and reads outside any group. Pulls and pops are in modules of their own."""
+"""ConsumerService: push sessions and reads outside any group. The modules `pulls` and `pop` have its other calls."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass

@@ -16,11 +16,11 @@ from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.v1 import consumer_pb2, failure_pb2, session_pb2
 
 BODY_TEXT_BYTES_MAX = 256 << 10
-"""Limit of the additional text form of a body, which is for people to read."""
+"""Limit of the readable text of a body, which is returned beside the body."""
 
 
 def body_text(message: Message) -> str:
-    """A message's body as text for people; empty if it is not text, or too long."""
+    """A message's body as readable text; empty if the body is not text, or too long."""
     if len(message.body) > BODY_TEXT_BYTES_MAX:
         return ""
     try:
@@ -30,12 +30,12 @@ def body_text(message: Message) -> str:
 
 
 def encode_failure(error: OrtooError | None) -> failure_pb2.Failure | None:
-    """The message of an error, if there is one; the error is counted as reported."""
+    """The protobuf message of an error, or None without one. The error is counted as reported."""
     return failure_of(error) if error is not None else None
 
 
 def consumer_options(request: consumer_pb2.OpenSession | session_pb2.RegisterConsumer) -> dict[str, Any]:
-    """How a client consumes: the fields of a group member of these names. Errors: Invalid."""
+    """How a client consumes, as arguments for the fields of GroupMember with these names. Errors: Invalid."""
     check_known(request, "strategy", "message_model")
     return {
         "broadcast": request.message_model == consumer_pb2.MESSAGE_MODEL_BROADCAST,

@@ -88,15 +88,15 @@ class PopConsumerHandlers(ConsumerServiceServicer):
     async def _settle(
         self, lease_receipts: Sequence[pb.LeaseReceipt], verdict: LeaseVerdict
     ) -> tuple[list[pb.StaleMessage], list[pb.RefusedReceipt]]:
-        """The messages that their leases no longer have, and the receipts that are not of this cluster.
+        """Settle receipts; returns the messages that are no longer in their lease, and the receipts that are invalid.
 
-        Receipts are independent, because a client's workers send theirs together. Errors: Invalid, Unsupported if no
-        receipt can be read.
+        Receipts are independent, because several workers of a client share a request. Errors: Invalid, Unsupported if
+        no receipt can be read.
         """
         if not 1 <= len(lease_receipts) <= RECEIPTS_MAX:
             raise Invalid(f"{len(lease_receipts)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
         if sum(len(one.offsets) for one in lease_receipts) > OFFSETS_MAX:
-            raise Invalid(f"more than {OFFSETS_MAX} offsets", field="receipts.offsets")
+            raise Invalid(f"give at most {OFFSETS_MAX} offsets in one request", field="receipts.offsets")
         seals = self.cluster.directory.seals
         texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
         for one in lease_receipts:

@@ -59,7 +59,11 @@ class ProducerService(producer_pb2_grpc.ProducerServiceServicer):
         """Stop reading batches; each stream ends when the batches read so far are answered."""
         for stream, reading in self._streams.items():
             reading.cancel()
-            stream.finish(Unavailable("this snode is stopping; open the stream at another one and send the rest there"))
+            stream.finish(
+                Unavailable(
+                    "this snode is stopping; open the stream at another snode and send the remaining batches there"
+                )
+            )
 
     async def Publish(self, request: pb.PublishRequest, context: Context) -> pb.PublishResponse:
         """Send a few messages; returns when they are durable."""

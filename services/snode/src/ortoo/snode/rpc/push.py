@@ -11,11 +11,12 @@ from ortoo.common.grpc.bulk_calls import envelope_of
 from ortoo.common.grpc.bulk_field import BulkMessage
 from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import translate_error
+from ortoo.common.grpc.limits.connections import address_of
 from ortoo.common.grpc.messages import write
 from ortoo.snode.clients.sessions import TEXT_LENGTH_MAX, ClientSessions, check_owner
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import CloseReason, GroupMember, Subscription, merge_subscriptions
-from ortoo.snode.policy.principal import PRINCIPAL
+from ortoo.snode.policy.principal import PRINCIPAL, owner_at
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.outbox import Assignment, Delivery, DurableOffsets, PushEvent, SessionClosed, SessionOpened
 from ortoo.snode.push.session import PushPlan, PushSession
@@ -38,7 +39,7 @@ class PushCall:
     _late_subscriptions: tuple[Subscription, ...] = field(default=(), init=False)
     """Subscriptions that arrived while the session was being opened."""
     _request_memory: RequestMemory = field(init=False)
-    """Requests, by kind."""
+    """The memory of requests, by kind."""
 
     async def open(self) -> PushSession:
         """Read the first request, which opens the session. Errors: Invalid, NotFound, Conflict, Forbidden."""
@@ -64,6 +65,7 @@ class PushCall:
             member_session_id=request.session_id,
             heartbeat_interval_ms=self.sessions.heartbeat_interval_ms,
             expiry_ms=int(self.sessions.expiry_s * 1000),
+            owner=owner_at(address_of(self.member.peer)),
         )
 
         def as_member(session: PushSession) -> GroupMember:
@@ -82,7 +84,7 @@ class PushCall:
         return await self.sessions.open(plan, as_member)
 
     def _registered_member(self, request: pb.OpenSession) -> GroupMember:
-        """The registration in the client's session."""
+        """The group member that the client has registered in its session."""
         client = self.clients.get(request.session_id)
         member = client.consumers.get(request.group)
         if member is None:
@@ -111,7 +113,7 @@ class PushCall:
         )
 
     async def read(self, session: PushSession) -> None:
-        """Execute the client's requests until it leaves or disconnects."""
+        """Execute the client's requests until the client leaves or disconnects."""
         try:
             if self._late_subscriptions:
                 await self.sessions.subscribe(session, self._late_subscriptions)
@@ -152,7 +154,7 @@ class PushCall:
             self._request_memory.set_size(kind, request.suspend.ByteSize())
             session.suspend(None if request.suspend.all else frozenset(map(decode_queue, request.suspend.queues)))
         elif kind == "open":
-            raise Invalid("the session is already open; open another one on its own stream", field="open")
+            raise Invalid("the session is already open; open another session in its own call", field="open")
         return True
 
 

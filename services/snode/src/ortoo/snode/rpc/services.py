@@ -119,10 +119,10 @@ class Services:
         """Full names and registration functions."""
 
     async def drain(self) -> None:
-        """End open calls; their clients are told to use another snode."""
+        """End open calls; their clients are notified to use another snode."""
         self._producer_service.drain()
         self._activities.clients.end_streams()
         self._long_calls.end_all()
         self._clients.sessions.close_all(CloseReason.SHUTDOWN, "this snode is stopping; connect to another one")
-        message = "this snode is stopping; open the session at another one"
+        message = "this snode is stopping; open the session at another snode"
         await self._push_sessions.close_all(CloseReason.SHUTDOWN, message)

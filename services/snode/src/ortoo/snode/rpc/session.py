@@ -64,7 +64,7 @@ class ConnectCall:
     sessions: ClientSessions
     requests: AsyncIterator[pb.ConnectRequest]
     request_memory: RequestMemory
-    """Registrations, by group."""
+    """The memory of registrations, by group."""
     _error: OrtooError | None = None
 
     async def open(self, peer: str) -> ClientSession:
@@ -75,7 +75,7 @@ class ConnectCall:
         return session
 
     async def read(self, session: ClientSession) -> None:
-        """Execute the client's requests until it leaves or disconnects."""
+        """Execute the client's requests until the client leaves or disconnects."""
         message = "the client ended its side of the stream"
         try:
             async for request in self.requests:
@@ -161,7 +161,7 @@ def _encode_event(event: SessionEvent) -> pb.ConnectResponse:
 
 
 def _encode_members(event: GroupMembers) -> pb.MembersChanged:
-    """The group members, for clients that assign queues. They see the topics that their user may see."""
+    """The group members, for clients that assign queues. The list has only topics that their user may see."""
     principal = PRINCIPAL.get()
     client_ids = assignable_client_ids(event.members)
     return write(

@@ -1,4 +1,4 @@
-"""Long-lived calls: their end at a stop, their first request, and the memory of their requests."""
+"""Long-lived calls: their end when the snode stops, their first request, and the memory of their requests."""
 
 import asyncio
 import contextlib
@@ -18,14 +18,14 @@ class LongCalls:
     """The tasks of long-lived calls."""
 
     def __init__(self, memory: MemoryBudget) -> None:
-        """Memory for their clients is drawn from `memory`."""
+        """The memory of the calls is drawn from `memory`."""
         self._memory = memory
         self._tasks: set[asyncio.Task[Any]] = set()
         self._ended = False
 
     @contextlib.contextmanager
     def track(self) -> Iterator[MemoryShare]:
-        """Register the current call, to be ended at a stop; yields its memory share."""
+        """Register the current call, so that `end_all` ends it; yields its memory share."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -36,7 +36,7 @@ class LongCalls:
                 raise
             # A cancelled handler sends no status at all, but the client needs one.
             task.uncancel()
-            raise Unavailable("this snode is stopping; continue at another one") from None
+            raise Unavailable("this snode is stopping; continue at another snode") from None
         finally:
             self._tasks.discard(task)
 
@@ -48,7 +48,7 @@ class LongCalls:
 
 
 async def first_request(requests: AsyncIterator[Q], event: str, description: str) -> Q:
-    """The request that opens a bidirectional stream; `description` are the method and the expected field for the error.
+    """The request that opens a bidirectional stream. `description` completes the error "the first request of".
 
     Errors: Invalid if the first request is not `event`.
     """
@@ -72,7 +72,7 @@ class RequestMemory:
         return self._bytes.get(name, 0)
 
     def set_size(self, name: str, wire_bytes: int) -> None:
-        """Replace the counted size of a request; a smaller size is never refused. After Overloaded it is unchanged."""
+        """Replace the counted size of a request. Errors: Overloaded for a larger size, which then stays unchanged."""
         if (more_bytes := MEMORY_FACTOR * (wire_bytes - self[name])) > 0:
             self._memory.draw_fixed(more_bytes)
         else:

@@ -1,6 +1,6 @@
-"""Sends: checks, batches and stores messages at their enode, and returns receipts. It also has delays and transactions.
+"""Sends: checks, batches and stores messages at their enode, and returns receipts.
 
-The packages rpc and rocketmq import it.
+The package also has delays and transactions. The packages `rpc` and `rocketmq` import it.
 """
 
 from ortoo.snode.cluster import ClusterView

@@ -4,20 +4,22 @@ from ortoo.common.errors import NOT_ACCEPTED_FIELD, OrtooError, Unavailable
 
 
 class AmbiguousOutcome:
-    """Whether one of several tries or parts may have been stored; then the outcome is ambiguous."""
+    """Tracks several tries or parts. The outcome is ambiguous if one of them may have been stored."""
 
     def __init__(self) -> None:
         """Start without a try."""
         self.is_ambiguous = False
 
     def add_attempt(self, error: BaseException | None) -> None:
-        """Record the result of a try or part; None = it is stored."""
+        """Record the result of a try or part; None = it was stored."""
         self.is_ambiguous |= not isinstance(error, OrtooError) or _is_ambiguous(error)
 
     def error_for_sender(self, error: OrtooError) -> OrtooError:
-        """The error for the sender when the last try failed. A refusal is certain only for that try."""
+        """The error for the sender when the last try failed. Its refusal says nothing about earlier tries."""
         if self.is_ambiguous and not _is_ambiguous(error):
-            return Unavailable(f"{error}; whether another try or part was stored is unknown", retry_after_ms=500)
+            return Unavailable(
+                f"{error}; it is unknown whether an earlier try or another part was stored", retry_after_ms=500
+            )
         return error
 
 

@@ -1,9 +1,9 @@
 """Checks a whole batch before it is forwarded: every column and every message, without a loop over messages.
 
-    opened = check(sealed)      # Invalid names the column, Unsupported the missing feature of this process
+    opened = check(sealed)      # or raises Invalid or Unsupported
 
-A checked batch is safe for every reader. Shapes agree, and each text is complete UTF-8. Messages keep the
-limits of the producer's library (ortoo.common.records.columns).
+A checked batch is safe for every reader. The sizes of its columns agree, and each text is complete UTF-8. Messages
+keep the limits of the producer's library (ortoo.common.records.columns).
 """
 
 from typing import Any
@@ -33,10 +33,10 @@ from ortoo.common.records.text_rules import (
 
 
 def check(sealed: SealedBatch, *, verify_crc: bool = True) -> OpenedBatch:
-    """Return the batch opened, or raise Invalid or Unsupported.
+    """Check a batch, and return the opened batch. Errors: Invalid, Unsupported.
 
-    Compressed bodies are inflated, to ensure that every reader can. Without `verify_crc` the envelope's limits and CRC
-    count as checked.
+    Compressed bodies are inflated, to ensure that every reader can inflate them. Without `verify_crc`, the limits and
+    the CRC of the envelope are not checked.
     """
     if verify_crc:
         sealed.check()
@@ -98,7 +98,7 @@ def _check_column(column: MessageColumn[Any], arrays: Any) -> None:
         if lowest < 0:
             raise Invalid(f"{lowest} is negative", field=path)
         if column.number_max is not None and (highest := int(arrays.max())) > column.number_max:
-            raise Invalid(f"{highest} is more than {column.number_max}", field=path)
+            raise Invalid(f"{highest} is more than the maximum, {column.number_max}", field=path)
     elif isinstance(arrays, TextArrays):
         check_texts(arrays, rule, path)
     elif isinstance(arrays, DictionaryArrays):
@@ -122,7 +122,7 @@ def _check_utf8(texts: TextArrays, data: NDArray[np.uint8], path: str) -> None:
     starts = texts.offsets[:-1]
     first = data[starts[starts < len(data)]]
     if ((first & 0xC0) == 0x80).any():
-        raise Invalid("a text begins inside a character", field=path)
+        raise Invalid("a text begins in the middle of a UTF-8 character", field=path)
     if ((data[:-1] == 0xC2) & (data[1:] < 0xA0)).any():
         raise Invalid("a text has a control character from U+0080 to U+009F; take it out", field=path)
 
@@ -154,7 +154,7 @@ def _check_blanks(
 
 
 def _check_text_sizes(batch: OpenedBatch) -> None:
-    """Raise Invalid if tag, keys and properties of one message are too long together."""
+    """Raise Invalid if tag, keys and properties of one message together are too long."""
     if _text_size_bound(batch) <= TEXT_BYTES_MAX:
         return
     sizes = np.zeros(batch.count, np.int64)
@@ -196,7 +196,7 @@ def _columns_with_shared_limit(batch: OpenedBatch) -> list[Any]:
 
 
 def _ends(column: DictionaryArrays) -> NDArray[np.int64]:
-    """Where the text of each row would begin if all were written one after another, and the end of the last."""
+    """The offsets of the rows' texts if they were stored one after another: n + 1 values, as in a plain text column."""
     ends = np.zeros(len(column.codes) + 1, np.int64)
     if column.texts.rows:
         sizes = np.diff(column.texts.offsets)[column.codes]
@@ -210,7 +210,7 @@ def _longest(offsets: NDArray[np.int32]) -> int:
 
 _SHARING = [column.name for column in MESSAGE_COLUMNS if column.shares_text_limit]
 _RESERVED = (*((name.encode(), False) for name in sorted(SYSTEM_PROPERTIES)), (DEAD_LETTER_PROPERTIES.encode(), True))
-"""Names of system properties, and whether each is a prefix."""
+"""Names of system properties, and whether the name is a prefix."""
 _BAR = 0x7C
 _SPACE = 0x20
 _NO_BYTES = np.zeros(0, np.uint8)

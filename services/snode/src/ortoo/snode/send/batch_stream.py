@@ -29,28 +29,28 @@ class ProduceResult:
     appended: AppendedBatch | None
     error: OrtooError | None
     recall_seal: bytes = b""
-    """If a delayed batch is stored: the seal for its recall handles."""
+    """The seal for the recall handles of a stored delayed batch."""
 
 
 @dataclass(slots=True)
 class _PendingBatch:
     request_id: int
     size_bytes: int
-    """0 = it was refused and its memory is released."""
+    """0 = the batch was refused and its memory is released."""
     future: asyncio.Future[AppendedBatch]
     topic_id: int = 0
     delayed_count: int = 0
 
 
 def with_delayed_flag(batch: OpenedBatch) -> SealedBatch:
-    """The batch, with `delayed` in its envelope set as in its columns."""
+    """Set `delayed` in the envelope of a batch, derived from its columns."""
     delayed = batch.deliver_at_ms is not None
     return batch.sealed if batch.sealed.delayed == delayed else replace(batch.sealed, delayed=delayed)
 
 
 @dataclass(slots=True, eq=False)
 class ProduceStream:
-    """Many batches of many queues in flight. At its limit it pauses reading."""
+    """A stream of batches, with many batches of many queues in flight. At its limit, `submit` waits."""
 
     directory: DirectoryCache
     topics: ProducerTopics
@@ -76,7 +76,7 @@ class ProduceStream:
         flush_mode: FlushMode,
         refusal: OrtooError | None = None,
     ) -> None:
-        """Send one batch, once there is space for it. Its answer reports any error, or the given refusal."""
+        """Send one batch when there is space for it. Any error, or the given refusal, becomes its answer."""
         while self._batches and (
             self._bytes + len(batch.records) > self.bytes_max or self._batches >= self.batches_max
         ):
@@ -112,7 +112,7 @@ class ProduceStream:
         self._has_results.set()
 
     async def next_results(self) -> list[ProduceResult]:
-        """All answers so far, at least one; none at the end. Raises the error given to `finish`."""
+        """All answers so far, at least one; an empty list at the end. Raises the error given to `finish`."""
         while not self._results:
             if self._ended and not self._batches:
                 if self._error is not None:
@@ -129,7 +129,7 @@ class ProduceStream:
         return [answer for answer, _ in ready]
 
     def _settle(self, queue: Queue) -> None:
-        """Answer the batches at the head of a queue with a known outcome."""
+        """Answer the batches of a queue, in order, up to the first batch whose outcome is unknown."""
         line = self._by_queue.get(queue, deque())
         while line and line[0].future.done():
             item = line.popleft()

@@ -21,7 +21,7 @@ class DelayedMessage:
     """One delayed message."""
 
     message_id: str
-    """Used unless its producer chose one."""
+    """The generated id, which is used unless the producer chose one."""
     recall_handle: str
     queue: Queue
     deliver_at_ms: int
@@ -36,10 +36,10 @@ class DelayedMessages:
         self._links = links
 
     async def recall(self, recall_handle: str) -> str:
-        """Recall a delayed message; returns the id that was generated for it.
+        """Recall a delayed message; returns its generated message id.
 
-        Errors: Invalid for a wrong handle, NotFound if it was delivered or recalled, Conflict while it is being
-        delivered. Forbidden for a delayed retry of a group.
+        Errors: Invalid for a wrong handle, NotFound if the message was delivered or recalled, Conflict during its
+        delivery, Forbidden for a delayed retry.
         """
         handle = read_handle(recall_handle, HandleKind.DELAYED, "recall_handle", self._seals)
         check_client_writes(self._cluster.directory.topic_name(handle.topic_id), "recall_handle")
@@ -47,9 +47,9 @@ class DelayedMessages:
         return delayed_message_id(handle.enode, handle.number)
 
     async def list_messages(self, topic_name: str, from_ms: int, limit: int) -> list[DelayedMessage]:
-        """The delayed messages of a topic, by time; those of an unreachable enode are missing. Errors: Invalid."""
+        """The delayed messages of a topic, sorted by time, without those on unreachable enodes. Errors: Invalid."""
         if not 0 <= limit <= LIST_MAX:
-            raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
+            raise Invalid(f"{limit}; give at most {LIST_MAX}", field="limit")
         topic, limit = await self._cluster.watch.topic(topic_name), limit or LIST_DEFAULT
         found: list[DelayedMessage] = []
         answers = await self._links.ask_all(

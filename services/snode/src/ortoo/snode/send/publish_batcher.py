@@ -29,16 +29,16 @@ class _PendingMessages:
     size_bytes: int
     offset: asyncio.Future[int]
     may_reroute: bool
-    """Whether they may move to another queue if the enode accepts no messages."""
+    """Whether the messages may move to another queue if the enode accepts no messages."""
     deadline_s: float = 0.0
-    """The time at which the messages are given up, once they are in flight."""
+    """The time at which the messages fail; set when they are first sent."""
 
 
 @dataclass(slots=True, eq=False)
 class PublishBatcher(SerialBatcher):
     """Appends to one queue, with its own producer id, so that a batch sent twice is stored once.
 
-    The bytes of a batch never change between two tries. If the outcome of a batch stays unknown, the next one gets a
+    The bytes of a batch never change between two tries. If the outcome of a batch stays unknown, the next batch gets a
     new producer id, because the old sequence cannot be continued.
     """
 
@@ -52,13 +52,13 @@ class PublishBatcher(SerialBatcher):
     """Timeout of a message until it is durable."""
     waiting_bytes_max: int = 8 << 20
     batches_taken: int = field(default=0, init=False)
-    """Grows with each batch; then the choice of a queue moves to the next one."""
+    """The number of batches so far. After each batch, the choice of a queue moves to the next queue."""
     _producer_id: int = field(init=False)
     _sequence: int = field(init=False)
     _waiting: deque[_PendingMessages] = field(default_factory=deque, init=False)
     _waiting_bytes: int = field(default=0, init=False)
     _single_count: int = field(default=0, init=False)
-    """Number of requests to send separately, because together they were refused."""
+    """Number of requests to send separately, because the enode refused them in one batch."""
 
     def __post_init__(self) -> None:
         self._reset_producer_id()
@@ -71,12 +71,12 @@ class PublishBatcher(SerialBatcher):
     def put(self, messages: Sequence[Message], *, may_reroute: bool = False) -> asyncio.Future[int]:
         """Queue checked messages; the future gives the offset of the first one.
 
-        With `may_reroute` it fails at once, with NOT_ACCEPTED_FIELD, if the enode accepts no messages. Errors:
+        With `may_reroute`, the future fails at once, with NOT_ACCEPTED_FIELD, if the enode accepts no messages. Errors:
         Overloaded.
         """
         size_bytes = sum(map(encoded_bytes_bound, messages))
         if self._waiting and self._waiting_bytes + size_bytes > self.waiting_bytes_max:
-            raise Overloaded(f"too many bytes wait for queue {self.queue}; slow down", retry_after_ms=100)
+            raise Overloaded(f"too many bytes wait for queue {self.queue}; send more slowly", retry_after_ms=100)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiting.append(_PendingMessages(messages, size_bytes, future, may_reroute))
         self._waiting_bytes += size_bytes
@@ -84,7 +84,7 @@ class PublishBatcher(SerialBatcher):
         return future
 
     async def drain(self) -> None:
-        """Send until nothing waits."""
+        """Send batches until no message waits."""
         while self._waiting:
             part = self._take_batch()
             try:
@@ -102,7 +102,9 @@ class PublishBatcher(SerialBatcher):
                 self._fail(part, error)
                 if error.retriable:
                     # They have waited as long as the previous batch, and the enode is still unavailable.
-                    late = Unavailable("it waited behind an append that failed; retry", field=NOT_ACCEPTED_FIELD)
+                    late = Unavailable(
+                        "the message waited behind an append that failed; retry", field=NOT_ACCEPTED_FIELD
+                    )
                     self._fail(list(self._waiting), late)
                     self._waiting.clear()
                     self._waiting_bytes = self._single_count = 0
@@ -127,7 +129,7 @@ class PublishBatcher(SerialBatcher):
         self._single_count = len(part)
 
     def _reroute_waiting(self, error: OrtooError) -> None:
-        """The enode takes nothing: fail the waiting messages that may move, so that they move at once."""
+        """Fail the waiting messages that may use another enode, because this enode accepts no messages."""
         moving = [item for item in self._waiting if item.may_reroute]
         self._waiting = deque(item for item in self._waiting if not item.may_reroute)
         self._waiting_bytes -= sum(item.size_bytes for item in moving)
@@ -139,7 +141,7 @@ class PublishBatcher(SerialBatcher):
         self._waiting_bytes += sum(item.size_bytes for item in part)
 
     def _take_batch(self) -> list[_PendingMessages]:
-        """Take the requests that fit into one batch; none is split."""
+        """Take the requests that fit into one batch. No request is split."""
         part: list[_PendingMessages] = []
         size, count = BATCH_OVERHEAD_BYTES, 0
         while self._waiting:
@@ -155,7 +157,7 @@ class PublishBatcher(SerialBatcher):
         return part
 
     async def _store(self, batch: SealedBatch, part: Sequence[_PendingMessages]) -> AppendedBatch:
-        """Append one batch; retry with the same bytes while the outcome is unknown and there is time."""
+        """Append one batch. While its outcome is unknown and time is left, retry with the same bytes."""
         for item in part:
             item.deadline_s = item.deadline_s or self.clock.monotonic_s() + self.timeout_s
         deadline_s = min(item.deadline_s for item in part)

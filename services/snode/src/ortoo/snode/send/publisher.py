@@ -1,6 +1,6 @@
 """Sends a few messages with one call: chooses queues, checks each message, shares batches with other callers.
 
-Messages with an application's id are retried until they are known to be stored, once.
+Messages with a dedup id are retried until they are known to be stored.
 """
 
 import asyncio
@@ -44,9 +44,9 @@ class PublishReceipt:
     message_id: str
     queue: Queue
     offset: int
-    """For a delayed message its timer number."""
+    """The offset; for a delayed message, its timer number."""
     recall_handle: str = ""
-    """Only for a delayed message."""
+    """Set for a delayed message."""
     duplicate: bool = False
     """Whether the message was stored before."""
 
@@ -69,7 +69,7 @@ CHOICES_MAX = 10_000
 
 @dataclass(slots=True, eq=False)
 class Publisher:
-    """All single messages of this snode. They wait to become durable for at most the timeout of an enode."""
+    """Sends all single messages of this snode. A message waits for its storage for at most the timeout of an enode."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -80,12 +80,12 @@ class Publisher:
         default_factory=OrderedDict, init=False
     )
     _choices: OrderedDict[int, tuple[int, PublishBatcher, int]] = field(default_factory=OrderedDict, init=False)
-    """By topic: the queue whose turn it is, its batcher, and the number of batches after which the turn changes."""
+    """By topic: the number of the chosen queue, its batcher, and the number of batches at which it changes."""
 
     async def publish(self, topic_name: str, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
-        """Store messages; returns one receipt each when they are durable.
+        """Store messages; returns a receipt for each message when all are durable.
 
-        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some may have been).
+        Errors: NotFound, Invalid, Overloaded (nothing was stored), Unavailable (some messages may have been stored).
         """
         topic = await self.topics.topic(topic_name)
         if not 1 <= len(messages) <= MESSAGES_MAX:
@@ -95,7 +95,7 @@ class Publisher:
         return await self.store(topic, messages, queue)
 
     async def store(self, topic: Topic, messages: Sequence[Message], queue: Queue | None) -> list[PublishReceipt]:
-        """As `publish`, for messages that were counted and checked one by one."""
+        """Like `publish`, for messages whose number and content are already checked."""
         _check_batch(messages)
         receipts: dict[int, PublishReceipt] = {}
         refusing_enodes: set[str] = set()
@@ -122,7 +122,7 @@ class Publisher:
         return [receipts[row] for row in range(len(messages))]
 
     def _can_reroute(self, topic: Topic, to: Queue, refusing_enodes: set[str], error: BaseException) -> bool:
-        """Whether an enode took nothing, and another enode has not refused the messages yet."""
+        """Whether the enode stored nothing, and another enode has not refused the messages yet."""
         if not isinstance(error, OrtooError) or error.field != NOT_ACCEPTED_FIELD:
             return False
         others = self.directory.available_queues(topic.write_queues())
@@ -131,7 +131,7 @@ class Publisher:
     def _store(
         self, topic: Topic, place: Destination, messages: Sequence[Message], queue: Queue | None
     ) -> "asyncio.Future[Any]":
-        """Start to store messages of one sort; the future gives the offset of the first one, or the receipts."""
+        """Start to store messages of one sort; the future returns the offset of the first message, or the receipts."""
         to, sort = place
         if sort[1]:
             return self.runtime.background.start_future(f"publish {to}", self._store_deduplicated(topic, to, messages))
@@ -181,7 +181,7 @@ class Publisher:
     def _place(
         self, topic: Topic, messages: Sequence[Message], queue: Queue | None, refusing_enodes: Collection[str]
     ) -> dict[Destination, list[int]]:
-        """Rows by queue and sort; messages of different sorts share no batch."""
+        """Group the rows of messages by queue and sort. Messages of different sorts share no batch."""
         if queue is not None and queue.topic not in ("", topic.name):
             raise Invalid(f"the queue is in topic {queue.topic}, the request is for {topic.name}", field="queue.topic")
         queues = resolve_write_queues(topic, queue)
@@ -205,7 +205,7 @@ class Publisher:
         return group_by_destination(messages, queue_of)
 
     def _choose_queue(self, topic: Topic, queues: Sequence[Queue], refusing_enodes: Collection[str]) -> Queue:
-        """Round robin that stays on a queue while messages can still join a batch there."""
+        """Choose a queue in turn. The choice stays on a queue while messages can still join a batch there."""
         alive = self.directory.available_queues(queues) or queues
         if refusing_enodes:
             alive = [queue for queue in alive if queue.enode not in refusing_enodes] or alive
@@ -254,7 +254,7 @@ class Publisher:
 
 
 async def _gather(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
-    """The result of each future; most requests have one."""
+    """The result or the exception of each future."""
     if len(futures) > 1:
         return await asyncio.gather(*futures, return_exceptions=True)
     try:
@@ -264,7 +264,7 @@ async def _gather(futures: Sequence[asyncio.Future[Any]]) -> list[Any]:
 
 
 def _combined_error(error: BaseException, outcomes: Sequence[Any], *, is_stored_in_part: bool) -> BaseException:
-    """The error for the sender when one part failed and the others ended as `outcomes`."""
+    """The error for the sender when one part failed with `error`. `outcomes` has the results of all parts."""
     if not isinstance(error, OrtooError):
         return error
     outcome = AmbiguousOutcome()
@@ -276,7 +276,7 @@ def _combined_error(error: BaseException, outcomes: Sequence[Any], *, is_stored_
 
 
 def _may_reroute(sort: BatchKind, messages: Sequence[Message], queue: Queue | None) -> bool:
-    """Whether neither the sender, an id nor a message group fixes the queue of these messages."""
+    """Whether the messages may go to any queue: without a given queue, dedup ids and message groups."""
     return queue is None and not sort[1] and not any(one.message_group for one in messages)
 
 

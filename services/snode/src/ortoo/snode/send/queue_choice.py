@@ -1,4 +1,4 @@
-"""The queue of a message, and the messages with which it may share a batch: decided without I/O."""
+"""Chooses the queue of a message, and the messages with which it may share a batch."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,14 +11,14 @@ DEDUP_ID = "DEDUP_ID"
 """The property by which an application identifies duplicates."""
 ID_BYTES_MAX = 255
 BatchKind = tuple[int, bool]
-"""The exclusive columns of messages, and whether they have an id of the application. Messages of another kind are in
-another batch."""
+"""The exclusive columns of messages, and whether the messages have a dedup id. Messages of different kinds share no
+batch."""
 Destination = tuple[Queue, BatchKind]
 PLAIN: BatchKind = (0, False)
 
 
 def queue_of_level(topic: Topic, unkeyed: Queue, priority: int) -> Queue:
-    """The queue of a priority, on the enode of `unkeyed`."""
+    """The queue for messages of a priority, on the enode of the queue `unkeyed`."""
     placement = topic.placement(unkeyed.enode)
     assert placement is not None
     return unkeyed._replace(queue_id=level_of_priority(priority, placement.write_queue_count))

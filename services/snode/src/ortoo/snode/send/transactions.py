@@ -68,7 +68,7 @@ class TransactionProcessor:
     producer_topics: ProducerTopics
     links: EnodeLinks
     _producers: dict[str, dict[CheckSender, None]] = field(default_factory=dict, init=False)
-    """By group: the connected producers, the next one to be asked first."""
+    """By group: the connected producers. The first one gets the next check."""
     _calls: dict[str, asyncio.Task[None] | None] = field(default_factory=dict, init=False)
     _has_producers: asyncio.Event = field(default_factory=asyncio.Event, init=False)
 
@@ -82,9 +82,9 @@ class TransactionProcessor:
         queue: Queue | None = None,
         key: int = 0,
     ) -> StartedTransaction:
-        """Store messages that stay invisible until `end` commits them. All are stored in one queue.
+        """Store messages that stay invisible until `end` commits them. All messages are stored in one queue.
 
-        The same `key` (not 0) with the same queue gives the same transaction. Errors: NotFound, Invalid (nothing is
+        A repeated `key` (not 0) with the same queue returns the same transaction. Errors: NotFound, Invalid (nothing is
         stored), Overloaded, Unavailable.
         """
         topic = await self.producer_topics.topic(topic_name)
@@ -115,14 +115,14 @@ class TransactionProcessor:
         await self.links.to(handle.enode).settle_half(handle.topic_id, handle.number, verdict, source)
 
     async def resume(self, transaction_id: str) -> None:
-        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if it is not parked."""
+        """Check a parked transaction again. Errors: Invalid, NotFound, Conflict if the transaction is not parked."""
         handle = read_handle(transaction_id, HandleKind.TRANSACTION, "transaction_id", self.cluster.directory.seals)
         await self.links.to(handle.enode).resume_half(handle.topic_id, handle.number)
 
     async def list_open(
         self, *, topic_name: str = "", producer_group: str = "", parked_only: bool = False, limit: int = 0
     ) -> list[OpenTransaction]:
-        """Open transactions, the oldest first; those of an unreachable enode are missing."""
+        """Open transactions, the oldest first. Transactions on unreachable enodes are missing."""
         if not 0 <= limit <= LIST_MAX:
             raise Invalid(f"{limit}; at most {LIST_MAX}", field="limit")
         limit = limit or LIST_DEFAULT
@@ -155,7 +155,7 @@ class TransactionProcessor:
             self._on_groups_changed()
 
     async def follow_new_enodes(self) -> None:
-        """Listen to new enodes."""
+        """Receive the checks of new enodes."""
         for entry in self.cluster.directory.enodes():
             if entry.name not in self._calls:
                 self._calls[entry.name] = None
@@ -185,7 +185,7 @@ class TransactionProcessor:
                 call.cancel()
 
     async def _listen(self, enode: str) -> None:
-        """Register the groups with a producer here at an enode, and receive its checks."""
+        """Register at an enode the groups that have a producer here, and receive their checks."""
         backoff, attempt = Backoff(first_s=0.05, max_s=1.0), 0
         while True:
             await self._has_producers.wait()

@@ -1,6 +1,6 @@
 """Creation and settings of topics and groups.
 
-It takes names and returns topics and groups that exist. Sends, consumers and administration import it.
+The package takes names, and returns topics and groups that exist. Sends, consumers and administration import it.
 """
 
 from ortoo.snode.cluster import ClusterView

@@ -1,6 +1,6 @@
 """New topics: waiting until they are visible, automatic creation by a first message, creation for a group.
 
-After a change by an operator or a snode, it waits until this snode and the enodes have it.
+After a change by an operator or a snode, the caller waits until this snode and the enodes have the change.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ POLL_S = 0.01
 
 
 class TopicPropagation:
-    """Read-your-writes for topics, within a bounded time."""
+    """Waits, for a bounded time, until changes of topics are visible here and at the enodes."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, *, clock: Clock) -> None:
         self._watch = watch
@@ -33,7 +33,7 @@ class TopicPropagation:
         self._clock = clock
 
     async def wait_for(self, topic: Topic) -> None:
-        """Wait until this snode and the enodes of the topic have it."""
+        """Wait until this snode and the enodes of the topic have this version of it."""
         await self._watch.wait_for_version(topic.version)
         deadline_s = self._clock.monotonic_s() + TIMEOUT_S
         for placement in topic.placements:
@@ -41,13 +41,13 @@ class TopicPropagation:
                 await self._clock.sleep(POLL_S)
 
     async def wait_for_all(self, topics: Iterable[Topic]) -> None:
-        """Wait until this snode has several topics, and their enodes the newest. Enodes receive changes in order."""
+        """Wait until this snode has these topics, and the enodes the newest of them. Enodes get changes in order."""
         last = max(topics, key=lambda topic: topic.version, default=None)
         if last is not None:
             await self.wait_for(last)
 
     async def _is_known_at(self, topic: Topic, placement: Placement) -> bool:
-        """Whether the enode has all queues; true for an unreachable enode."""
+        """Whether the enode has all queues of the topic; true if the enode is unreachable."""
         with contextlib.suppress(OrtooError):
             try:
                 ranges = await self._links.to(placement.enode).describe_queues(topic.topic_id)
@@ -81,8 +81,8 @@ class ProducerTopics:
     async def topic(self, name: str) -> Topic:
         """A topic to which a client may send.
 
-        Errors: Forbidden for a topic of a group, Invalid, NotFound if it is not created automatically, Overloaded,
-        Unavailable.
+        Errors: Forbidden for a topic of a group, Invalid, NotFound if missing topics are not created automatically,
+        Overloaded, Unavailable.
         """
         check_client_writes(name)
         return await self.find_or_create(name)
@@ -138,7 +138,7 @@ class GroupTopics:
     )
 
     def topic_id(self, name: str, enode: str) -> int:
-        """The id of a topic with a queue on this enode; 0 if it does not exist or has none there."""
+        """The id of the topic of this name; 0 if it does not exist, or has no queue on this enode."""
         topic = self.cluster.directory.find_topic(name)
         return topic.topic_id if topic is not None and topic.placement(enode) is not None else 0
 
@@ -150,7 +150,7 @@ class GroupTopics:
             return None
 
     async def ensure(self, name: str, enode: str) -> int:
-        """The id of a topic with a queue on this enode; created if necessary. Errors: Unavailable, Invalid."""
+        """The id of the topic of this name, created with a queue on this enode. Errors: Unavailable, Invalid."""
         while not self.topic_id(name, enode):
             async with self._creating.setdefault((name, enode), asyncio.Lock()):
                 if not self.topic_id(name, enode):

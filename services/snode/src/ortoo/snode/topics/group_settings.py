@@ -1,4 +1,4 @@
-"""Copies of a group's settings, of the name server, and of its delivery modes, of the enodes."""
+"""The settings of groups, from the name server, and their delivery modes, from the enodes."""
 
 from collections import OrderedDict
 from collections.abc import Iterable
@@ -21,7 +21,7 @@ _log = get_logger("groups")
 
 
 class GroupSettings:
-    """The snode's copies of groups. It never overwrites stored settings with defaults."""
+    """The snode's copies of groups' settings. It never overwrites stored settings with defaults."""
 
     def __init__(self, directory: DirectoryCache, name_server: NameServerClient, *, auto_create: bool) -> None:
         self._directory = directory
@@ -38,10 +38,10 @@ class GroupSettings:
         return SlowConsumerRule(group.slow_consumer_threshold_messages, group.slow_consumer_grace_ms / 1000)
 
     def refusal(self, name: str, *, broadcast: bool = False) -> OrtooError | None:
-        """Why group members may not consume, a Conflict or Forbidden; None if they may."""
+        """The error, a Conflict or Forbidden, if members of a group may not consume; None if they may."""
         group = self.get(name)
         if not group.consume_enabled:
-            message = f"group {name} may not consume, it is disabled; enable it with AdminService/UpdateGroup"
+            message = f"group {name} may not consume, because it is disabled; enable it with AdminService/UpdateGroup"
             return Conflict(message, field="group")
         if broadcast and not group.broadcast_enabled:
             message = f"group {name} may not consume as broadcast; AdminService/UpdateGroup allows it"
@@ -103,9 +103,9 @@ class DeliveryModes:
         self._cached_until_s: OrderedDict[tuple[int, str, DeliveryMode], float] = OrderedDict()
 
     async def ensure_mode(self, group: str, topics: Iterable[str], mode: DeliveryMode) -> None:
-        """A group member begins to consume topics. Errors: Conflict if the group consumes in another mode.
+        """Set the delivery mode of a group for topics. Errors: Conflict if the group has another mode.
 
-        An unreachable enode is skipped; it checks the mode when it is back.
+        An unreachable enode is skipped. It checks the mode when it is reachable again.
         """
         for name in topics:
             if name.startswith(RETRY_PREFIX):
@@ -125,7 +125,7 @@ class DeliveryModes:
                 self._cached_until_s.popitem(last=False)
 
     async def set_mode(self, group: str, topic_name: str, mode: DeliveryMode, *, force: bool) -> DeliveryMode | int:
-        """Change how a group consumes a topic, on all its enodes; returns the previous mode.
+        """Change the delivery mode of a group for a topic, on all its enodes; returns the previous mode.
 
         Errors: NotFound, Invalid, Conflict while group members have messages or queues (unless forced), Unavailable if
         an enode is unreachable. After Unavailable some enodes may have changed; the same call continues.
@@ -146,7 +146,7 @@ class DeliveryModes:
         return previous
 
     async def list_modes(self, group: str) -> list[TopicMode]:
-        """How a group consumes its topics, by topic and enode; those of an unreachable enode are missing."""
+        """The delivery modes of a group, by topic and enode. Modes on unreachable enodes are missing."""
         check_group_name(group, "group")
         names = {topic.topic_id: topic.name for topic in self._directory.topics()}
         enodes = [entry.name for entry in self._directory.enodes()]

@@ -62,7 +62,7 @@ class WorkersEndpoint(MetricsEndpoint):
 
 
 def merge_metrics(texts: Mapping[str, str]) -> Iterator[str]:
-    """Merge texts in Prometheus' format: each family once, each series with the label of its text."""
+    """Merge metrics in Prometheus' format. Each family appears once, and each series gets the label of its text."""
     heads: dict[str, str] = {}
     series: dict[str, list[str]] = {}
     for label, text in texts.items():

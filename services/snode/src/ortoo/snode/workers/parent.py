@@ -18,9 +18,9 @@ from ortoo.snode.workers.process import WorkerProcess
 
 @contextlib.asynccontextmanager
 async def open_workers(settings: SnodeSettings, command: Sequence[str], folder: Path) -> AsyncIterator[Running]:
-    """Run the workers of a snode, each by `command` in `folder`; ready when all are. Leaving the block drains them.
+    """Run the workers of a snode, each by `command` in `folder`. The block begins when all are ready.
 
-    Errors: Conflict if a port is taken, or if no worker can start. The workers have logged the reason.
+    Leaving the block drains the workers. Errors: Conflict if a port is taken, or if no worker can start.
     """
     clock, randomness, changed = SystemClock(), Randomness(), asyncio.Event()
     async with contextlib.AsyncExitStack() as stack, Background("workers") as background:
@@ -52,10 +52,10 @@ async def open_workers(settings: SnodeSettings, command: Sequence[str], folder: 
 
 
 def _check_startable(workers: Sequence[WorkerProcess]) -> None:
-    """Errors: Conflict if no worker was ever ready and each was refused, so that waiting cannot help."""
+    """Errors: Conflict if every worker ended before it was ready, for a reason that a restart does not change."""
     codes = [one.refusal_exit_code for one in workers if not one.has_been_ready]
     if len(codes) == len(workers) and all(codes):
         raise Conflict(
-            f"none of {len(workers)} could start (exit code {codes[0]}); their log lines have the reason",
+            f"none of {len(workers)} workers could start (exit code {codes[0]}); their log lines have the reason",
             field="listen_address" if codes[0] == EXIT_NOT_STARTED else "workers",
         )

@@ -1,4 +1,4 @@
-"""The ports of several workers, held by the parent for its lifetime, so that no other process takes them meanwhile."""
+"""The ports of several workers, held by the parent for its lifetime, so that no other process takes them."""
 
 import contextlib
 import socket
@@ -11,9 +11,9 @@ from ortoo.snode.workers.worker import Worker
 
 @contextlib.contextmanager
 def reserve_ports(settings: SnodeSettings) -> Iterator[list[tuple[Worker, socket.socket]]]:
-    """Hold all ports for processes of this user that share them: each worker's port, and one for its parent's requests.
+    """Hold the ports of all workers: the shared ports, each worker's own port, and a port for the parent's queries.
 
-    Errors: Conflict if one is taken.
+    Errors: Conflict if a port is taken.
     """
     inner = settings.tls_cluster_listen_address
     host, _, first = (inner or f"{settings.listen_address.rpartition(':')[0]}:{settings.worker_port}").rpartition(":")
@@ -38,7 +38,7 @@ def reserve_ports(settings: SnodeSettings) -> Iterator[list[tuple[Worker, socket
 
 
 def _reserve_port(address: str, setting: str) -> socket.socket:
-    """A socket that holds the port and never listens. Exclusive binds are refused, shared ones are allowed."""
+    """A socket that holds the port and never listens. While it is open, only binds that share the port succeed."""
     host, _, port = address.rpartition(":")
     try:
         family, kind, _, _, at = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)[0]

@@ -33,16 +33,16 @@ class WorkerProcess:
     """The listening socket for the parent's queries; it outlives the worker."""
     command: Sequence[str]
     folder: Path
-    """Its working directory."""
+    """The working directory of the worker."""
     changed: Callable[[], None]
-    """Called when it became ready, or ended."""
+    """Called when the worker became ready, or ended."""
     clock: Clock
     randomness: Randomness
     is_ready: bool = False
     has_been_ready: bool = False
-    """Whether it was ever ready."""
+    """Whether the worker was ever ready."""
     refusal_exit_code: int | None = None
-    """Its last exit code, if it ended before it was ready for a reason that a restart does not change."""
+    """The last exit code, if the worker ended before it was ready, for a reason that a restart does not change."""
     starts: int = 0
     _process: asyncio.subprocess.Process | None = None
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -50,11 +50,11 @@ class WorkerProcess:
 
     @property
     def process_id(self) -> int | None:
-        """The running process, if it runs."""
+        """The id of the worker process, or None if it does not run."""
         return None if self._process is None or self._process.returncode is not None else self._process.pid
 
     async def run(self) -> None:
-        """Keep it running until it is stopped."""
+        """Keep the worker running until it is stopped."""
         attempt, backoff = 0, Backoff(first_s=0.2, max_s=10.0)
         while not self._stopping.is_set():
             try:
@@ -75,7 +75,7 @@ class WorkerProcess:
                     await self._stopping.wait()
 
     async def _run_once(self) -> int:
-        """Run it once; returns the exit code, negative = the signal."""
+        """Run the worker once; returns the exit code, or minus the number of the signal that ended it."""
         self._has_old_settings = False
         self.starts += 1
         process = self._process = await asyncio.create_subprocess_exec(
@@ -99,13 +99,13 @@ class WorkerProcess:
         return await process.wait()
 
     def reload(self) -> None:
-        """Make it read its settings again, at once or as soon as it can."""
+        """Make the worker read its settings again, at once or as soon as it is ready."""
         self._has_old_settings = not self.is_ready
         if self.is_ready:
             self._send_signal(signal.SIGHUP)
 
     def stop(self) -> None:
-        """Make it drain and end; `run` then returns."""
+        """Make the worker drain and end; `run` then returns."""
         self._stopping.set()
         self._send_signal(signal.SIGTERM)
 
@@ -114,7 +114,7 @@ class WorkerProcess:
             self._process.send_signal(number)
 
     async def query(self, target: str) -> tuple[int, str]:
-        """The worker's answer to GET `target`: status and text; status 0 if it does not answer."""
+        """The worker's answer to GET `target`: status and text. The status is 0 if the worker does not answer."""
         if self.process_id is None:
             return 0, ""
         try:

@@ -24,10 +24,10 @@ class Worker:
     """One of several processes of a snode."""
 
     number: int
-    """From 1."""
+    """The number of the worker, from 1."""
     listen_address: str
     tls_listen_address: str
-    """The bound ports of all workers; the second is empty without TLS."""
+    """The addresses that all workers share. Without TLS, `tls_listen_address` is empty."""
     own_address: str
     """The address of this worker alone."""
     listener_number: int
@@ -35,11 +35,11 @@ class Worker:
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> "Worker | None":
-        """The worker of the environment; None if this process is not a worker."""
+        """Read the parameters from the environment; None if this process is not a worker."""
         return cls(**json.loads(environ[ENVIRON_VARIABLE])) if ENVIRON_VARIABLE in environ else None
 
     def to_environ(self) -> dict[str, str]:
-        """The environment of this worker's process."""
+        """The environment variables for this worker's process."""
         return {ENVIRON_VARIABLE: json.dumps(dataclasses.asdict(self))}
 
     def listener(self) -> socket.socket:
@@ -72,9 +72,9 @@ class Worker:
 
     @contextlib.contextmanager
     def stop_with_parent(self) -> Iterator[asyncio.Event]:
-        """Within the block, end of standard input means that the parent has ended, and acts as SIGTERM.
+        """Within the block, the end of standard input means that the parent has ended, and acts as SIGTERM.
 
-        The event is set then: a new parent needs the ports at once.
+        The event is then set, so that the worker frees its ports at once for a new parent.
         """
         loop, number, is_parent_gone = asyncio.get_running_loop(), sys.stdin.fileno(), asyncio.Event()
 

@@ -77,7 +77,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         self.number = code.value[0] if isinstance(code, grpc.StatusCode) else int(code)
 
     def code(self) -> Any:
-        """The code that was set, as it was given; None for none."""
+        """The code that was set, unchanged; None if no code was set."""
         return self._code
 
     def set_details(self, details: str) -> None:
@@ -116,7 +116,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
         return self._call.is_caller_gone
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
-        """Call it when gRPC has released the answer."""
+        """Call `callback` when gRPC has released the answer."""
         self._call.when_over(partial(callback, None))
 
     def finish(self, data: bytes | None) -> None:
@@ -129,7 +129,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
 
     async def write(self, message: Any) -> None:
         """Raises Unsupported, because the handler returns or yields its answers."""
-        raise Unsupported("write is not available in the queue front; return or yield the answers")
+        raise Unsupported("context.write is not supported for this method; return or yield the answers instead")
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Raises Unsupported, because the answer begins when the handler has ended."""

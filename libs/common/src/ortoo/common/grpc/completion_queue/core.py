@@ -1,6 +1,6 @@
-"""Our own completion queue on the C core of a grpc.aio server; hot calls are taken and answered through it.
+"""Our own completion queue on the C core of a grpc.aio server, which takes and answers hot calls.
 
-Only this file uses grpcio's private names for that. grpc.aio serves all other methods from the same core, ports and
+Only this file uses the private names of grpcio's core. grpc.aio serves all other methods from the same core, ports and
 connections. A thread waits for the queue's first event and wakes the event loop. The loop takes all available events
 and lets the thread wait again, so that events that arrive while the loop works are taken together.
 """
@@ -24,7 +24,7 @@ from ortoo.common.process.clock import Clock
 EVENTS_MAX = 256
 """Maximum number of events taken before the loop does other work. A call of grpc.aio needs several such turns."""
 REQUESTS_OUTSTANDING = 128
-"""Number of calls of a method that can begin before the first of them is taken."""
+"""Number of calls of a method that can arrive before the event loop takes the first of them."""
 QUIET_EVENT_DELAY_S = 0.01
 """Maximum time for which the end of a call waits for another event to wake the loop."""
 SHUTDOWN_TIMEOUT_S = 5.0
@@ -35,7 +35,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 
 
 class QueueCall:
-    """A call of one request. The code that takes it must answer it exactly once, also if it has ended meanwhile."""
+    """A call of one request. The code that takes it must answer exactly once, even if the call has already ended."""
 
     __slots__ = (
         "_call",
@@ -86,7 +86,7 @@ class QueueCall:
         self._call.start_server_batch((cygrpc.ReceiveCloseOnServerOperation(0),), self._on_closed)
 
     def receive(self, taken: Callable[["QueueCall"], None]) -> None:
-        """Call `taken` once when the request has come, which may be after the call was answered."""
+        """Call `taken` once when the request has arrived. The call may have been answered before, as when refused."""
         self._taken = taken
         self._core.open += 1
         self._call.start_server_batch((cygrpc.ReceiveMessageOperation(0),), self._on_started)
@@ -97,7 +97,7 @@ class QueueCall:
         return self._status is not None
 
     def when_over(self, callback: Callable[[], object]) -> None:
-        """Call a function when gRPC has released the answer, after the functions that were given before."""
+        """Call `callback` when gRPC has released the answer, after all callbacks given earlier."""
         before = self.closed
 
         def both() -> None:
@@ -117,7 +117,7 @@ class QueueCall:
         return {key.decode(): list(values) for key, values in cygrpc.auth_context(self._call).items()}
 
     def send(self, data: bytes) -> None:
-        """Send one of several answers, in order; the answers of one turn of the loop are one write.
+        """Send one of several answers, in order. Answers of the same iteration of the event loop are one write.
 
         No answer may follow the status, because gRPC would refuse it and never release the call.
         """
@@ -135,7 +135,7 @@ class QueueCall:
             await self._next_event()
 
     async def end(self, code: int, trailing: Metadata) -> None:
-        """Send the status after the answers, and wait until gRPC has released all; only the handler may call it.
+        """Send the status after the answers, and wait until gRPC has released both. Only the handler may call it.
 
         Errors: CancelledError if the caller disconnects meanwhile.
         """
@@ -156,7 +156,7 @@ class QueueCall:
             self._waiting.set_result(None)
 
     def answer(self, data: bytes | None, code: int, details: str, trailing: Metadata) -> None:
-        """Send the last answer, if any, and the status. It does nothing if the handler has already sent the status."""
+        """Send the last answer, if any, and the status, unless the handler has already sent the status."""
         self.cancelled = None
         if self._status is None:
             self._end_with(data, code, details, trailing)
@@ -175,7 +175,7 @@ class QueueCall:
             self._send_next()
 
     def _send_next(self) -> None:
-        """Begin to send an answer, or the last one with the status; gRPC may buffer one if more follows at once."""
+        """Begin to send the next answer, and the status with the last one. gRPC buffers an answer if more follows."""
         operations = [] if self._has_begun else [cygrpc.SendInitialMetadataOperation(None, 0)]
         is_last = self._status is not None and len(self._unsent) <= 1
         if self._unsent:
@@ -218,7 +218,7 @@ class QueueCall:
         self._core.on_call_ended()
 
     def _on_caller_gone(self) -> None:
-        """The caller no longer waits for an answer."""
+        """Note that the caller no longer waits for an answer, and cancel the handler."""
         if not self.is_caller_gone:
             self.is_caller_gone = True
             if self.cancelled is not None:
@@ -258,9 +258,9 @@ class CompletionQueue:
 
     @classmethod
     def of_server(cls, server: grpc.aio.Server, clock: Clock) -> "CompletionQueue | None":
-        """The core of a server that was not started yet; None if it has none, or one without the required functions.
+        """The core of a server that was not started yet; None if no core with the required functions is found.
 
-        If the core cannot be found, that is logged.
+        An error while searching for the core is logged.
         """
         own = getattr(server, "_server", None)
         if not isinstance(own, cygrpc.AioServer):
@@ -275,12 +275,12 @@ class CompletionQueue:
             return None
 
     def register(self, method: str, begun: Callable[[QueueCall], None]) -> None:
-        """Take the calls of a method, by full name, before the server starts. No other code may request them."""
+        """Take all calls of the method with this full name. Call this before the server starts."""
         self._core.register_method(method)
         self._methods.append((method, begun))
 
     def start(self) -> None:
-        """Take calls, once the server has started."""
+        """Begin to take calls. Call this after the server has started."""
         self._loop = asyncio.get_running_loop()
         for method, begun in self._methods:
             for _ in range(REQUESTS_OUTSTANDING):
@@ -301,13 +301,13 @@ class CompletionQueue:
         self.on_call_ended()
 
     def on_call_ended(self) -> None:
-        """Note that one of the events counted in `open` has arrived."""
+        """Subtract one from `open`: an event has arrived, or a handler has ended after its call."""
         self.open -= 1
         if not self.open:
             self._none_open.set()
 
     async def close(self) -> None:
-        """End the queue, once the server has stopped."""
+        """End the queue. Call this after the server has stopped."""
         if self.open:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SHUTDOWN_TIMEOUT_S):
@@ -316,7 +316,7 @@ class CompletionQueue:
             self._queue.shutdown()
 
     def _wait(self) -> None:
-        """The thread's loop. The end of a call wakes the event loop only if no other event does so soon."""
+        """The thread's loop. The end of a call wakes the event loop only if no other event wakes it soon."""
         waiting: deque[Any] = deque()
         while not self._is_over:
             event = self._queue.poll(self._clock.now_ms() / 1000 + QUIET_EVENT_DELAY_S if waiting else None)
@@ -352,6 +352,6 @@ class CompletionQueue:
 
 
 def _is_quiet(event: Any) -> bool:
-    """Whether it only reports the end of an answered call, for which at most the call's handler waits."""
+    """Whether the event only reports the end of an answered call; at most the call's handler waits for it."""
     told = getattr(event.tag, "__func__", None)
     return told is QueueCall._sent or (told is QueueCall._on_closed and not event.batch_operations[0].cancelled())

@@ -1,4 +1,4 @@
-"""Hot methods: registered on the core instead of grpc.aio, served by the same handlers and layers."""
+"""Hot methods: registered on gRPC's core instead of grpc.aio, and served with the usual handlers and layers."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ class QueueServer:
     def __init__(
         self, server: grpc.aio.Server, core: CompletionQueue, hot: Collection[str], layers: Layers, clock: Clock
     ) -> None:
-        """`hot` are the full names of methods with one request; their layers are added here."""
+        """`hot` are the full names of methods that take one request; calls of these methods pass `layers`."""
         self.add_generic_rpc_handlers = server.add_generic_rpc_handlers
         self._server = server
         self._core = core
@@ -39,29 +39,29 @@ class QueueServer:
         self._handlers: dict[str, Any] = {}
 
     def add_registered_method_handlers(self, service: str, handlers: dict[str, Any]) -> None:
-        """Called by generated code. Hot methods are not registered with grpc.aio, which would take their calls too."""
+        """Called by generated code. Hot methods are not passed to grpc.aio, because it would take their calls."""
         cold = {name: handler for name, handler in handlers.items() if f"/{service}/{name}" not in self._hot}
         self._server.add_registered_method_handlers(service, cold)
         self._handlers |= {f"/{service}/{name}": handlers[name] for name in handlers.keys() - cold.keys()}
 
     @classmethod
     def wrap(cls, server: grpc.aio.Server, hot: Collection[str], layers: Layers) -> "QueueServer | None":
-        """A front for this server; None where its core is not the expected one, and grpc.aio serves all methods."""
+        """A queue front for this server. None if the server's core is unsuitable: grpc.aio then serves all methods."""
         clock = SystemClock()
         core = CompletionQueue.of_server(server, clock)
         return None if core is None else cls(server, core, hot, layers, clock)
 
     def register(self) -> None:
-        """Take the hot methods, before the server starts."""
+        """Register the hot methods on the core. Call this before the server starts."""
         for method, handler in self._handlers.items():
             self._core.register(method, _Method(method, handler, self._layers, self._clock).begin)
 
     def start(self) -> None:
-        """Take calls, once the server has started."""
+        """Begin to take calls. Call this after the server has started."""
         self._core.start()
 
     async def close(self) -> None:
-        """End the queue, once the server has stopped."""
+        """End the queue. Call this after the server has stopped."""
         await self._core.close()
 
 
@@ -146,7 +146,7 @@ class _Method:
         context.finish(data)
 
     async def _answer_many(self, call: QueueCall, message: bytes, context: QueueCallContext) -> None:
-        """Send each answer; small ones are sent together, so that none of them costs a turn of the loop."""
+        """Send each answer. Small answers are sent together, because a write for each would be slow."""
         async with contextlib.aclosing(self._call(message, context)) as answers:
             async for data in answers:
                 call.send(data)

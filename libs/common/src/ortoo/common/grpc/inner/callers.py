@@ -1,4 +1,4 @@
-"""The roles that may call each inner method: a row for each. A method without a row is refused to every caller."""
+"""The roles that may call each inner method, one row for each method. Calls of a method without a row are refused."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Callers:
 
     roles: Roles
     fields: Mapping[str, Roles] = field(default_factory=dict)
-    """Fields of its request that only these roles may set."""
+    """Fields of the method's request, and the roles that may set each of them."""
 
     def of_request(self, request: Any) -> Roles:
         """The roles that may make this request."""

@@ -17,9 +17,9 @@ OF_ADMIN_TOKEN: Roles = frozenset({Role.OPERATOR})
 
 
 def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_token: str = "") -> list[Guard]:
-    """The guard of an inner port; none where the settings name neither mutual TLS nor a token.
+    """The guard of an inner port; none if `settings` have no mutual TLS and `token` is None.
 
-    Callers with the `admin_token` need no proof of the cluster's token, and are operators.
+    Callers with the `admin_token` need no proof of the cluster's token, and have the role of operators.
     """
     has_tls = bool(settings.tls_cluster_listen_address)
     certificates = CertificateRoles(settings.role_names, settings.tls_cluster_name) if has_tls else None
@@ -29,8 +29,8 @@ def inner_guards(settings: InnerSettings, token: ClusterToken | None, admin_toke
 class InnerGuard(Guard):
     """Checks the role of every caller. If both certificates and a token are configured, the caller needs both.
 
-    The method is checked before the request is decoded, the fields of the request after it. Health and reflection stay
-    open.
+    The method is checked before the request is decoded, and the request's fields are checked afterwards. Health checks
+    and reflection need no role.
     """
 
     services = ("/ortoo.v1.",)
@@ -38,13 +38,13 @@ class InnerGuard(Guard):
     def __init__(
         self, certificates: CertificateRoles | None, token: ClusterToken | None, admin_token: str = ""
     ) -> None:
-        """Without `certificates` calls may be plaintext; without a `token` they need no proof of it."""
+        """Without `certificates`, calls may be plaintext. Without a `token`, calls need no proof of a token."""
         self._certificates = certificates
         self._token = token
         self._admin_token = admin_token
 
     def enter(self, call: ServedCall) -> None:
-        """Compare the caller's roles with those of the method's row. Errors: Forbidden."""
+        """Refuse callers that have none of the roles in the method's row. Errors: Forbidden."""
         callers = CALLERS.get(call.method.name)
         if callers is None:
             raise Forbidden(f"no role may call {call.method.name}: it is missing in the table of inner methods")
@@ -55,7 +55,7 @@ class InnerGuard(Guard):
         return (FieldGuard(self),)
 
     def check(self, call: ServedCall, allowed: Roles) -> None:
-        """Compare the caller's roles with the allowed ones. Errors: Forbidden."""
+        """Refuse callers that have none of the `allowed` roles. Errors: Forbidden."""
         name = call.method.name
         if self._certificates is not None:
             _check_certificate(self._certificates, call, allowed)
@@ -81,11 +81,11 @@ class FieldGuard(Layer):
     services = InnerGuard.services
 
     def __init__(self, guard: InnerGuard) -> None:
-        """`guard` has accepted the caller, and compares the roles again for single fields."""
+        """`guard` has accepted the caller, and checks its roles again for the fields."""
         self._guard = guard
 
     def enter(self, call: ServedCall) -> None:
-        """Compare the caller's roles with those of the fields that are set. Errors: Forbidden."""
+        """Refuse callers that have no role which may set the request's fields. Errors: Forbidden."""
         callers = CALLERS[call.method.name]
         if callers.fields:
             self._guard.check(call, callers.of_request(call.request))
@@ -95,7 +95,7 @@ def _check_certificate(certificates: CertificateRoles, call: ServedCall, allowed
     known = call.context.auth_context()
     if not is_tls(known):
         raise Forbidden(
-            "this port answers only health checks: the processes of the cluster call the one of "
+            "this port answers only health checks; processes of the cluster call the port of "
             "tls_cluster_listen_address, and show a certificate (tls_cluster_certificate_file)",
             field="tls_cluster_listen_address",
         )

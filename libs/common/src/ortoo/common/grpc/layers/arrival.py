@@ -1,4 +1,4 @@
-"""A call whose headers have come, but not its request: it already uses memory, and it can already be refused."""
+"""A call whose headers have arrived before its request. Such a call already uses memory, and can already be refused."""
 
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -12,11 +12,11 @@ class Arrival:
     """A call from its headers to its request, and the callbacks for its end. One is made for each call."""
 
     end: Callable[[str], object] | None = None
-    """Ends the call for a reason; None once its request has come or the call has ended."""
+    """Ends the call for a reason; None when the call's request has arrived or the call has ended."""
     refused: Exception | None = None
     """Why its request is not received. The layers see this call with an empty request."""
     ends_connection = False
-    """Whether its connection is to be closed, because no honest peer sends this."""
+    """Whether the call's connection is to be closed, because no honest peer sends such a call."""
     memory: MemoryShare | None = None
     """The memory of the call is drawn from this share; it is closed when gRPC has released the call."""
     release_callbacks: Callable[[], object] | None = None
@@ -38,9 +38,10 @@ class Arrival:
             self.memory.settle()
 
     def raise_refusal(self) -> None:
-        """Raise the error of a refused call; do nothing for another one.
+        """Raise the error of a refused call; do nothing for a call that was not refused.
 
-        The error is not kept, because its traceback refers to the call: each refused call would be a reference cycle.
+        The error is not kept, because its traceback refers to the call. Otherwise each refused call would be a
+        reference cycle.
         """
         error, self.refused = self.refused, None
         if error is not None:

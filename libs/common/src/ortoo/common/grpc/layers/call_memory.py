@@ -1,8 +1,8 @@
-"""The memory of calls, drawn from the process's budget: each call, its headers and request, and untaken answers.
+"""The memory of calls, drawn from the process's budget: each call, its headers and request, and its unread answers.
 
 gRPC keeps an answer until the peer's window has space for it, also after the handler has ended, because the status
-follows the answers. Only closing the connection frees the answers for a peer that reads nothing. That is done when
-the memory is used up and ending the call did not help.
+follows the answers. If the peer reads nothing, only closing the connection frees the answers. The connection is closed
+when the memory is used up and ending the call did not help.
 """
 
 import asyncio
@@ -25,17 +25,17 @@ CALL_BYTES = 16 << 10
 REQUEST_COPIES = 6
 """Maximum number of copies of a request: as received, decoded, as messages, as their batch, and two while sent."""
 CALL_PERCENT_MAX = 60
-"""Maximum percentage of the budget that one request counts as. The largest request must pass, or its sender would retry
-for ever."""
+"""Maximum percentage of the budget that one request counts as. Without this limit, the sender of the largest request
+would retry for ever."""
 TRANSPORT_COPIES = 2
 """The number of copies of an answer while it is written: its bytes and gRPC's copy of them."""
 HEADER_BYTES_MAX = 16 << 10
-"""Maximum size of the headers of one call. gRPC's core refuses longer ones, but only after the peer has acknowledged
-the limit. An honest peer sends no longer ones after that."""
+"""Maximum size of the headers of one call. gRPC's core refuses longer headers, but only after the peer has acknowledged
+the limit. After that, an honest peer sends no longer headers."""
 HEADER_BYTES_USUAL, REQUEST_BYTES_USUAL = 2 << 10, 1 << 10
 """Headers and requests of at most this size are part of CALL_BYTES."""
 HEADER_COPIES = 3
-"""The number of copies of longer headers: gRPC's, their texts, and their reader's result."""
+"""The number of copies of longer headers: gRPC's bytes, Python's texts, and the result of reading these texts."""
 _share: ContextVar[MemoryShare | None] = ContextVar("call_memory", default=None)
 _log = get_logger("memory")
 
@@ -46,7 +46,7 @@ def current_memory_share() -> MemoryShare | None:
 
 
 def open_call_share(budget: MemoryBudget, kind: str) -> MemoryShare:
-    """The memory share of the current call; outside of calls a new one of `kind`, which the caller closes."""
+    """The memory share of the current call. Outside of calls, a new share of `kind`, which the caller must close."""
     return current_memory_share() or budget.share(kind)
 
 
@@ -63,7 +63,10 @@ class CallMemory(Layer):
         self._log_rate = LogRateLimit()
 
     def arrive(self, arrival: Arrival) -> None:
-        """Open the call's share. If memory is short, calls whose requests do not come are ended. Errors: Overloaded."""
+        """Open the call's share, if necessary after ending calls that wait for their requests.
+
+        Errors: Overloaded, and Invalid for too many bytes of headers.
+        """
         share = arrival.memory = self._budget.share(arrival.kind)
         header_bytes = 0
         for _, value in arrival.metadata:
@@ -83,7 +86,7 @@ class CallMemory(Layer):
         share.on_evict = arrival.end
 
     def enter(self, call: ServedCall) -> None:
-        """Count the request. Errors: Overloaded, and the error of a call that was refused before its request came."""
+        """Count the memory of the request. Errors: Overloaded, and for a refused call the error of `arrive`."""
         context = call.context
         arrival: Arrival | None = context.arrival if type(context) is QueueCallContext else ARRIVAL.get()
         if arrival is None:
@@ -104,7 +107,7 @@ class CallMemory(Layer):
         _share.set(share)
 
     def count_request(self, call: ServedCall, request_bytes: int) -> None:
-        """Count a request of this size. Errors: Overloaded."""
+        """Count the memory of a request of this size. Errors: Overloaded."""
         share: MemoryShare | None = call.kept.get(self)
         if share is None:
             return
@@ -120,19 +123,19 @@ class CallMemory(Layer):
             raise
 
     def on_response(self, call: ServedCall, answer: bytes) -> bytes:
-        """Count an answer until gRPC has taken it, or, for a call with one answer, has released it."""
+        """Count the memory of an answer. In a stream `on_sent` ends this, otherwise the release of the call."""
         if len(answer) > SMALL_BYTES and self in call.kept:
             call.kept[self].draw_unchecked(TRANSPORT_COPIES * len(answer))
         return answer
 
     def on_sent(self, call: ServedCall, answer: bytes) -> None:
-        """Stop counting one of several answers, which gRPC has taken."""
+        """Stop counting an answer of a stream, because gRPC has taken it."""
         if (share := call.kept.get(self)) is not None:
             share.release(TRANSPORT_COPIES * len(answer) if len(answer) > SMALL_BYTES else 0)
             share.on_progress()
 
     def _end_connection(self, reason: str, peer: str, task: "asyncio.Task[Any] | None") -> None:
-        """Close the connection of a call, together with others that are to be closed now."""
+        """Close the connection of a call in the next iteration of the event loop, together with other connections."""
         if not self._ending:
             asyncio.get_running_loop().call_soon(self._end_connections)
         self._ending.setdefault(peer_of(peer), (reason, []))[1].append(task)

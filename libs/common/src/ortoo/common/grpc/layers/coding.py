@@ -1,4 +1,4 @@
-"""The layers that decode requests and encode answers: outside of them both are bytes, inside messages."""
+"""The layers that decode requests and encode answers. Outer layers see bytes, and inner layers see messages."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class Encoding(Layer):
 class Decoding(Layer):
     """Decodes requests, so that the inner layers see messages.
 
-    Those of a stream are decoded when its handler reads them.
+    The requests of a stream are decoded when the handler reads them.
     """
 
     def __init__(self, memory: CallMemory | None = None) -> None:

@@ -11,16 +11,16 @@ from ortoo.common.grpc.layers.layer import Layer, ServedCall
 
 
 class ErrorTranslation(Layer):
-    """Answers an OrtooError with its status and Failure; other exceptions are defects, logged and sent as Internal."""
+    """Answers an OrtooError with its status and Failure. Other exceptions are defects: logged, and sent as Internal."""
 
     def leave(self, call: ServedCall) -> Awaitable[None] | None:
-        """Give a failed call its status, also if it was cancelled during a write; otherwise its caller would hang."""
+        """Give a failed call its status, also if it was cancelled during a write. Otherwise the caller would hang."""
         if isinstance(call.error, GeneratorExit) and not call.context.done():
             call.error = Unavailable("this call was ended; retry it")
         return self._abort(call, call.error) if isinstance(call.error, Exception) else None
 
     async def _abort(self, call: ServedCall, error: Exception) -> None:
-        """End with an error that gRPC can keep: its traceback must not refer through locals to the call that keeps it.
+        """End the call with an error whose traceback does not refer to the call, because gRPC keeps the error.
 
         Otherwise each refused call would be a reference cycle, and the garbage collector would pause the process often.
         """

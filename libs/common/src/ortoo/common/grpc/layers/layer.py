@@ -1,7 +1,7 @@
-"""Layers around calls: each defines once, for every kind of call, its work before, during and after the call.
+"""Layers around calls: each layer defines its work before, during and after a call, for every kind of call.
 
-Layers are plain functions, entered in order and left in reverse order. One coroutine runs them all and the handler. It
-is made once per method, and is the same whether grpc.aio or the queue front takes the call.
+Layers are plain functions, entered in order and left in reverse order. One coroutine function per method runs all
+layers and the handler, for calls of grpc.aio and of the queue front.
 """
 
 import asyncio
@@ -61,20 +61,21 @@ class ServedCall:
         self.method = method
         self.context = context
         self.data: bytes | None = None if method.is_request_stream else data
-        """Its raw request; None where there are many."""
+        """The raw request; None if the requests are a stream."""
         self.request: Any = None
-        """Its decoded request."""
+        """The decoded request."""
         self.answer: Any = None
-        """The one answer, or the last one of several when the call failed."""
+        """The answer of a call without a stream; for a stream that failed, the last answer."""
         self.error: BaseException | None = None
         """Why it failed."""
         self.kept: dict[Layer, Any] = {}
         """The state that layers keep of this call."""
         self.entered_layers = 0
         self.is_writing = False
-        """Whether gRPC is writing one of several answers; a task that is cancelled then ends without a status."""
+        """Whether gRPC is writing an answer of a stream. A call that is cancelled during the write ends without a
+        status."""
         self.end_error: Exception | None = None
-        """The error with which it was ended from outside."""
+        """The error with which another task ended the call."""
 
     def set_error(self, error: BaseException) -> None:
         """End with this error, which replaces an earlier answer or error."""
@@ -127,10 +128,10 @@ class Layer:
         """Called for each request of a stream, before the handler gets it."""
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Called with the answer, or with each of several; returns it for the next outer layer."""
+        """Called with the answer, or with each answer of a stream; returns the answer for the next outer layer."""
 
     def on_sent(self, call: ServedCall, answer: Any) -> None:
-        """Called when one of several answers was taken from the outermost layer, so that the next one may follow."""
+        """Called when the transport has taken an answer of a stream, so that the next answer may follow."""
 
     def leave(self, call: ServedCall) -> Awaitable[None] | None:
         """Called when the call has ended with its `answer` or `error`; a layer may replace one by the other."""
@@ -175,7 +176,7 @@ class Layers(grpc.aio.ServerInterceptor):
         return wrapped if arrival.refused is None else self._refusal(path)
 
     def arriving(self, path: str, handler: Any) -> Arriving:
-        """A function that shows each call of a method to the layers before its request; a layer may refuse it."""
+        """A function that shows each call of a method to the layers before its request; a layer may refuse the call."""
         steps = tuple(one.arrive for one in self._arrives if path.startswith(one.services))
         kind, is_observer = path.rpartition("/")[2], path.startswith(OBSERVING)
         gives_many: bool = handler.response_streaming
@@ -203,8 +204,8 @@ class Layers(grpc.aio.ServerInterceptor):
     def wrap(self, handler: Any, path: str, *, boxed: bool = False) -> Any:
         """A method's handler with the layers for this method around it; it takes and returns bytes.
 
-        With `boxed` each of several requests and answers is in a list, which is emptied in transit. Otherwise grpc.aio
-        would keep each of them until the next one comes, and a stream may be idle for hours.
+        With `boxed` each request and answer of a stream is passed in a list, which the reader empties. Otherwise
+        grpc.aio would keep each message until the next message comes, and a stream may be idle for hours.
         """
         kind = next(kind for kind in KINDS if getattr(handler, kind) is not None)
         handle = getattr(handler, kind)
@@ -235,7 +236,7 @@ async def _never(requests: AsyncIterator[Any], context: Context) -> AsyncIterato
 
 
 def _hooks_of(layers: Sequence[Layer], name: str) -> list[Any]:
-    """The layers' methods of this name; None for those that do not define it."""
+    """For each layer its method of this name; None if the layer does not define the method."""
     return [getattr(one, name) if getattr(type(one), name) is not getattr(Layer, name) else None for one in layers]
 
 
@@ -327,7 +328,7 @@ async def _left(call: ServedCall, leave: Callable[[ServedCall], Awaitable[None] 
 
 
 def _leaving(layers: Sequence[Layer], *, writes: bool = True) -> Callable[[ServedCall], Awaitable[None] | None]:
-    """A function that leaves layers until one has to wait, and returns its awaitable; None when all are left."""
+    """A function that leaves layers until a layer has to wait. It returns this awaitable, or None at the end."""
     answereds = _hooks_of(layers, "on_response") if writes else [None] * len(layers)
     exits = tuple(zip(answereds, _hooks_of(layers, "leave"), strict=True))
 
@@ -353,7 +354,7 @@ def _boxed(data: bytes) -> list[bytes]:
 
 
 def _given(method: Method, layers: Sequence[Layer], *, boxed: bool = False) -> Callable[[ServedCall, Any], Any]:
-    """The handler's argument: the request, or the requests, decoded and passed through the layers."""
+    """The handler's argument: the request, or the requests of a stream, decoded and passed through the layers."""
     if not method.is_request_stream:
         return lambda call, _: call.request
     askeds = [one for one in _hooks_of(layers, "on_request") if one is not None]

@@ -8,9 +8,9 @@ from ortoo.common.grpc.layers.layer import OBSERVING, Layer, ServedCall
 from ortoo.common.grpc.limits.connections import address_of
 
 OBSERVERS_MAX: Final = 500
-"""Maximum number of such streams of a process."""
+"""Maximum number of streams of health and reflection of a process."""
 OBSERVERS_OF_ADDRESS_MAX: Final = 100
-"""Maximum number of them from one address."""
+"""Maximum number of streams of health and reflection from one address."""
 RETRY_AFTER_MS = 5_000
 
 
@@ -21,7 +21,7 @@ class Observers(Layer):
 
     def __init__(self) -> None:
         self._open: dict[Arrival, str] = {}
-        """Address by stream, in the order in which they came; "" until the request has come."""
+        """The address of each stream, in the order in which the streams began; "" until the request has come."""
 
     def arrive(self, arrival: Arrival) -> None:
         """Count a stream. Errors: Overloaded."""
@@ -45,14 +45,14 @@ class Observers(Layer):
                 return
 
     def enter(self, call: ServedCall) -> None:
-        """Check the limit of the address, which is known now. Errors: Overloaded."""
+        """Check the limit of the caller's address, which is unknown before. Errors: Overloaded."""
         if (arrival := ARRIVAL.get()) not in self._open:
             return
         address = address_of(call.context.peer())
         if sum(one == address for one in self._open.values()) >= OBSERVERS_OF_ADDRESS_MAX:
             raise Overloaded(
                 f"{OBSERVERS_OF_ADDRESS_MAX} streams of health and reflection are open from {address}; close some, or "
-                "ask for the health of this process by single calls (Check)",
+                "check the health of this process by single calls (Check)",
                 retry_after_ms=RETRY_AFTER_MS,
             )
         self._open[arrival] = address

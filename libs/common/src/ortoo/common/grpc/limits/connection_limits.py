@@ -1,4 +1,4 @@
-"""The limits of a server's connections, and the choice of connections to close. Pure."""
+"""The limits of a server's connections, and the choice of connections to close; without I/O."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ ADDRESS_PERCENT: Final = 50
 RESETS_PER_S_MAX, RESETS_TOGETHER_MAX = 2_000, 10_000
 """Streams that a peer may reset per second, and its burst. A client resets a stream when its call times out."""
 EMPTY_RESETS_PER_S_MAX, EMPTY_RESETS_TOGETHER_MAX = 200, 1_000
-"""The same for streams on which it has sent no request: no client does that."""
+"""The same limits for streams on which the peer has sent no request, which no client does."""
 HEAVIEST_PERCENT: Final = 75
 """When memory is used up, the connections are closed that sent this percentage of the recently received bytes."""
 
@@ -32,15 +32,15 @@ class ConnectionLimits:
     def chosen(cls, connections_max: int, of_address_max: int, memory_bytes: int, descriptors_max: int) -> Self:
         """The operator's limits; 0 = computed from `memory_bytes`, the budget of clients.
 
-        The port never takes more than `descriptors_max`, its part of the descriptors of the process. Further
-        connections would take those that the store needs.
+        The port never takes more than `descriptors_max` connections, its part of the process's file descriptors. More
+        connections would take descriptors that the store needs.
         """
         wanted = connections_max or max(memory_bytes // CONNECTION_BYTES, CONNECTIONS_MIN)
         total = max(min(wanted, descriptors_max), 1)
         return cls(total, of_address_max or max(1, total * ADDRESS_PERCENT // 100))
 
     def surplus(self, connections: Sequence[ServerConnection]) -> list[ServerConnection]:
-        """The connections to close: for each address with too many, those that have been silent longest."""
+        """The connections to close: of each address with too many connections, those that were silent longest."""
         by_address: defaultdict[str, list[ServerConnection]] = defaultdict(list)
         for one in connections:
             by_address[one.peer[0]].append(one)
@@ -53,13 +53,13 @@ class ConnectionLimits:
 
 
 class ResetRates:
-    """Detects peers that open and reset streams faster than any client does, for longer than a burst."""
+    """Detects peers that open and reset streams, for longer than a burst, faster than any client does."""
 
     def __init__(self) -> None:
         self._known: dict[Peer, _Excess] = {}
 
     def is_beyond(self, peer: Peer, done: Resets, now_s: float) -> bool:
-        """Whether to disconnect a peer with these total counts."""
+        """Whether to disconnect a peer; `done` has the counts of its connection until now."""
         before = self._known.get(peer)
         if before is None:
             self._known[peer] = _Excess(done, now_s, 0.0, 0.0)
@@ -72,7 +72,7 @@ class ResetRates:
         return excess > RESETS_TOGETHER_MAX or excess_empty > EMPTY_RESETS_TOGETHER_MAX
 
     def keep(self, peers: Collection[Peer]) -> None:
-        """Forget all other peers, whose connections are closed."""
+        """Forget all peers except these, because the others' connections are closed."""
         self._known = {peer: known for peer, known in self._known.items() if peer in peers}
 
 
@@ -87,7 +87,7 @@ class _Excess:
 
 
 def heaviest(connections: Iterable[ServerConnection], before: Mapping[Peer, int]) -> list[ServerConnection]:
-    """The connections that sent most since the earlier totals `before`: HEAVIEST_PERCENT of all bytes, at least one."""
+    """The fewest connections, at least one, that sent HEAVIEST_PERCENT of all bytes since the totals `before`."""
     grown = sorted(
         ((one.received_bytes - before.get(one.peer, 0), one) for one in connections), key=lambda pair: -pair[0]
     )

@@ -34,7 +34,8 @@ CROWDED_INTERVAL_S: Final = 0.1
 SOCKETS_A_LOOK: Final = 200
 """Number of connections whose resets one check reads; each costs a fifth of a millisecond."""
 RECEIPTS_S: Final = 20.0
-"""Interval between readings of the bytes that each peer has sent. The core may hold half a request for any time."""
+"""Interval between readings of the bytes that each peer has sent. The core may hold an incomplete request for any
+time."""
 ADDRESSES_LOGGED: Final = 5
 _log = get_logger("connections")
 
@@ -63,7 +64,7 @@ class ConnectionWatch:
         self._log_rate = LogRateLimit()
 
     def findings(self) -> Iterator[Finding]:
-        """The finding of a port that is nearly full, or was a moment ago."""
+        """The findings of ports that are nearly full, or were a moment ago."""
         return self._full.findings(self._clock.monotonic_s())
 
     async def watch_connections(self) -> None:
@@ -84,7 +85,7 @@ class ConnectionWatch:
             await self._clock.sleep(self._guard.interval_s)
 
     def _step(self, step: Step) -> None:
-        """Execute the step. Connections are closed before memory is returned, because that takes longer."""
+        """Execute the step. Connections are closed first, because returning memory takes longer."""
         if step is Step.END_CONNECTIONS:
             self._end_heaviest()
         before = resident_bytes()
@@ -130,7 +131,7 @@ class ConnectionWatch:
                 )
 
     def _check_resets(self) -> None:
-        """Read from the core which peers reset too many streams, if one cheap counter shows that any can have."""
+        """Close connections of peers that reset too many streams; peers are examined only if many calls have failed."""
         if self._sockets is None:
             return
         failed_before, self._failed_calls = self._failed_calls, self._sockets.failed_calls()
@@ -155,7 +156,7 @@ class ConnectionWatch:
         self._end(chosen, "memory", log_events.CONNECTIONS_CLOSED_MEMORY)
 
     def _record_received_bytes(self, connections: list[ServerConnection], now_s: float) -> None:
-        """Keep the bytes that each peer has sent until now."""
+        """Record how many bytes each peer has sent until now."""
         self._receipts, self._receipts_at_s = self._receipts_next, now_s
         self._receipts_next = {one.peer: one.received_bytes for one in connections}
 
@@ -168,7 +169,7 @@ class ConnectionWatch:
             )
 
     def _ended(self, connections: list[ServerConnection], reason: str) -> list[ServerConnection]:
-        """Close these connections and count them; the connections that were found."""
+        """Close and count these connections; returns those that still existed."""
         ended = [one for one in connections if end_connection(one.descriptor, one.peer)]
         self.ended[reason] += len(ended)
         return ended

@@ -34,14 +34,14 @@ class ServerConnection:
 
 
 def peer_of(name: str) -> Peer | None:
-    """The address in gRPC's name of a peer, such as `ipv4:127.0.0.1:4711`; None for one that has no port."""
+    """The address in gRPC's name of a peer, such as `ipv4:127.0.0.1:4711`; None for a name without a port."""
     _, _, address = name.partition(":")
     host, _, port = unquote(address).rpartition(":")
     return (_plain(host.strip("[]")), int(port)) if port.isdecimal() else None
 
 
 def address_of(name: str) -> str:
-    """The host in gRPC's name of a peer; the whole name for one that has no port."""
+    """The host in gRPC's name of a peer; the whole name if it has no port."""
     peer = peer_of(name)
     return name if peer is None else peer[0]
 
@@ -60,7 +60,7 @@ def connections_to(ports: Collection[int]) -> list[ServerConnection]:
 def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
     """Shut down the connections to these peers; returns the peers that were found.
 
-    The server then reads an end of the stream, and ends every call on them and frees its memory.
+    The server then reads an end of the stream, ends every call on these connections, and frees the calls' memory.
     """
     ended: set[Peer] = set()
     for descriptor in _open_descriptors() if peers else ():
@@ -73,7 +73,7 @@ def end_connections(peers: Collection[Peer | None]) -> set[Peer]:
 
 
 def end_connection(descriptor: int, peer: Peer) -> bool:
-    """Shut down one connection; False if the descriptor now belongs to another socket, or to none."""
+    """Shut down one connection; False if the descriptor was closed or now belongs to another socket."""
     with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as pinned:
         if _name(pinned.getpeername()) == peer:
             pinned.shutdown(socket.SHUT_RDWR)

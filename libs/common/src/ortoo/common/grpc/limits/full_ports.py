@@ -1,4 +1,4 @@
-"""The full ports of a server, and the silent connections to close there. Pure."""
+"""The full ports of a server, and the silent connections to close there; without I/O."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class FullPorts:
         self._seen: dict[int, FullPort] = {}
 
     def silent(self, connections: Sequence[ServerConnection]) -> dict[int, list[ServerConnection]]:
-        """The connections to close, by full port. Those that have been silent longest are first."""
+        """The connections to close, by full port; the connection that was silent longest is first."""
         left = self.connections_max * LEFT_PERCENT // 100
         chosen: dict[int, list[ServerConnection]] = {}
         for port in sorted({one.port for one in connections}):

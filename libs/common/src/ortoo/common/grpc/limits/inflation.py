@@ -23,7 +23,7 @@ WINDOWS: Final = {
 
 
 def inflate(data: bytes) -> bytes:
-    """The decompressed request. Errors: Invalid if it is damaged or too large."""
+    """The decompressed request. Errors: Invalid if the request is damaged, or too large after decompression."""
     window = WINDOWS.get(data[:2])
     if window is None:
         return data

@@ -1,9 +1,9 @@
-"""Keeps the resident memory of a process below the limit of its container or machine. Pure.
+"""Keeps the resident memory of a process below the limit of its container or machine; without I/O.
 
-The budget counts the memory that clients use, as far as the process knows it. It does not know the buffers of gRPC's
-core: partial requests, headers that were just received, data in connections. The guard checks the resident memory
-itself. Before the limit it returns freed memory to the system. Near the limit the process accepts no work, and the
-connections that recently sent most are closed.
+The budget counts the memory that clients use, as far as the process knows it. The process does not know the buffers of
+gRPC's core: partial requests, headers that were just received, data in connections. The guard therefore checks the
+resident memory. When this approaches the limit, freed memory is returned to the system. Near the limit, the process
+accepts no work, and the connections that recently sent most are closed.
 """
 
 import enum
@@ -16,7 +16,7 @@ CALM_INTERVAL_S, TENSE_INTERVAL_S = 0.25, 0.05
 SHRINK_PERCENT = 65
 """The percentage of the limit from which freed memory is returned at once."""
 SHRINK_INTERVAL_S = 0.5
-"""Interval at which it is then returned, which takes milliseconds for each hundred megabytes."""
+"""Interval at which memory is returned above SHRINK_PERCENT. It takes milliseconds for each hundred megabytes."""
 FULL_PERCENT = 80
 """The percentage of the limit from which the process accepts no work."""
 FRESH_S = 2.0
@@ -24,16 +24,16 @@ FRESH_S = 2.0
 FREEING_S = 0.3
 """Time until the memory of closed connections is free."""
 REST_INTERVAL_S, FUTILE_INTERVAL_S = 20.0, 40.0
-"""Interval at which freed memory is returned below SHRINK_PERCENT, and the one after a return that freed little."""
+"""Intervals at which freed memory is returned below SHRINK_PERCENT: usually, and after a return that freed little."""
 REST_GROWTH_BYTES = 48 << 20
 """The growth of the process that is required for a return of memory below SHRINK_PERCENT."""
 FUTILE_BYTES = 8 << 20
 BUSY_PERCENT = 25
-"""A process that uses more of its budget keeps freed memory for the next requests."""
+"""A process that uses more than this percentage of its budget keeps freed memory for the next requests."""
 
 
 class Step(enum.Enum):
-    """The next action."""
+    """The next action of the guard's caller."""
 
     NOTHING = enum.auto()
     SHRINK = enum.auto()
@@ -46,7 +46,7 @@ class MemoryGuard:
     """Decides on actions by the resident memory."""
 
     def __init__(self, budget: MemoryBudget) -> None:
-        """`budget` has the limit of the memory, and accepts no new work near it."""
+        """`budget` has the memory limit; near the limit, the guard closes the budget for new work."""
         self._budget = budget
         self._floor_bytes = 0
         """The smallest resident memory since the process is ready."""
@@ -56,7 +56,7 @@ class MemoryGuard:
         """Time until the next check."""
 
     def start(self, resident_bytes: int, now_s: float) -> None:
-        """Begin when the process is ready, with its resident memory."""
+        """Begin with the resident memory of the process, when the process is ready."""
         self._floor_bytes, self._shrunk_at_s = resident_bytes, now_s
 
     def on_memory_returned(self, before_bytes: int, resident_bytes: int, now_s: float) -> None:

@@ -56,10 +56,10 @@ class RawField:
 
 
 class RawElements:
-    """The lists of one type of message, and those of the messages in it."""
+    """The lists of one type of message, including the lists of its inner messages."""
 
     def __init__(self, fields: Mapping[int, RawField]) -> None:
-        """`fields` are those that are lists or lead to lists, by field number."""
+        """`fields` maps field numbers to the fields that are lists or lead to lists."""
         self.fields = fields
         inner = [one.inner for one in fields.values() if one.inner is not None]
         lists = [one.short_bytes for one in fields.values() if one.elements_max]
@@ -82,7 +82,7 @@ class RawElements:
         self._translated = bytes(sorted(self.key_bytes))
 
     def check(self, data: bytes) -> bool:
-        """Refuse a message that is too costly to decode; returns whether all its lists are certainly short enough.
+        """Refuse a message that is too costly to decode; otherwise return whether all its lists are known to be short.
 
         Errors: DecodeError, and Invalid, naming the list.
         """
@@ -104,7 +104,10 @@ class RawElements:
 
 
 def _key_bytes(fields: Mapping[int, RawField]) -> set[int]:
-    """A key that is written longer than necessary begins with the same byte, but for its high bit."""
+    """The bytes with which the keys of these lists can begin.
+
+    A key that is encoded with more bytes than necessary begins with the same byte, but with its high bit set.
+    """
     found: set[int] = set()
     for number, field in fields.items():
         if field.elements_max:
@@ -119,8 +122,8 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
 ) -> int | None:
     """The weight of a message; None if it has more than `fields_max` fields.
 
-    Without `visits_all` it is an upper bound: short elements of lists are not visited. Errors: DecodeError, and
-    Invalid, naming the list.
+    Without `visits_all` the result is an upper bound, because short elements of lists are not visited. Errors:
+    DecodeError, and Invalid, naming the list.
     """
     position, end, weight, fields_left = 0, len(data), 0, fields_max
     fields = elements.fields
@@ -197,14 +200,14 @@ def _visit(  # noqa: C901  # one loop, because a call for each field would doubl
 
 
 def _packed_count(data: bytes, position: int, stop: int, field: RawField) -> int:
-    """The number of numbers in a packed field."""
+    """The number of elements in a packed field."""
     if field.packed_bytes:
         return (stop - position) // field.packed_bytes
     return len(data[position:stop].translate(None, _CONTINUED))
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number and the position behind it. Errors: DecodeError, IndexError."""
+    """A number and the position after it. Errors: DecodeError, and IndexError if the data end within the number."""
     number = shift = 0
     for at in range(position, position + VARINT_BYTES_MAX):
         byte = data[at]
@@ -216,7 +219,7 @@ def _varint(data: bytes, position: int) -> tuple[int, int]:
 
 
 def too_many_elements(field: RawField) -> Invalid:
-    """The refusal of a request because of one list."""
+    """The error for a request with too many elements in this list."""
     most = field.elements_max
     return Invalid(
         f"{field.path} has more than {most} elements; send at most {most} in one request and the others in further "

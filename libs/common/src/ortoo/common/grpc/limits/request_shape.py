@@ -1,11 +1,11 @@
 """The lists (repeated fields) of each method's requests, and the refusal of requests whose lists are too long.
 
     read = counted("/ortoo.v1.ProducerService/Publish", PublishRequest.FromString)
-    request = read(data)                # Errors: DecodeError, and Invalid, naming the list
+    request = read(data)                # raises DecodeError, or Invalid, which names the list
 
 Decoding allocates a hundred bytes and more for an element that takes two bytes on the wire. A request of 8 MiB could
 have four million elements. Therefore the elements of large requests are counted in the raw bytes. The lists of smaller
-ones are measured after decoding.
+requests are measured after decoding.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,10 +30,13 @@ class RequestShape:
     """The lists of one type of request."""
 
     def __init__(self, descriptor: Descriptor) -> None:
-        """Errors: KeyError if a list has no limit, RecursionError if a message contains itself."""
+        """Find the lists of the request type `descriptor`.
+
+        Errors: KeyError if a list has no limit, RecursionError if a message contains itself.
+        """
         self._lists: list[_List] = []
         self.elements = _elements(descriptor, (), self._lists)
-        """None if it has no list."""
+        """The lists in the form that raw requests are checked with; None if the request type has no list."""
         self._short_bytes = self.elements.short_bytes if self.elements is not None else 0
 
     def check_lists(self, data: bytes, request: Any) -> None:
@@ -49,14 +52,14 @@ class _List:
     """One list of a request."""
 
     def __init__(self, above: Sequence[FieldDescriptor], name: str, field: RawField) -> None:
-        """`above` are the fields that lead to the messages which have the list."""
+        """`above` is the path of fields from the request to the messages that contain the list."""
         self._above = [(one.name, one.is_repeated) for one in above]
         self._name = name
         self._field = field
         self.short_bytes = field.short_bytes
 
     def check(self, request: Any) -> None:
-        """Errors: Invalid."""
+        """Refuse a request if one of these lists is too long. Errors: Invalid."""
         holders = [request]
         for name, is_list in self._above:
             if is_list:
@@ -69,7 +72,7 @@ class _List:
 
 
 def counted(path: str, read: Callable[[bytes], Any]) -> Callable[[bytes], Any]:
-    """A function that counts the elements of a method's requests, and decodes them by `read`.
+    """A function that counts the elements of a method's request, and decodes the request by `read`.
 
     `path` is like "/ortoo.v1.Service/Method". Errors: KeyError if a list has no limit. The function raises DecodeError,
     and Invalid, naming the list.
@@ -105,7 +108,7 @@ def _shape(descriptor: Descriptor) -> RequestShape:
 
 
 def _elements(descriptor: Descriptor, above: tuple[FieldDescriptor, ...], lists: list[_List]) -> RawElements | None:
-    """The lists of a message, and of those in it; each is added to `lists`."""
+    """The lists of a message type and of its inner messages; each of them is also added to `lists`."""
     found: dict[int, RawField] = {}
     for field in descriptor.fields:
         way = (*above, field)

@@ -20,7 +20,7 @@ _POLL_S = 0.5
 
 
 def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
-    """Read the stored messages into the lake and check it; without `once` continue until the query is stopped.
+    """Read the stored messages into the lake and check the lake; without `once`, continue until the query is stopped.
 
     Errors: Invalid for settings, or the error of the query.
     """
@@ -91,7 +91,7 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
 
 
 def committed_offsets(checkpoint: Path) -> SourceOffsets | None:
-    """The end of the newest committed batch; None before the first."""
+    """The end of the newest committed batch; None before the first commit."""
     committed = _numbers(checkpoint / "commits")
     planned = _numbers(checkpoint / "offsets")
     known = [number for number in committed if number in planned]
@@ -99,7 +99,7 @@ def committed_offsets(checkpoint: Path) -> SourceOffsets | None:
 
 
 def recorded_start(lake: Lake, checkpoint: Path) -> SourceOffsets | None:
-    """The start of the query; stored in the lake at the first call, because Spark deletes old batches."""
+    """The start of the query. The first call stores the start in the lake, because Spark deletes old batches."""
     if (note := lake.read_note("start.json")) is not None:
         return SourceOffsets.of_json(json.loads(note))
     planned = _numbers(checkpoint / "offsets")
@@ -115,6 +115,6 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def _offsets(checkpoint: Path, number: int) -> SourceOffsets:
-    """The file has a version, a line about the batch, and one line of JSON for each source; we have one source."""
+    """Read a checkpoint file: a version, a line about the batch, and the offsets of the only source as JSON."""
     lines = (checkpoint / "offsets" / str(number)).read_text().splitlines()
     return SourceOffsets.of_json(json.loads(lines[2]))

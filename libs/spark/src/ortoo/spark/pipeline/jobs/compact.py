@@ -1,4 +1,4 @@
-"""compact: merges small files of a date into large ones, and removes duplicates in plain lakes."""
+"""compact: merges small files of a date into large files, and removes duplicates in plain lakes."""
 
 import datetime
 import os
@@ -40,7 +40,7 @@ def compact(settings: PipelineSettings, say: Say) -> tuple[int, int]:
 
 
 def _compact_plain(lake: Lake, date: str) -> None:
-    """Rewrite one date: write the new file under a name that readers skip, then replace the old files by it."""
+    """Rewrite one date: write a new file under a name that readers skip, then replace the old files by it."""
     folder = lake.folder / f"{DATE}={date}"
     old = sorted(folder.glob("*.parquet"))
     if len(old) < 2:

@@ -1,1 +1,1 @@
-"""Copies of the log between replicas: copies frames of others, and encodes the frames of the replication protocol."""
+"""Copies frames from the logs of other replicas, and encodes the frames of the replication protocol."""

@@ -20,7 +20,7 @@ from ortoo.enode.log.frame import (
 
 @dataclass(frozen=True, slots=True)
 class FrameCopy:
-    """A whole frame."""
+    """A whole frame from another replica's log."""
 
     header: FrameHeader
     body: memoryview
@@ -30,7 +30,7 @@ class FrameCopy:
 
 
 def frames_in(data: bytes | memoryview, position: int) -> Iterator[FrameCopy]:
-    """The frames of `data`, which lies at `position`. Errors: Unsupported. BadFrame when it is not whole frames."""
+    """The frames of `data`, which lies at `position`. Errors: Unsupported, BadFrame (not whole frames)."""
     view, at = memoryview(data), 0
     while at < len(view):
         header = decode_header(bytes(view[at : at + HEADER_BYTES]), position + at)
@@ -40,7 +40,7 @@ def frames_in(data: bytes | memoryview, position: int) -> Iterator[FrameCopy]:
             raise BadFrame(problem)
         end = at + header.frame_bytes
         if end > len(view):
-            raise BadFrame(f"its padding is missing: {len(view) - at} of {header.frame_bytes} bytes")
+            raise BadFrame(f"the padding of the frame is missing: {len(view) - at} of {header.frame_bytes} bytes")
         yield FrameCopy(header, body, view[at:end])
         at = end
 
@@ -69,10 +69,10 @@ def make_entry(header: FrameHeader, body: bytes | memoryview) -> FlushEntry:
 
 
 async def append_copies(appender: Appender, frames: Sequence[FrameCopy]) -> None:
-    """Accept frames of a leader; a segment ends where the leader's ended. They are flushed later.
+    """Accept frames of a leader and request their flush. A segment ends where the leader's segment ended.
 
-    Errors: Overloaded (disk full), OSError, Unsupported. Then earlier frames of the call may be accepted, and are
-    flushed, too.
+    Errors: Overloaded (disk full), OSError, Unsupported. After an error, earlier frames of the call may be accepted,
+    and are flushed.
     """
     try:
         for frame in frames:

@@ -1,7 +1,7 @@
-"""The frames that a truncation removes from a replica's log. Possibly no other replica has them.
+"""The frames that a truncation removes from a replica's log. It is possible that no other replica has them.
 
-They are named, counted and kept in a file. The outcome of a removed send was unknown to its producer, or it was
-acknowledged by the leader's disk alone (durability `leader`).
+Removed frames are counted, listed, and saved in a file. The producer of a removed message did not learn the outcome, or
+only the leader's disk had acknowledged the message (durability `leader`).
 """
 
 from collections.abc import Iterable
@@ -19,7 +19,7 @@ PREFIX = "cut-"
 
 @dataclass(slots=True)
 class TruncatedFrames:
-    """Removed bytes of the log behind a position."""
+    """The bytes that were removed from the log, from a position on."""
 
     position: int
     content: bytes

@@ -1,4 +1,4 @@
-"""Executors of disk work: threads beside the event loop. Tests that replay a run use the loop or the disk itself."""
+"""Executors of disk work: threads beside the event loop. In replayed test runs, the loop or the disk does the work."""
 
 import asyncio
 import queue

@@ -37,7 +37,7 @@ class SegmentPart:
 
 @dataclass(slots=True)
 class PendingChanges:
-    """Accepted state changes without a frame."""
+    """Accepted state changes that are not in a frame yet."""
 
     encoded: list[bytes] = field(default_factory=list)
     changes: list[StateChange] = field(default_factory=list)
@@ -80,7 +80,7 @@ class FlushGroup:
             buffers[0] = with_durable_below(bytes(buffers[0]), position)
 
     def write(self) -> None:
-        """Write and sync, segment by segment. A segment gets its name only when the previous one is durable.
+        """Write and sync, segment by segment. A segment gets its name only when the previous segment is durable.
 
         May be called again after a failed write, because bytes and places stay the same. Errors: OSError, NoDescriptor,
         and those of `guard`.

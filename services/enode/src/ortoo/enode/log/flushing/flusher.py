@@ -96,7 +96,7 @@ class Flusher:
         """Set by each flush; cleared by the task that detects idleness."""
 
     def check_disk(self) -> None:
-        """Refuse work on a failed disk; frames that are not durable then are never acknowledged.
+        """Refuse work on a failed disk. Frames that were not durable when the disk failed are never acknowledged.
 
         Errors: Unavailable.
         """
@@ -104,7 +104,7 @@ class Flusher:
             raise Unavailable(f"{self.failure}: {NOT_ACKNOWLEDGING}")
 
     def add_waiter(self, waiter: asyncio.Future[Any], answer: Any, *, early: bool = False) -> None:
-        """Give `waiter` the `answer` when everything before is committed, or with `early` when it is on this disk."""
+        """Give `waiter` the `answer` when all accepted frames are committed; with `early`, when they are flushed."""
         if not self._groups:
             self._groups.append(FlushGroup())
         group = self._groups[-1]
@@ -113,7 +113,7 @@ class Flusher:
     def truncate_to(self, position: int, committed: Segment) -> None:
         """Truncate the log to `position` and continue there. No frames may be on their way to the disk.
 
-        `committed` is the segment of that position, unless a later one began before it.
+        `committed` is the segment that holds `position`, unless a segment in `next_segments` holds it.
         """
         for group in self._held:
             group.entries = [entry for entry in group.entries if entry.header.position < position]
@@ -227,10 +227,10 @@ class Flusher:
             self.flushed.set()
 
     def drop_unsubmitted(self, reason: str) -> None:
-        """Drop accepted frames that have not gone to the disk, so that no replica has them. The rest stays in the log.
+        """Drop accepted frames that were not handed to the disk yet, so that no replica has them.
 
-        All waiters get the error that the outcome is unknown. Copies stay, too, because a follower counts them when
-        they are accepted.
+        All waiters get the error that the outcome is unknown. Copies of a leader's frames stay, because a follower
+        counts copies when they are accepted.
         """
         flushing = [self._flushing] if self._flushing is not None else []
         waiters = [waiter for one in (*self._held, *flushing, *self._groups) for waiter in one.take_waiters()]
@@ -265,7 +265,7 @@ class Flusher:
 
     @property
     def flushing_s(self) -> float:
-        """Duration of the current flush so far; 0 without one."""
+        """Duration of the current flush so far; 0 if there is none."""
         under_way = self._flushing is not None and bool(self._flushing.parts)
         return self.clock.monotonic_s() - self._submitted_s if under_way else 0.0
 
@@ -290,11 +290,11 @@ class Flusher:
         self.fail_waiters(group)
 
     def give_up(self, error: FolderGone) -> None:
-        """Acknowledge nothing any more, because the next start would not find new frames."""
+        """Stop all acknowledgements, because the next start would not find new frames."""
         self._fail(self._flushing, error)
 
     def fail_waiters(self, group: FlushGroup | None = None) -> None:
-        """Answer all waiters that the outcome is unknown."""
+        """Fail all waiters with the error that the outcome is unknown."""
         groups = ([group] if group else []) + list(self._held) + list(self._groups)
         self._held.clear()
         self._groups.clear()

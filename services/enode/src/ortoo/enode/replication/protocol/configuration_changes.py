@@ -9,7 +9,7 @@ from ortoo.enode.replication.protocol.roles import Leader
 
 
 def on_add_learner(replica: Replica, event: AddLearner) -> None:
-    """Add a learner, which gets the log. It becomes a voter automatically."""
+    """Add a learner, which gets the log. The learner becomes a voter automatically."""
     configuration = replica.rules.configuration_of(replica.log)
     if event.replica in configuration.replicas:
         replica.add_actions(RejectRequest(f"replica {event.replica.number} with this disk is in the set already"))
@@ -22,9 +22,9 @@ def on_add_learner(replica: Replica, event: AddLearner) -> None:
 
 
 def on_remove_replica(replica: Replica, event: RemoveReplica, now_s: float) -> None:
-    """Remove a replica, unless the remaining voters that answer are no majority of the new set.
+    """Remove a replica. The request is refused if the answering voters would be no majority of the new configuration.
 
-    Otherwise no replica could lead any more, even if the removed one returned: replicas with the frame do not count it.
+    After such a removal no replica could lead. The removed replica could not help: it no longer counts as a voter.
     """
     configuration = replica.rules.configuration_of(replica.log)
     after = Configuration(
@@ -61,9 +61,9 @@ def _propose_configuration(replica: Replica, configuration: Configuration) -> No
 
 
 def promote_learners(replica: Replica) -> None:
-    """Make a voter of a learner that has the committed log, as soon as a change is allowed.
+    """Make a learner a voter when it has the committed log and a change is allowed.
 
-    It must have answered a heartbeat: a voter that never answered would count as silent.
+    The learner must have answered a heartbeat, because a voter without an answer counts as silent.
     """
     role, rules, log = replica.leader_role, replica.rules, replica.log
     configuration = rules.configuration_of(log)

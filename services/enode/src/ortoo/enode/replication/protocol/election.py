@@ -27,7 +27,7 @@ def on_leader_proposed(replica: Replica, event: LeaderProposed | TimeoutNow, now
 
 
 def on_request_vote(replica: Replica, request: RequestVote, now_s: float) -> None:
-    """Vote, saving the vote before it is sent; or repeat an earlier vote."""
+    """Save a vote, which is sent when it is on disk; or repeat an earlier vote."""
     hard_state = replica.hard_state
     if not replica.rules.may_vote(hard_state, request.epoch, request.candidate):
         if request.epoch < hard_state.epoch:
@@ -41,12 +41,12 @@ def on_request_vote(replica: Replica, request: RequestVote, now_s: float) -> Non
 
 
 def _may_vote_now(replica: Replica, now_s: float) -> bool:
-    """Whether a vote may be given now. A leader may: by its vote for another it stops reading."""
+    """Whether this replica may vote now. A leader may, because its vote for another replica ends its reads."""
     return isinstance(replica.role, Leader) or replica.rules.has_lease_expired(now_s, replica.lease_until_s)
 
 
 def on_candidate_saved(replica: Replica, now_s: float) -> None:
-    """The candidate's own vote is on disk: count it, and request the others' votes."""
+    """The candidate's own vote is on disk: count it, and request the votes of the other voters."""
     _request_votes(replica)
     on_vote(replica, Vote(replica.hard_state.epoch, replica.identity, replica.log.tail, is_electable=True), now_s)
 
@@ -67,8 +67,8 @@ def send_vote(replica: Replica) -> None:
 def on_vote(replica: Replica, vote: Vote, now_s: float) -> None:
     """Count a vote; become leader with a majority.
 
-    A voter whose log is ahead may have committed frames that this replica lacks. Its vote does not count, and it is
-    proposed as leader if it is electable.
+    A voter whose log is ahead may have committed frames that this replica lacks. The vote of such a voter does not
+    count. If the voter is electable, it is proposed as leader.
     """
     role, rules, log = replica.role, replica.rules, replica.log
     if not isinstance(role, Candidate) or vote.epoch != replica.hard_state.epoch or not replica.is_hard_state_saved:
@@ -100,7 +100,7 @@ def on_stale_epoch(replica: Replica, message: StaleEpoch) -> None:
 
 
 def on_lease_released(replica: Replica, message: LeaseReleased) -> None:
-    """End the lease: the leader whose heartbeats it came from no longer reads."""
+    """End the lease that the leader's heartbeats renewed, because that leader no longer serves reads."""
     if message.leader == replica.hard_state.leader and message.epoch == replica.hard_state.epoch:
         replica.lease_until_s = 0.0
 

@@ -43,7 +43,7 @@ class LogAppended:
 
 @dataclass(frozen=True, slots=True)
 class Flushed:
-    """Everything below `position` is durable, in the log as it was after `truncations` truncations."""
+    """Everything below `position` is durable. `truncations` counts the truncations of the log before this flush."""
 
     truncations: int
     position: int
@@ -74,7 +74,7 @@ class TransferLeadership:
 
 @dataclass(frozen=True, slots=True)
 class AddLearner:
-    """An operator adds a replica. It becomes a voter automatically once it has the committed log."""
+    """An operator adds a replica. The replica becomes a voter automatically once it has the committed log."""
 
     replica: ReplicaId
 
@@ -106,7 +106,7 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send a message to a replica, to whichever process of it is running."""
+    """Send a message to the process of a replica that is running now."""
 
     to: ReplicaId
     message: Message
@@ -124,7 +124,7 @@ class SendFrames:
 
 @dataclass(frozen=True, slots=True)
 class SaveHardState:
-    """Write and sync the hard state; then `HardStateSaved`. A newer one replaces one that is being written."""
+    """Write and sync the hard state; then `HardStateSaved`. A newer hard state replaces one that is being written."""
 
     hard_state: HardState
 
@@ -140,7 +140,7 @@ class WriteFrames:
 
 @dataclass(frozen=True, slots=True)
 class Truncate:
-    """Truncate the log at `position`; then `Truncated`. It is recorded first, so that a restart repeats it."""
+    """Truncate the log at `position`; then `Truncated`. The driver first records this, so that a restart repeats it."""
 
     position: int
     truncations: int
@@ -170,7 +170,7 @@ class AppendConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ApplyCommitted:
-    """Everything below `position` is committed: fold it, make it visible, answer the callers."""
+    """Everything below `position` is committed: fold these frames, make them visible, and answer the callers."""
 
     position: int
 

@@ -1,4 +1,4 @@
-"""The follower: it finds where its log and the leader's diverge, truncates, and appends frames in order."""
+"""The follower: it finds where its log diverges from the leader's, truncates its log, and appends frames in order."""
 
 from dataclasses import replace
 
@@ -116,9 +116,9 @@ def on_log_match_response(replica: Replica, response: LogMatchResponse, now_s: f
 
 
 def _reset_log(replica: Replica, base: LogBase) -> None:
-    """Begin at the leader's base, because this log is empty or ends before it.
+    """Empty this log and begin at the leader's base, because this log is empty or ends before that base.
 
-    First its end is saved as `unsynced_tail`.
+    Before that, the end of this log is saved as `unsynced_tail`.
     """
     role, log, hard_state = replica.follower_role, replica.log, replica.hard_state
     if log.appended > log.begin and log.tail > hard_state.unsynced_tail:
@@ -129,7 +129,7 @@ def _reset_log(replica: Replica, base: LogBase) -> None:
 
 
 def on_truncated(replica: Replica, event: Truncated) -> None:
-    """The truncated log matches the leader's; if another leader came meanwhile, ask that one now."""
+    """Handle a durable truncation: the log matches the leader's log. If the leader has changed, ask the new leader."""
     if event.truncations != replica.log.truncations:
         return
     replica.log = replace(replica.log, is_truncating=False)
@@ -187,7 +187,7 @@ def commit(replica: Replica, position: int) -> None:
 
 
 def on_follower_tick(replica: Replica, now_s: float) -> None:
-    """Begin a new stream if this one makes no progress; report a silent leader."""
+    """Begin a new stream if the current stream makes no progress; report a silent leader."""
     role = replica.follower_role
     is_stuck = now_s - role.last_progress_s >= replica.limits.retry_s and not role.is_truncating
     if role.is_behind and is_stuck and replica.is_hard_state_saved:

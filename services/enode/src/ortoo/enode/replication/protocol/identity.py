@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 
 class ReplicaId(NamedTuple):
-    """A replica of an enode. An emptied disk gets a new id and so is another replica, which has never voted."""
+    """A replica of an enode. An emptied disk gets a new id: it is a different replica, which has never voted."""
 
     number: int
     disk: str
@@ -24,7 +24,7 @@ NO_LEADER = Incarnation(ReplicaId(0, ""), 0)
 
 
 class Tail(NamedTuple):
-    """The end of a log. The greater one is more recent: the later epoch, and within it the longer log."""
+    """The end of a log. The greater tail is more recent: by epoch, then by position."""
 
     epoch: int
     """The epoch of the last frame; 0 for an empty log."""

@@ -1,4 +1,4 @@
-"""The leader: it appends one EPOCH frame, replicates frames to followers, and commits frames of a majority."""
+"""The leader: it appends one EPOCH frame, replicates frames to followers, and commits frames that a majority has."""
 
 from dataclasses import replace
 
@@ -106,7 +106,7 @@ def on_append_ack(replica: Replica, ack: AppendAck | HeartbeatResponse) -> None:
 
 
 def on_heartbeat_response(replica: Replica, response: HeartbeatResponse, now_s: float) -> None:
-    """Note that the follower answers; its lease runs from the time when the round was sent."""
+    """Note the follower's answer. Its lease runs from the time when the heartbeat round was sent."""
     role = replica.role
     if (
         not isinstance(role, Leader)
@@ -137,9 +137,9 @@ def _put_stream(replica: Replica, stream: FollowerStream) -> None:
 
 
 def _send_frames(replica: Replica) -> None:
-    """Send new frames to all followers, each up to a window beyond its acknowledged position.
+    """Send new frames to each follower, at most a window beyond the follower's acknowledged position.
 
-    A follower behind the begin of the log has to match again, and starts at the begin.
+    A follower that needs frames before the begin of the log must match again, and then starts at the begin.
     """
     role, begin, appended = replica.leader_role, replica.log.begin, replica.log.appended
     streams: list[FollowerStream] = []
@@ -156,7 +156,7 @@ def _send_frames(replica: Replica) -> None:
 
 
 def deletable_below(replica: Replica, keep_bytes: int) -> int:
-    """Segments below this position may be deleted. At most `keep_bytes` are kept for followers that lag."""
+    """Segments below this position may be deleted. For lagging followers, at most `keep_bytes` are kept."""
     log = replica.log
     positions = [replica.rules.acknowledged_position(one) for one in replica.leader_role.streams]
     return min([log.committed, *(one for one in positions if one >= log.appended - keep_bytes)])
@@ -168,7 +168,8 @@ def deletable_below(replica: Replica, keep_bytes: int) -> int:
 def advance_commit(replica: Replica) -> None:
     """Commit frames that a majority has. The leader serves once its EPOCH frame is committed and a majority answered.
 
-    Before that it must not answer reads: they would be refused, and the caller's retry would take longer than this.
+    Without the answers of a majority, the leader has no read lease and would refuse reads. A retry of a refused read
+    would take longer than this wait.
     """
     rules = replica.rules
     position = rules.commit_position(replica.log, replica.leader_role, replica.identity.replica)
@@ -218,7 +219,7 @@ def _heartbeat_for(replica: Replica, to: ReplicaId, number: int) -> Heartbeat:
 
 
 def on_transfer_leadership(replica: Replica, event: TransferLeadership, now_s: float) -> None:
-    """Stop appending; when everything is committed and the successor has it, transfer leadership."""
+    """Stop appending. Leadership is transferred when everything is committed and the successor has the whole log."""
     role, successor = replica.role, event.successor
     if not isinstance(role, Leader) or successor not in replica.rules.configuration_of(replica.log).voters:
         return

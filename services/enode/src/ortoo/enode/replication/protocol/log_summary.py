@@ -42,7 +42,7 @@ class EpochHistory:
         return None
 
     def with_epoch(self, epoch: int, position: int) -> "EpochHistory":
-        """The history with an epoch appended, unless it is the last one already."""
+        """The history with an epoch appended, unless it is the last epoch already."""
         return self if epoch == self.last_epoch else EpochHistory((*self.starts, EpochStart(epoch, position)))
 
     def truncated(self, position: int) -> "EpochHistory":
@@ -50,7 +50,7 @@ class EpochHistory:
         return EpochHistory(tuple(one for one in self.starts if one.position < position))
 
     def trimmed_to(self, begin: int) -> "EpochHistory":
-        """The history of the log that begins at `begin`; the epoch that was current there begins there."""
+        """The history of the log that begins at `begin`. The epoch that is current at `begin` starts there."""
         behind = [one for one in self.starts if one.position >= begin]
         if (before := self.epoch_before(begin)) and (not behind or behind[0].position > begin):
             behind.insert(0, EpochStart(before, begin))
@@ -58,7 +58,7 @@ class EpochHistory:
 
 
 class EpochFrame(NamedTuple):
-    """A leader's first frame. With it the leader also commits everything below it."""
+    """A leader's first frame. When it is committed, all frames below it are committed, too."""
 
     begin: int
     end: int
@@ -66,7 +66,7 @@ class EpochFrame(NamedTuple):
 
 
 class ConfigurationFrame(NamedTuple):
-    """The configuration from `end` on, from the frame that ends there or the base of a log that begins there."""
+    """The configuration from `end` on: from the frame that ends there, or the base of a log that begins there."""
 
     end: int
     configuration: Configuration
@@ -97,7 +97,7 @@ class LogBase(NamedTuple):
 class LogSummary:
     """Positions of one log, in bytes: `begin` <= `committed` <= `appended`, and `flushed` <= `appended`.
 
-    On a follower `committed` <= `flushed`. A leader's followers may flush a frame, and so commit it, before the leader.
+    On a follower `committed` <= `flushed`. On a leader, `committed` may be greater, because followers may flush first.
     """
 
     begin: int = 0
@@ -145,7 +145,7 @@ class LogSummary:
         return replace(self, appended=end, history=history, configurations=configurations, log_begins=log_begins)
 
     def truncated(self, position: int) -> "LogSummary":
-        """The log truncated at `position`, which must not be below the committed one."""
+        """The log truncated at `position`, which must not be below the committed position."""
         return replace(
             self,
             appended=position,
@@ -158,7 +158,7 @@ class LogSummary:
         )
 
     def reset_to(self, base: LogBase) -> "LogSummary":
-        """An empty log that begins at another log's base; all frames of this one are dropped."""
+        """An empty log that begins at another log's base; all frames of this log are dropped."""
         starts = (EpochStart(base.epoch, base.position),) if base.epoch else ()
         at, configurations = base.position, (ConfigurationFrame(base.position, base.configuration),)
         return LogSummary(
@@ -166,7 +166,7 @@ class LogSummary:
         )
 
     def committed_to(self, position: int) -> "LogSummary":
-        """The log committed up to `position`: configurations and new begins of the log before it become final."""
+        """The log committed up to `position`: earlier configurations and new begins of the log become final."""
         agreed = sum(one.end <= position for one in self.configurations)
         begin = max([self.begin, *(one.log_begin for one in self.log_begins if one.end <= position)])
         return replace(

@@ -12,7 +12,7 @@ from ortoo.enode.replication.protocol.log_summary import LogBase, ProtocolFrame
 
 @dataclass(frozen=True, slots=True)
 class RequestVote:
-    """Requests a vote: to reject lower epochs from now on."""
+    """Requests a vote, which is a promise to reject lower epochs from now on."""
 
     epoch: int
     candidate: Incarnation
@@ -78,7 +78,7 @@ class LogMatchRequest:
 
 @dataclass(frozen=True, slots=True)
 class LogMatchResponse:
-    """Returns that epoch, and the end of its frames in the leader's log."""
+    """Returns the requested epoch, and the end of its frames in the leader's log."""
 
     epoch: int
     follower: Incarnation
@@ -136,7 +136,7 @@ class LeaseReleased:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutNow:
-    """Tells the successor that the leader stepped down: like a proposal of a name server, but sent directly."""
+    """Tells the successor that the leader stepped down. It has the effect of a name server's proposal."""
 
     epoch: int
     leader: ReplicaId

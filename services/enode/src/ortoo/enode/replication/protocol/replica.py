@@ -33,7 +33,7 @@ class ReplicationLimits:
 class Replica:
     """The state of one start of a replica. Only `hard_state` and the log outlive the process.
 
-    It is a value: `protocol.step` changes a copy that is not shared yet.
+    A replica is a value: `protocol.step` changes only a copy.
     """
 
     identity: Incarnation
@@ -68,10 +68,10 @@ class Replica:
         rules: Rules | None = None,
         limits: ReplicationLimits | None = None,
     ) -> "Replica":
-        """A process that has just opened its log. It may have granted a lease before, which it does not remember.
+        """The state of a process that has just opened its log. A lease that an earlier process granted may still run.
 
-        In `log` nothing beyond the begin is flushed or committed, because the driver still has to sync the log that it
-        found. A sole voter grants no leases.
+        In `log` nothing beyond the begin is flushed or committed, because the driver has not synced the log yet. A sole
+        voter grants no leases.
         """
         limits = limits or ReplicationLimits()
         is_alone = log.configuration.voters == (identity.replica,)
@@ -112,7 +112,7 @@ class Replica:
 
     @property
     def has_heartbeat_quorum(self) -> bool:
-        """Whether a majority, including this leader, has answered one of its rounds."""
+        """Whether a majority, including this leader, has answered a heartbeat round of this leader."""
         configuration = self.rules.configuration_of(self.log)
         others = [one for one in configuration.voters if one != self.identity.replica]
         return 1 + sum(self.leader_role.last_response_of(one).round > 0 for one in others) >= configuration.majority
@@ -150,7 +150,7 @@ class Replica:
         self.role = role
 
     def change_hard_state(self, hard_state: HardState, role: Role) -> None:
-        """Change the role and the hard state, which is not sent before it is saved."""
+        """Change the role and the hard state. The hard state is saved before any message with it is sent."""
         self.change_role(role)
         self.hard_state, self.is_hard_state_saved = hard_state, False
         self.add_actions(SaveHardState(hard_state))

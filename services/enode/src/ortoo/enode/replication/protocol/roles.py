@@ -13,7 +13,7 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Voter:
-    """Voted for a candidate in its epoch; effective when the vote is on disk."""
+    """Voted for a candidate in its epoch. The vote is effective when it is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class Leader:
         return next((one for one in self.streams if one.follower.replica == replica), None)
 
     def last_response_of(self, replica: ReplicaId) -> LastResponse:
-        """The last answer of a replica; without one, round 0 at the start of this leader's term."""
+        """The last answer of a replica; before its first answer, round 0 at the start of this leader's term."""
         return next((one for one in self.responses if one.replica == replica), LastResponse(replica, 0, self.since_s))
 
 

@@ -1,4 +1,4 @@
-"""The safety rules of the protocol. Each is one question that the protocol asks before it acts, with its source.
+"""The safety rules of the protocol, which checks each rule before it acts. Each rule names its source.
 
 Tests override them one by one: without a rule, the explorer finds a run that loses committed data.
 """
@@ -16,16 +16,18 @@ class Rules:
     # votes
 
     def may_vote(self, hard_state: HardState, epoch: int, candidate: Incarnation) -> bool:
-        """One vote an epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
+        """One vote in each epoch, in rising epochs, for one start of one disk (raft §5.2; Paxos' promise).
 
-        A restarted candidate does not know which messages it sent in its epoch, so it gets no vote for it again.
+        A restarted candidate does not know which messages it sent in its epoch, so it gets no second vote in that
+        epoch.
         """
         return epoch > hard_state.epoch or (epoch == hard_state.epoch and candidate == hard_state.leader)
 
     def has_lease_expired(self, now_s: float, lease_until_s: float) -> bool:
         """Whether the leader's lease has expired. Before that, this replica votes for no other replica.
 
-        Gray and Cheriton 1989; raft's thesis, §6.4.1. A restart counts as a new lease: earlier ones are unknown.
+        Gray and Cheriton 1989; raft's thesis, §6.4.1. A restarted replica behaves as if it had just granted a lease,
+        because it does not know earlier leases.
         """
         return now_s >= lease_until_s
 
@@ -42,11 +44,11 @@ class Rules:
         return theirs > own
 
     def claimed_tail(self, log: LogSummary, hard_state: HardState) -> Tail:
-        """A disk that lost acknowledged frames still claims them, so that no log without them wins (VR's recovery)."""
+        """A disk that lost acknowledged frames claims its old tail. So no log without them wins (VR's recovery)."""
         return max(log.tail, hard_state.unsynced_tail)
 
     def is_electable(self, log: LogSummary, hard_state: HardState) -> bool:
-        """A replica may lead only after it has fetched its lost frames from the others."""
+        """A replica may lead only after it has fetched its lost frames from other replicas."""
         return log.tail >= hard_state.unsynced_tail
 
     def accepts_epoch(self, hard_state: HardState, epoch: int) -> bool:
@@ -56,7 +58,7 @@ class Rules:
     # commitment
 
     def commit_position(self, log: LogSummary, leader: Leader, own: ReplicaId) -> int:
-        """The position below which a majority of the voters has everything on disk, including the leader's own."""
+        """The position below which a majority of the voters, including the leader, has everything on disk."""
         configuration = self.configuration_of(log)
         flushed = [
             log.flushed if voter == own else self.acknowledged_position(leader.stream_to(voter))
@@ -69,7 +71,7 @@ class Rules:
         return min(stream.flushed, stream.sent) if stream and stream.is_matched else 0
 
     def is_current_stream(self, leader: Leader, follower: Incarnation, stream: int) -> bool:
-        """An answer counts only for the current stream of the current process, not of an earlier start or disk."""
+        """An answer counts only on the current stream, and not from an earlier start or disk of the follower."""
         known = leader.stream_to(follower.replica)
         return known is not None and (known.follower, known.number) == (follower, stream)
 
@@ -95,7 +97,7 @@ class Rules:
     # matching
 
     def matching_end(self, own: EpochHistory, own_end: int, largest: int, end: int) -> int | None:
-        """Where two logs diverge, by epochs, never by length; None to ask again with a lower epoch (KIP-101, KIP-279).
+        """The position where two logs diverge, found by epochs; None = ask again with a lower epoch (KIP-101, KIP-279).
 
         The leader's frames of `largest` end at `end`. An epoch has one leader. So two logs that both have frames of an
         epoch are equal up to the smaller of their ends in that epoch.
@@ -108,13 +110,13 @@ class Rules:
         return (follower, answered_stream) == (own, stream)
 
     def may_write(self, log: LogSummary) -> bool:
-        """A truncation must be durable before the next write; otherwise redoing it could remove the new frames."""
+        """A truncation must be durable before the next write; otherwise a repeated truncation could remove it."""
         return not log.is_truncating
 
     # replicas
 
     def configuration_change_refusal(self, leader: Leader, log: LogSummary) -> str:
-        """Why no change is allowed now, or empty. One at a time, after this leader's EPOCH frame (Ongaro 2015)."""
+        """Why no change is allowed now, or empty. Changes are made one by one, after the EPOCH frame (Ongaro 2015)."""
         if not self.may_serve(leader, log.committed):
             return "this leader has not committed its EPOCH frame: try again in a moment"
         if log.configurations[-1].end > log.committed:
@@ -122,7 +124,7 @@ class Rules:
         return ""
 
     def is_caught_up(self, log: LogSummary, learner: FollowerStream) -> bool:
-        """A learner becomes a voter once it has the committed log: before, it could only weaken the majority."""
+        """A learner becomes a voter once it has the committed log. Before, it would weaken the majority."""
         return self.acknowledged_position(learner) >= log.committed
 
     def configuration_of(self, log: LogSummary) -> Configuration:

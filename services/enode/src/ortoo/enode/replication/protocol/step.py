@@ -1,4 +1,4 @@
-"""The protocol's step function: from a replica, an event and the time to the new replica and its actions."""
+"""The protocol's step function: computes the next replica and its actions from a replica, an event and the time."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -35,7 +35,7 @@ def _on_tick(replica: Replica, _: Tick, now_s: float) -> None:
 
 
 def _on_hard_state_saved(replica: Replica, event: HardStateSaved, now_s: float) -> None:
-    """The newest hard state is saved: only now may it be sent."""
+    """The newest hard state is saved, so messages with it may be sent now."""
     if event.hard_state != replica.hard_state or replica.is_hard_state_saved:
         return
     replica.is_hard_state_saved = True

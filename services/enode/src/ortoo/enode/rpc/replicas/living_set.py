@@ -30,9 +30,9 @@ _LIVING = (
 async def check_no_living_set(
     enode: str, set_id: str, replica: ReplicaId, settings: EnodeSettings, clock: Clock
 ) -> None:
-    """Refuse to continue with the disk of `replica` alone while another replica of the enode may be alive.
+    """Refuse to continue with only the disk of `replica` while another replica of the enode may be alive.
 
-    The settings may be outdated, so the name servers are asked first, for the replicas and for their addresses.
+    The settings may be outdated, so the name servers are asked first for the replicas and their addresses.
     Errors: Conflict (a replica is alive), Invalid (neither a name server nor a replica answers).
     """
     async with (
@@ -54,8 +54,8 @@ async def check_no_living_set(
         for address in sorted({*settings.replica_address_list, *others} - {""}):
             if await is_in_set(address, set_id, replica, channels):
                 raise Conflict(
-                    f"a replica of set {set_id} answers at {address}. If it leads others, the enode would have two "
-                    f"sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
+                    f"a replica of set {set_id} answers at {address}. If that replica leads others, the enode would "
+                    f"have two sets that diverge. Stop that replica first, or, if its disk is lost as well, {OVERRIDE}",
                     field="replica_addresses",
                 )
     if not answers:

@@ -35,12 +35,12 @@ def encode_message(message: Message) -> BulkMessage:
 
 
 def needs_response(message: Message) -> bool:
-    """Whether the stream confirms the message. Frames and acknowledgements are frequent and answered by messages."""
+    """Whether the stream confirms the message. False for frames and acknowledgements, which are frequent."""
     return not isinstance(message, Frames | messages.AppendAck)
 
 
 def decode_message(message: pb.ReplicaMessage, content: memoryview) -> Message | None:
-    """Decode a message and its log frames; None for one of a newer version. Errors: Invalid (incomplete frames)."""
+    """Decode a message and its log frames; None if its type is unknown. Errors: Invalid (incomplete frames)."""
     name = message.WhichOneof("content")
     if name == "frames":
         return _decode_frames(message.frames, content)

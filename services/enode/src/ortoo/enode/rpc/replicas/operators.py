@@ -99,7 +99,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
         return pb.RemoveReplicaResponse(replicas=self._describe_replicas(driver))
 
     async def _wait_committed(self, driver: Driver, is_applied: Callable[[], bool]) -> None:
-        """Wait until the change is committed, which shows in the oldest placed configuration."""
+        """Wait until the change is committed: the log's oldest known configuration then contains the change."""
         try:
             async with asyncio.timeout(CONFIGURATION_CHANGE_TIMEOUT_S):
                 while not is_applied():
@@ -108,7 +108,7 @@ class EnodeReplicasService(EnodeReplicasServiceServicer):
                     await driver.wait_for_step()
         except TimeoutError:
             raise Unavailable(
-                f"not committed within {CONFIGURATION_CHANGE_TIMEOUT_S} s: check whether it is by now"
+                f"the change was not committed within {CONFIGURATION_CHANGE_TIMEOUT_S} s: check later whether it is"
             ) from None
 
     def _describe_replicas(self, driver: Driver) -> list[pb.ReplicaProgress]:

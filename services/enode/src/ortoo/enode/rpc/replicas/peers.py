@@ -91,7 +91,7 @@ class _PeerStream:
         return message
 
     async def run(self) -> None:
-        """Send for ever, opening a new stream after each failure."""
+        """Send messages for ever; open a new stream after each failure."""
         while True:
             await self._has_queued.wait()
             address = self._peers.address_of(self._to)
@@ -124,7 +124,7 @@ class _PeerStream:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await call.write(BulkMessage(first))
                 if await call.read() is grpc.aio.EOF:
-                    raise Unavailable("it ended the stream")
+                    raise Unavailable("the replica ended the stream")
             if self._is_failure_logged:
                 _log.emit(log_events.REPLICA_REACHABLE, replica=self._to.number)
             self._is_failure_logged, self._is_open, self._unanswered = False, True, 0
@@ -173,14 +173,14 @@ def _size(message: Message) -> int:
 
 
 async def ask_to_join(address: str, request: replication_pb2.JoinRequest, channels: Channels) -> ReplicaId:
-    """Ask the replica at an address to join a set. Errors: Conflict (it is of another set), Unavailable."""
+    """Ask the replica at an address to join a set. Errors: Conflict (the replica is in another set), Unavailable."""
     with rpc_errors(f"replica {address}"):
         response = await ReplicationServiceStub(channels.channel_to(address)).Join(request, timeout=CONNECT_TIMEOUT_S)
     return read(ReplicaId, response.replica)
 
 
 async def fetch_frame_copy(address: str, request: replication_pb2.CopyFrameRequest, channels: Channels) -> bytes:
-    """Read a replica's frame at a position. Errors: DataLoss (it has none), Conflict, Unavailable."""
+    """Read a replica's frame at a position. Errors: DataLoss (the replica lacks the frame), Conflict, Unavailable."""
     if not address:
         raise Unavailable("its address is unknown")
     with rpc_errors(f"replica {address}"):
@@ -191,7 +191,7 @@ async def fetch_frame_copy(address: str, request: replication_pb2.CopyFrameReque
 
 
 async def is_in_set(address: str, set_id: str, replica: ReplicaId, channels: Channels) -> bool:
-    """Whether a process of the set answers at an address. True also if its answer does not name its set."""
+    """Whether a process of the set answers at an address. True also if the answer contains no set id."""
     of = write(replica_report_pb2.ReplicaId, replica)
     request = replication_pb2.CopyFrameRequest(set_id=set_id, source=of, position=NO_POSITION)
     try:

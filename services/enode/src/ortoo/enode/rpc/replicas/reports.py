@@ -27,7 +27,7 @@ _log = get_logger("replication")
 
 @dataclass(eq=False)
 class ReplicaReports:
-    """Reports to each name server independently; the answers hold the addresses of the other replicas."""
+    """Reports to each name server independently. The answers contain the addresses of the other replicas."""
 
     name_servers: NameServers
     channels: Channels
@@ -50,7 +50,7 @@ class ReplicaReports:
             due.set()
 
     async def run(self) -> None:
-        """Report for ever."""
+        """Send reports to all name servers for ever."""
         tasks: dict[str, asyncio.Task[object]] = {}
         while True:
             changed, wanted = self.name_servers.changed, self.name_servers.addresses

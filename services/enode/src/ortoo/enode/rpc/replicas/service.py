@@ -48,7 +48,7 @@ class ReplicaService(ReplicationServiceServicer):
                 yield pb.ExchangeResponse()
 
     async def CopyFrame(self, request: pb.CopyFrameRequest, context: Context) -> pb.CopyFrameResponse:
-        """Return the frame of this disk at a position."""
+        """Return the frame at a position of this replica's log."""
         self._check(request.set_id, read(ReplicaId, request.source), "source")
         if self.driver is None:
             raise Unavailable("this replica is opening its log", field="source")

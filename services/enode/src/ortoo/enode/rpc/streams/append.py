@@ -71,7 +71,7 @@ class AppendStream:
             del request, records, batch
 
     def _start_now(self, request: enode_pb2.AppendRequest, batch: SealedBatch) -> asyncio.Future[AppendResult] | None:
-        """Start an append that only has to wait for the disk, as most do, without a task; None if it needs one."""
+        """Start an append that only has to wait for the disk, as most appends do; None if it needs a task."""
         queue = (request.topic_id, request.queue_id)
         if queue in self._arriving or self._topics.is_missing(*queue):
             return None
@@ -103,7 +103,7 @@ class AppendStream:
         return await self._appends.append(topic_id, queue_id, batch, flush_mode=_mode(request))
 
     async def _wait_for_topic(self, topic_id: int, queue_id: int) -> None:
-        """Wait for a topic that is just being created; later appends of the queue continue after this one."""
+        """Wait for a topic that is just being created. Later appends of the queue wait until this append continues."""
         before = self._arriving.get((topic_id, queue_id))
         own = self._arriving[topic_id, queue_id] = asyncio.get_running_loop().create_future()
         try:

@@ -44,9 +44,9 @@ class AttachedSnodes:
             self._store.locks.detach(incarnation)
 
     async def follow_locks(self, clock: Clock) -> None:
-        """Notify snodes of expired locks while any lock is requested, for ever.
+        """For ever: while snodes wait for locks, notify them of expired locks.
 
-        Without notifications queues would stand still, so a defect in here ends the process.
+        Without notifications, no client would consume the queues. So a defect in this loop ends the process.
         """
         locks = self._store.locks
         while True:
@@ -57,7 +57,7 @@ class AttachedSnodes:
             self.notify_freed()
 
     def notify_freed(self) -> None:
-        """Notify each snode of the locks it requested that are free now."""
+        """Notify each snode of the locks that it requested and that are free now."""
         for incarnation, keys in self._store.locks.take_freed().items():
             for stream in self._streams.get(incarnation, [])[-1:]:
                 stream.send(keys)
@@ -87,7 +87,7 @@ class AttachStream:
             self._snodes.remove(incarnation, self)
 
     def send(self, keys: Sequence[LockKey]) -> None:
-        """Answer with the locks that are free."""
+        """Answer with the free locks."""
         if self.outbox.open_requests < UNTAKEN_RESPONSES_MAX:
             freed = [pb.FreedLock(group=group, topic_id=topic_id, queue_id=queue) for topic_id, group, queue in keys]
             self.outbox.push(pb.AttachResponse(freed=freed))

@@ -1,4 +1,4 @@
-"""The FetchBatches stream: reads of many queues, most of them waiting at the end of their queue."""
+"""The FetchBatches stream: reads of many queues. Most reads wait at the end of their queue."""
 
 from collections.abc import AsyncIterator, Callable
 from functools import partial
@@ -70,13 +70,13 @@ class ReadStream:
                 self._memory.release_fixed(READ_BYTES)
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[BulkMessage, int]:
-        """The answer and the bytes reserved for it. Errors: any, sent as a refusal."""
+        """The answer and the bytes reserved for it. Any error is sent as a refusal."""
         raise NotImplementedError
 
     async def _read_now(
         self, request: enode_pb2.FetchBatchesRequest, pushed_down: PushdownRead | None
     ) -> tuple[BulkMessage, int]:
-        """Read under a reservation. It is released, and 0 returned for it, if a read that may wait found nothing."""
+        """Read under a reservation; returns the answer and the reserved bytes, 0 if a waiting read found nothing."""
         bytes_max = request.bytes_max or BYTES_DEFAULT
         cost_bytes = min(bytes_max + (PART_BYTES if pushed_down else 0), BYTES_READ_MAX)
         await self.outbox.reserve(cost_bytes)
@@ -109,10 +109,10 @@ class FetchStream(ReadStream):
         self._topics = topics
 
     async def _read(self, request: enode_pb2.FetchBatchesRequest) -> tuple[BulkMessage, int]:
-        """Read now, under a reservation; at the end of the queue wait without one.
+        """Read now, under a reservation of bytes. At the end of the queue, wait without a reservation.
 
-        A waiting read gets bytes that were just stored. They are in the store's memory anyway, and shared by all
-        waiting reads, so only reads of older batches need a reservation.
+        A waiting read gets batches that were just stored. These are in the store's memory anyway, and all waiting reads
+        share them. So only reads of older batches need a reservation.
         """
         topic_id, queue_id = request.topic_id, request.queue_id
         if self._topics.is_missing(topic_id, queue_id):
@@ -131,7 +131,7 @@ class FetchStream(ReadStream):
 class CommittedStream(ReadStream):
     """Reads at a follower.
 
-    Only of data committed here, and only for readers that accept any replica (`any_replica`).
+    These reads return only data committed on this replica, to readers that accept any replica (`any_replica`).
     """
 
     def __init__(self, engine: Engine, not_leading_error: Callable[[], OrtooError]) -> None:

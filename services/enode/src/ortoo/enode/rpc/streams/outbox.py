@@ -16,8 +16,8 @@ class Outbox(Generic[R]):
 
     Bytes are reserved before the work that needs them, and released when the transport takes the answer. So a peer
     that does not read its answers is soon no longer served, and costs at most `bytes_max` of memory. Reservations are
-    granted in the order of the requests; one that is larger than the bound is granted when it is alone. All are also
-    drawn from the call's share of the process's memory.
+    granted in the order of the requests; a reservation larger than the bound is granted when no bytes are reserved. All
+    reservations also count against the call's share of the process's memory.
     """
 
     def __init__(self, *, bytes_max: int) -> None:
@@ -33,7 +33,7 @@ class Outbox(Generic[R]):
         self._wake: asyncio.Future[None] | None = None
 
     async def reserve(self, cost_bytes: int) -> None:
-        """Wait until `cost_bytes` more fit, and take them. Errors: Overloaded (the process has no memory for them)."""
+        """Wait until `cost_bytes` more fit, and reserve them. Errors: Overloaded (the process lacks memory)."""
         if not self._reserving and self._fits(cost_bytes):
             self._bytes += cost_bytes
         else:
@@ -54,7 +54,7 @@ class Outbox(Generic[R]):
             self._memory.reserved_bytes += cost_bytes
 
     def charge(self, cost_bytes: int) -> None:
-        """Take the bytes of an answer that exists already, even beyond the bound; `put` it next."""
+        """Reserve the bytes of an existing answer, even beyond the bound. The caller then calls `put`."""
         self._bytes += cost_bytes
         if self._memory is not None:
             self._memory.draw_unchecked(cost_bytes)
@@ -66,7 +66,7 @@ class Outbox(Generic[R]):
         self._release_memory(cost_bytes)
 
     def _end_request(self, cost_bytes: int) -> None:
-        """Reserved bytes now wait for the peer, no longer for this process."""
+        """Note that reserved bytes no longer wait for this process, but for the peer."""
         if self._memory is not None:
             self._memory.reserved_bytes -= cost_bytes
 
@@ -84,7 +84,7 @@ class Outbox(Generic[R]):
                 granted.set_result(None)
 
     def put(self, answer: R, cost_bytes: int) -> None:
-        """Send the answer of an open request; its reserved bytes are released when the transport takes it."""
+        """Send the answer of an open request. The reserved bytes are released when the transport takes the answer."""
         self._end_request(cost_bytes)
         self._ready.append((answer, cost_bytes))
         self._wake_sender()
@@ -110,7 +110,7 @@ class Outbox(Generic[R]):
         return True
 
     def end(self, *, abandon_open: bool = False) -> None:
-        """End the requests; open ones are still answered unless they are abandoned."""
+        """End the requests. Open requests are still answered unless they are abandoned."""
         self._ended = True
         self._abandoned = abandon_open
         self._wake_sender()

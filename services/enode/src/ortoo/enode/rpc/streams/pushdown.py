@@ -32,7 +32,7 @@ class PushdownResult:
 
 @dataclass(frozen=True, slots=True)
 class PushdownRead:
-    """The pushdown of one request."""
+    """The conditions and columns that one request pushes down, and their execution."""
 
     pushdown: Pushdown
     filter: MessageFilter | None
@@ -51,7 +51,8 @@ class PushdownRead:
     ) -> PushdownResult:
         """Scan from the request's offset until `bytes_max` are found, the scan limit is reached, or the queue ends.
 
-        At the end of the queue wait up to `wait_ms`. An error behind the first part is left to the next read.
+        At the end of the queue, wait up to `wait_ms` milliseconds. An error behind the first part ends the scan; the
+        next read meets the error again.
         Errors: as `Store.fetch`; Unsupported.
         """
         begin, end_offset = request.from_offset, 0

@@ -21,18 +21,18 @@ class QueueOrder(Generic[R]):
     """Puts answers in the order of their requests within a queue; queues do not wait for each other."""
 
     def __init__(self, put: Callable[[R, int], None]) -> None:
-        """`put` takes each answer with its cost when its turn has come."""
+        """`put` is called with each answer and its cost when all earlier requests of the queue are answered."""
         self._put = put
         self._queues: dict[tuple[int, int], deque[Turn[R]]] = {}
 
     def take_turn(self, queue: tuple[int, int], cost_bytes: int) -> Turn[R]:
-        """Take the next place in `queue`."""
+        """Take the next place in the order of `queue`."""
         turn: Turn[R] = Turn(queue, cost_bytes)
         self._queues.setdefault(queue, deque()).append(turn)
         return turn
 
     def answer(self, turn: Turn[R], answer: R) -> None:
-        """Set the answer of one place; put all answers that no longer wait for an earlier one."""
+        """Set the answer of one place; put all answers that no longer wait for an earlier answer."""
         turn.answer = answer
         turns = self._queues[turn.queue]
         while turns and turns[0].answer is not None:

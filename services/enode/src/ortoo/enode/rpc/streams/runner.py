@@ -36,7 +36,7 @@ class StreamRunner:
         self._draining = draining
 
     async def run(self, name: str, stream: StreamHandler[Any, R], requests: AsyncIterator[Any]) -> AsyncIterator[R]:
-        """Yield the answers of `stream`. Its tasks have a scope of their own: this generator may end at any yield."""
+        """Yield the answers of `stream`. Its tasks have their own scope, as this generator may end at any yield."""
         scope = self._background.scope(name, failed=stream.outbox.fail)
         reading = scope.start("read", _read(stream, requests, scope))
         draining = scope.start("drain", self._drain(stream, reading))

@@ -1,4 +1,4 @@
-"""Idempotent producers: a repeated batch is stored once and answered with its first place."""
+"""Idempotent producers: a repeated batch is stored once, and the repetition is answered with the place of the first."""
 
 import heapq
 from collections import deque
@@ -38,7 +38,7 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         return self._topics.get(key[0], {}).get(key[1:])
 
     def add(self, key: Key, batch: WindowBatch) -> None:
-        """Fold one stored batch. A batch that is in the window already is ignored, so folding twice does no harm."""
+        """Fold one stored batch. A batch that is in the window already is ignored, so folding twice is harmless."""
         windows = self._topics.setdefault(key[0], {})
         window = windows.get(key[1:])
         if window is None:
@@ -52,9 +52,10 @@ class SequenceWindowTable(KeyedTable[tuple[int, int], SequenceWindow]):
         window.batches.append(batch)
 
     def idle_before_ms(self, before_ms: int, keep_max: int) -> int:
-        """Windows last used before the returned time are to be dropped; 0 = none.
+        """Return a time. Windows that were last used before this time must be dropped; 0 = no window.
 
-        These are the windows idle since `before_ms`, and the longest idle ones beyond `keep_max`.
+        These are the windows not used since `before_ms`, and the longest unused windows if there are more than
+        `keep_max`.
         """
         used = [window.used_at_ms for _, _, window in self.entries()]
         if len(used) > keep_max:
@@ -100,10 +101,10 @@ class Duplicate:
 
 
 class Sequencer:
-    """Decides about each idempotent batch; it considers batches that are not durable yet, too."""
+    """Decides whether an idempotent batch is stored. Decisions also consider batches that are not durable yet."""
 
     def __init__(self, windows: SequenceWindowTable, *, idle_ms: int, led_since_ms: int = -1) -> None:
-        """Decide by `windows`; those idle for `idle_ms` count as dropped.
+        """Decide by `windows`. A window that was not used for `idle_ms` counts as dropped.
 
         Batches sent before `led_since_ms` went to another leader, which may have lost acknowledged batches.
         """
@@ -114,10 +115,10 @@ class Sequencer:
         self._expected_first: dict[Key, None] = {}
 
     def decide(self, key: Key, first_sequence: int, count: int, crc: int, now_ms: int) -> Duplicate | None:
-        """The earlier place of a repeated batch; None = it is the producer's next one, to be stored.
+        """The earlier place of a repeated batch; None if the batch is the producer's next batch and must be stored.
 
-        Errors: Unavailable (a gap), NotFound (unknown producer), Invalid (overlap), Conflict (other bytes, or so old
-        that its place is no longer known).
+        Errors: Unavailable (a gap), NotFound (unknown producer), Invalid (overlap), Conflict (other bytes, or a batch
+        so old that its place is no longer known).
         """
         in_flight = self._in_flight.get(key)
         window = self._windows.get(key)
@@ -152,7 +153,7 @@ class Sequencer:
                         field="batch.first_sequence",
                     )
         raise Conflict(
-            f"sequence {first_sequence} was stored long ago, {expected} is next: its offset is not remembered",
+            f"sequence {first_sequence} was stored long ago, so its offset is not remembered; {expected} is next",
             field="batch.first_sequence",
         )
 
@@ -177,7 +178,7 @@ class Sequencer:
         self._in_flight.setdefault(key, []).append(batch)
 
     def remove_in_flight(self, key: Key) -> None:
-        """Remove the oldest batch being stored: it is durable and in the windows."""
+        """Remove the oldest batch being stored, because it is now durable and in the windows."""
         in_flight = self._in_flight.get(key)
         if in_flight:
             del in_flight[0]

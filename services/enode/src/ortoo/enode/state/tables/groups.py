@@ -1,4 +1,4 @@
-"""The groups that have any state: when each last used a topic, and which are declared."""
+"""The groups that have any state: when a group last used a topic, and whether it is declared."""
 
 from collections.abc import Iterator
 from typing import ClassVar

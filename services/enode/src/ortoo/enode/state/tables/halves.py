@@ -70,7 +70,7 @@ class HalfMessageTable(StateTable[set[int]]):
     def select(
         self, *, topic_id: int = 0, producer_group: str = "", parked_only: bool = False, limit: int = 100
     ) -> list[HalfOpen]:
-        """Open transactions, oldest first; topic 0 and an empty group match any."""
+        """Open transactions, oldest first; topic 0 matches any topic, and an empty group any group."""
         found = (
             one
             for one in self.open.values()

@@ -19,12 +19,12 @@ class Lock:
 
     @property
     def is_free(self) -> bool:
-        """Whether it has no holder."""
+        """Whether the lock has no holder."""
         return not self.owner
 
 
 class StoredLockTable(GroupTable[dict[int, Lock]]):
-    """Topic id to group to queue id to last lock. A free lock stays, to keep its generation."""
+    """Topic id to group to queue id to the last lock. A free lock stays in the table to keep its generation."""
 
     def all(self) -> Iterator[tuple[tuple[int, str, int], Lock]]:
         """All locks, each as ((topic id, group, queue id), lock)."""
@@ -48,7 +48,7 @@ class StoredLockTable(GroupTable[dict[int, Lock]]):
 
 
 def lock_changes(locks: Iterable[tuple[tuple[int, str, int], Lock]]) -> list[LocksChanged]:
-    """The changes that store locks of (topic id, group, queue id): one a group, topic and holder."""
+    """The changes that store locks of (topic id, group, queue id): one change for each topic, group and holder."""
     rows: dict[tuple[int, str, str, str, str], list[tuple[int, int]]] = {}
     for (topic_id, group, queue_id), lock in locks:
         holder = (topic_id, group, lock.owner, lock.session_id, lock.incarnation)

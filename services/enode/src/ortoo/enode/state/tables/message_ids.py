@@ -1,6 +1,6 @@
 """Application ids of messages, remembered for a window: a message with a remembered id is not stored again. Pure.
 
-The window is bounded by the time in each record, and by count; the oldest ids are dropped first.
+The window is bounded by the time in each record and by the number of ids. The oldest ids are dropped first.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ IDS_PER_CHANGE = 256
 
 
 class RememberedId(NamedTuple):
-    """The place of the message with an id."""
+    """The place of the message with a remembered id."""
 
     queue_id: int
     offset: int
@@ -56,7 +56,7 @@ class MessageIdTable(StateTable[OrderedDict[bytes, RememberedId]]):
                 start = end
 
     def digest(self) -> int:
-        """The digest, computed by id: the split of a checkpoint into rows depends on earlier drops."""
+        """A digest over single ids, because the split of a checkpoint into rows depends on earlier drops."""
         return digest_of(
             b"%b %d %d %d %d" % (short_id, topic_id, place.queue_id, place.offset, place.until_ms)
             for topic_id, ids in self._topics.items()

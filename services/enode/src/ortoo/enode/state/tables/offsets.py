@@ -12,7 +12,7 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
     """Topic id to group to queue id to (next offset, generation), from the last commit of each queue."""
 
     def of(self, topic_id: int, group: str, queue_ids: Iterable[int] = ()) -> dict[int, int]:
-        """Queue id to next offset; queues without one are absent. Empty `queue_ids` = all."""
+        """Queue id to next offset; queues without an offset are absent. Empty `queue_ids` = all queues."""
         rows = self._of(topic_id, group)
         wanted = tuple(queue_ids) or sorted(rows)
         return {queue_id: rows[queue_id][0] for queue_id in wanted if queue_id in rows}
@@ -26,7 +26,7 @@ class GroupOffsetTable(GroupTable[dict[int, tuple[int, int]]]):
         return self._of(topic_id, group).get(queue_id, (0, 0))[1]
 
     def is_passed_by_all(self, topic_id: int, queue_id: int, offset: int) -> bool:
-        """Whether every group with offsets in the topic has reached `offset` in this queue."""
+        """Whether all groups with offsets in the topic have reached `offset` in this queue."""
         rows = self._topics.get(topic_id, {}).values()
         return all(queue_id in one and one[queue_id][0] >= offset for one in rows if one)
 

@@ -58,12 +58,12 @@ class PopTable(PlaceTable[PopQueue]):
     """Topic id to (group, queue id) to delivery state."""
 
     def __init__(self, offsets: GroupOffsetTable) -> None:
-        """Begin empty. The floor of each queue is the group's committed offset, and is copied to `offsets`."""
+        """Begin empty. The floor of each queue is also stored in `offsets`, as the group's committed offset."""
         super().__init__()
         self._offsets = offsets
 
     def get(self, key: PopKey) -> PopQueue | None:
-        """A queue of a group; None if it never popped there."""
+        """A queue of a group; None if the group never popped from it."""
         return self._topics.get(key[0], {}).get(key[1:])
 
     def all(self) -> Iterator[tuple[PopKey, PopQueue]]:
@@ -72,7 +72,7 @@ class PopTable(PlaceTable[PopQueue]):
 
     @property
     def rows(self) -> int:
-        """About the number of rows, counted by interval."""
+        """The approximate number of rows, counted by interval."""
         return sum(len(queue.intervals) + 1 for _, queue in self.all())
 
     def checkpoint(self) -> Iterator[bytes]:
@@ -116,7 +116,7 @@ class PopTable(PlaceTable[PopQueue]):
         self._offsets.set_floor(change.topic_id, *place, intervals.floor)
 
     def _reset(self, change: OffsetsCommitted) -> None:
-        """Fold a reset of the group's offset: its delivery state restarts there."""
+        """Fold a reset of the group's offset: the delivery state of the queue restarts at the new offset."""
         queues = self._topics.get(change.topic_id, {})
         for queue_id, offset in change.offsets if queues else ():
             if (change.group, queue_id) in queues:

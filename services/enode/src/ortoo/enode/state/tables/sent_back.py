@@ -1,7 +1,7 @@
 """Marks of the messages that groups nacked by offset, so that a repeated request stores no second copy. Pure.
 
-A mark lives until the group's offset passes the message, or an operator moves the offset; both are in the log. Folding
-a mark does not depend on the earlier state, so folding a part of the log again changes nothing.
+A mark lives until the group's offset passes the message, or an operator moves the offset; both events are in the log.
+Folding a mark does not depend on the earlier state, so folding a part of the log again changes nothing.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ class RetryMarkTable(PlaceTable[set[RetryMark]]):
 
     @property
     def rows(self) -> int:
-        """About the number of rows, counted by message."""
+        """The approximate number of rows, counted by message."""
         return sum(len(marks) for _, _, marks in self.entries())
 
     def checkpoint(self) -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """Timers of delayed messages: due times, places and destinations. Pure: no clock, no disk, no randomness.
 
-Timers of the next minutes are in buckets of one second, later ones in buckets of ten minutes. These are split when
-their time comes near. A timer costs 29 bytes at any distance; its message stays on disk.
+Timers of the next minutes are in buckets of one second, later timers in buckets of ten minutes. A bucket of ten minutes
+is split when its time comes near. A timer costs 29 bytes at any distance; its message stays on disk.
 """
 
 from collections.abc import Iterator
@@ -37,7 +37,7 @@ class TimerEntry(NamedTuple):
 
 
 class TimerTable(StateTable[dict[int, int]]):
-    """All timers of an enode; and topic id to queue id to the destination number used in rows."""
+    """All timers of an enode, and the destinations: topic id to queue id to the number used in rows."""
 
     def __init__(self) -> None:
         """Begin empty."""
@@ -59,7 +59,7 @@ class TimerTable(StateTable[dict[int, int]]):
     def checkpoint(self) -> Iterator[bytes]:
         """The whole table as encoded changes.
 
-        Far buckets first: one that is split before its turn is then found among the near ones.
+        Far buckets are written first. A far bucket that is split meanwhile is then found among the near buckets.
         """
         for buckets in (self._far, self._near):
             for _, bucket in iterate_live(buckets):
@@ -70,11 +70,11 @@ class TimerTable(StateTable[dict[int, int]]):
 
     @property
     def rows(self) -> int:
-        """The cost in rows of other tables; a digest of timers is cheap."""
+        """The cost of a digest, in rows of other tables; digests of timers are cheap."""
         return self.live_count // 16
 
     def digest(self) -> int:
-        """The digest, computed by timer: the bucket of a timer differs between leader and followers."""
+        """A digest over single timers, because the bucket of a timer differs between leader and followers."""
         total = 0
         for bucket in (*self._near.values(), *self._far.values()):
             written = self._checkpoint_rows(bucket.live_rows())
@@ -177,7 +177,7 @@ class TimerTable(StateTable[dict[int, int]]):
     def take(self, until_ms: int, limit: int) -> TimerArray:
         """Mark up to `limit` free timers due at or before a time as staged, earliest seconds first; return them.
 
-        Includes those of deleted topics, for which `destination_of` returns None.
+        The result includes timers of deleted topics, for which `destination_of` returns None.
         """
         parts: list[TimerArray] = []
         for key in sorted(key for key in self._near if key * NEAR_MS <= until_ms):
@@ -229,7 +229,7 @@ class TimerTable(StateTable[dict[int, int]]):
                 bucket.set_status(ids[at], status)
 
     def unstage(self, deliver_at_ms: Int64s, ids: Int64s, status: TimerStatus = TimerStatus.FREE) -> None:
-        """Note that messages left memory: staged timers get `status`; those being moved or recalled become MISSED."""
+        """Note that messages left memory. Staged timers get `status`; timers being moved or recalled become MISSED."""
         statuses = self.statuses(deliver_at_ms, ids)
         is_staged, is_in_use = (
             statuses == TimerStatus.STAGED,
@@ -245,7 +245,7 @@ class TimerTable(StateTable[dict[int, int]]):
                 bucket.reset_statuses()
 
     def select(self, topic_id: int, from_ms: int, limit: int) -> list[TimerEntry]:
-        """Up to `limit` delayed messages of a topic from a time on, by time and id."""
+        """Up to `limit` delayed messages of a topic that are due from `from_ms` on, ordered by time and id."""
         found: list[TimerEntry] = []
         queues = {number: queue_id for queue_id, number in self._topics.get(topic_id, {}).items()}
         is_wanted = np.zeros(len(self._destinations), bool)

@@ -1,6 +1,6 @@
 """Makes RocketMQ's clients group members, so that operators see them at every snode.
 
-This is only for display: queues are never assigned to them, because they pop.
+The membership is only for display. These clients are never assigned queues, because they pop.
 """
 
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class ClientRegistration:
     runtime: Runtime
 
     def register(self, client: ConnectedClient) -> None:
-        """Make a client a member of exactly its groups; only changes are sent.
+        """Make a client a member of exactly its groups.
 
-        Errors: Forbidden if one of them has another user's client of this id, by either protocol and at any snode.
+        Errors: Forbidden if a group has a client with this id that belongs to another user, at any snode.
         """
         if not client.session_id:
             client.session_id = self.runtime.randomness.id_text()
@@ -48,7 +48,7 @@ class ClientRegistration:
             self.membership.leave(group, client.client_id, client.session_id)
 
     def find_member(self, group: str, client_id: str) -> GroupMember | None:
-        """A client as a member of its group, at any snode."""
+        """The group member with this client id, which may be connected to another snode."""
         return self.membership.members(group).get(client_id)
 
     def _is_elsewhere(self, group: str, client: ConnectedClient) -> bool:

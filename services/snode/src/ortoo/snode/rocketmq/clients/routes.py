@@ -1,4 +1,4 @@
-"""Routes and assignments for clients. The address of every broker is the one by which the client reached this snode."""
+"""Routes and assignments for clients. Every broker has the address at which the client reached this snode."""
 
 import ipaddress
 from collections.abc import Iterable, Sequence
@@ -28,35 +28,35 @@ from ortoo.snode.topics.creation import ProducerTopics
 ANY_QUEUE = -1
 """The queue id of an assignment that means all queues of a broker."""
 MIXED_TYPES = (MessageType.NORMAL, MessageType.FIFO, MessageType.DELAY, MessageType.TRANSACTION, MessageType.PRIORITY)
-"""The types that a topic without a type accepts. Unspecified is not among them: the Java client cannot read it."""
+"""The types that a topic without a type accepts. UNSPECIFIED is left out, because the Java client cannot read it."""
 ACCEPTED_TYPES = {kind: (MessageType.Value(kind.name),) for kind in routes.MessageType if kind} | {
     routes.MessageType.UNSPECIFIED: MIXED_TYPES
 }
 """The types that a topic of each type accepts."""
 JAVA_PRIORITY_VERSION = (5, 2, 0)
-"""The first Java client with priorities; earlier ones do not start when a route has that type."""
+"""The first Java client with priorities; earlier clients do not start when a route has that type."""
 
 
 class RouteActivity:
     """QueryRoute and QueryAssignment."""
 
     def __init__(self, watch: DirectoryWatch, producer_topics: ProducerTopics, advertised_address: str) -> None:
-        """`advertised_address` is sent to every client; empty = each client gets the address by which it came."""
+        """`advertised_address` is sent to every client; empty = each client gets the address to which it connected."""
         self._watch = watch
         self._producer_topics = producer_topics
         self._advertised = endpoints_of(advertised_address) if advertised_address else None
         self.own_endpoints = Endpoints()
-        """The address of this snode, for clients that do not send the address by which they came."""
+        """The address of this snode, for clients that do not send the address to which they connected."""
 
     async def query_route(self, caller: Caller, request: pb.QueryRouteRequest) -> pb.QueryRouteResponse:
-        """All queues of a topic, for producers and consumers. Errors: Refused, NotFound."""
+        """All queues of a topic, for producers and consumers. Errors: GrpcProxyError, NotFound."""
         topic = await self._producer_topics.find_or_create(topic_name(request.topic))
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
         queues = route_queues(topic, request.topic, endpoints, accepted_types(topic, caller))
         return pb.QueryRouteResponse(status=ok_status(), message_queues=queues)
 
     async def query_assignment(self, caller: Caller, request: pb.QueryAssignmentRequest) -> pb.QueryAssignmentResponse:
-        """The assignment of every member of a group. Errors: Refused, NotFound."""
+        """The assignment of every member of a group. Errors: GrpcProxyError, NotFound."""
         group_name(request.group)
         topic = await self._watch.topic(topic_name(request.topic))
         endpoints = choose_endpoints(request.endpoints, self._advertised, self.own_endpoints)
@@ -64,7 +64,7 @@ class RouteActivity:
 
 
 def endpoints_of(address: str) -> Endpoints:
-    """host:port as endpoints; with a scheme, without which clients cannot connect."""
+    """Convert host:port to endpoints, with the scheme that clients need."""
     host, _, port = address.rpartition(":")
     host = host.strip("[]")
     return Endpoints(scheme=_scheme(host), addresses=[Address(host=host, port=int(port))])
@@ -73,8 +73,8 @@ def endpoints_of(address: str) -> Endpoints:
 def choose_endpoints(requested: Endpoints, advertised: Endpoints | None, own: Endpoints) -> Endpoints:
     """The address of the brokers for a client.
 
-    An operator's address comes first. Otherwise it is the address by which the client came, which works also behind
-    address translation. The snode's own address is the last resort.
+    An operator's address comes first, then the address to which the client connected, which also works behind address
+    translation. The snode's own address is the last resort.
     """
     if advertised is not None:
         return advertised
@@ -102,7 +102,7 @@ def accepted_types(topic: Topic, caller: Caller) -> Sequence[int]:
 def route_queues(
     topic: Topic, resource: Resource, endpoints: Endpoints, accepted: Sequence[int] = MIXED_TYPES
 ) -> list[MessageQueue]:
-    """All queues of a topic, those for producers in their order. Errors: Refused with FORBIDDEN if there is none."""
+    """All queues of a topic, in publish order. Errors: GrpcProxyError with FORBIDDEN if there are none."""
     rank = {place.enode: number for number, place in enumerate(topic.publish_order)}
     queues = [
         MessageQueue(
@@ -116,12 +116,12 @@ def route_queues(
         for queue_id, permission in _permissions(topic, placement)
     ]
     if not queues:
-        raise GrpcProxyError(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no queue to use")
+        raise GrpcProxyError(Code.FORBIDDEN, f"topic {topic.name} is {topic.permission.name}: it has no usable queue")
     return queues
 
 
 def assignments(topic: Topic, resource: Resource, endpoints: Endpoints) -> list[Assignment]:
-    """The assignment of a group member: all queues of each broker. Errors: Refused with FORBIDDEN."""
+    """The assignment of a group member: all queues of each broker. Errors: GrpcProxyError with FORBIDDEN."""
     brokers = [
         Broker(name=placement.enode, id=0, endpoints=endpoints)
         for placement in sorted(topic.placements, key=lambda p: p.enode)
@@ -142,7 +142,7 @@ def _scheme(host: str) -> AddressScheme.ValueType:
 
 
 def _permissions(topic: Topic, placement: Placement) -> Iterable[tuple[int, Permission.ValueType]]:
-    """Ids from 0 with their permissions. Read-write queues come first: a client insists on writing to queue 0."""
+    """Queue ids from 0 with their permissions. Read-write queues come first, because a client writes to queue 0."""
     read = placement.read_queue_count if topic.readable else 0
     publish_counts = {place.enode: place.queue_count for place in topic.publish_order}
     write = publish_counts.get(placement.enode, 0) if publish_counts else placement.write_queue_count

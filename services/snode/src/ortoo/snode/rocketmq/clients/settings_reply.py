@@ -1,7 +1,7 @@
-"""The settings for a client: its own, with the server's part filled in.
+"""The settings that the server returns to a client: the client's own settings, completed by the server.
 
-Each choice is for a client that needs it. The Node.js client supports only exponential backoff, the Python client only
-the customised list and whole seconds. A producer without a maximal body size sends nothing.
+The Node.js client supports only exponential back-off. The Python client supports only the customised list, in whole
+seconds. A producer that receives no maximum body size sends nothing.
 """
 
 from apache.rocketmq.v2 import definition_pb2 as pb
@@ -31,16 +31,16 @@ CONSUMER_TYPES = frozenset(
 LITE_TYPES = frozenset({pb.ClientType.LITE_PUSH_CONSUMER, pb.ClientType.LITE_SIMPLE_CONSUMER})
 """The types of clients that receive the messages of each lite topic one after another."""
 UNKNOWN = Group("")
-"""A group that does not exist yet has the defaults."""
+"""The settings of a group that does not exist yet: the defaults."""
 
 
 def pop_rules(group: Group | None, *, from_last: bool = False, order_batched: bool = False) -> PopRules:
-    """How a group pops; with `from_last` it begins at the end of queues in which it has no offset.
+    """How a group pops. With `from_last`, the group begins at the end of queues in which it has no offset.
 
-    With `order_batched`, for simple consumers, it gets several messages of a message group at once, in order. Listeners
-    of a push consumer run concurrently, so it gets such messages one by one.
+    With `order_batched`, for simple consumers, an answer may have several messages of a message group, in order. A push
+    consumer gets them one by one, because its listeners run concurrently.
 
-    Messages of one message group always come in order, because the protocol's clients cannot request it.
+    Messages of one message group always come in order, because the protocol has no option for the order.
     """
     attempts_max = (group or UNKNOWN).attempts_max
     return PopRules(attempts_max, in_order=True, from_last=from_last, order_batched=order_batched)
@@ -67,10 +67,7 @@ def make_settings_reply(client_settings: pb.Settings, language: str, group: Grou
 
 
 def _consumer_backoff(language: str, group: Group) -> pb.RetryPolicy:
-    """The protocol's `max_attempts` counts attempts, as a group does.
-
-    RocketMQ's own groups count retries, and its servers send clients one more.
-    """
+    """The back-off for a consumer. `max_attempts` counts all attempts, as the group's `attempts_max` does."""
     delays_ms = group.retry.delays_ms
     if language == NODE_JS:
         exponential = _exponential(delays_ms[0], delays_ms[-1])

@@ -1,7 +1,7 @@
-"""Connected clients by id. A client is alive while it sends anything, whether or not its telemetry stream is open.
+"""Connected clients by id. A client is alive while it sends requests, even without a telemetry stream.
 
-A client that sends no settings after a server's restart is still served. Its settings are for transaction checks,
-commands and operators.
+A client that sends no settings after a server's restart is still served. Settings are only needed for transaction
+checks, commands and operators.
 """
 
 import asyncio
@@ -14,19 +14,20 @@ from apache.rocketmq.v2.definition_pb2 import ClientType, Settings
 from apache.rocketmq.v2.service_pb2 import NotifyUnsubscribeLiteCommand, TelemetryCommand
 from ortoo.common.errors import Invalid, Overloaded
 from ortoo.common.process.memory_budget import MemoryShare
-from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal
+from ortoo.snode.membership.fair_table import FairTable
+from ortoo.snode.policy.principal import ANONYMOUS, PRINCIPAL, Principal, owner_at
 from ortoo.snode.rocketmq.protocol.caller import Caller
 
 EXPIRY_S = 120.0
 """Silence after which a client is removed."""
 LOST_EXPIRY_S = 30.0
-"""The same for a client whose telemetry stream ended. Official clients send heartbeats every 10 s."""
-CLIENTS_MAX = 50_000
+"""Silence after which a client without its telemetry stream is removed. Official clients send heartbeats every 10 s."""
+CLIENTS_MAX = 62_500
 COMMANDS_MAX = 1024
 COMMANDS_BYTES_MAX = 16 << 20
-"""Limit of the bytes that wait for one client, beside the first waiting command: several checks of large messages."""
+"""Limit of the bytes that wait for one client, beside the first waiting command."""
 TOPICS_MAX = 2_000
-"""Maximum of topics in the settings of a client, and of topics it is recorded to send to."""
+"""Maximum of topics in the settings of a client, and of recorded topics to which a client sends."""
 TOPIC_BYTES = 384
 """Approximate memory of a topic that a client sends to: its name, and its producer group with the client."""
 SETTINGS_BYTES_MAX = 256 << 10
@@ -38,7 +39,7 @@ class CommandStream:
     """Commands that wait for one client on its telemetry stream."""
 
     def __init__(self, memory: MemoryShare | None = None) -> None:
-        """Waiting commands are drawn from `memory`, because a check has messages of any size."""
+        """The memory of waiting commands is drawn from `memory`, because transaction checks contain messages."""
         self._memory = memory
         self._waiting: deque[tuple[TelemetryCommand, int]] = deque()
         self._bytes = 0
@@ -88,7 +89,9 @@ def check_size(settings: Settings) -> None:
     """Limit the size of one client's settings. Errors: Invalid."""
     count, size_bytes = len(settings.subscription.subscriptions or settings.publishing.topics), settings.ByteSize()
     if count > TOPICS_MAX or size_bytes > SETTINGS_BYTES_MAX:
-        message = f"{count} topics in {size_bytes} bytes; at most {TOPICS_MAX} in {SETTINGS_BYTES_MAX} fit"
+        message = (
+            f"{count} topics and {size_bytes} bytes; give at most {TOPICS_MAX} topics and {SETTINGS_BYTES_MAX} bytes"
+        )
         raise Invalid(message, field="settings")
 
 
@@ -104,23 +107,23 @@ class ConnectedClient:
     language: str = ""
     client_version: str = ""
     peer: str = ""
-    """The address of its heartbeats."""
+    """The address from which the client sends heartbeats."""
     principal: Principal = ANONYMOUS
     """The user who first used this client id."""
     client_type: ClientType.ValueType = ClientType.CLIENT_TYPE_UNSPECIFIED
     group: str = ""
     settings: Settings | None = None
     published_topics: set[str] = field(default_factory=set)
-    """Topics it sends to; also the names of its producer groups."""
+    """Topics to which the client sends. They are also the names of its producer groups."""
     checked_topics: set[str] = field(default_factory=set)
-    """The topics among them for which it gets transaction checks."""
+    """The published topics for which the client gets transaction checks."""
     last_active_s: float = 0.0
     stream: CommandStream | None = None
     """The newest telemetry stream, for commands."""
     has_lost_stream: bool = False
-    """Whether its newest telemetry stream ended, because it was killed or lost its connection."""
+    """Whether the client's newest telemetry stream has ended."""
     session_id: str = ""
-    """The session id of its group memberships; empty before the first one."""
+    """The session id of the client's group memberships; empty before the first one."""
     member_since_ms: int = 0
     member_of: set[str] = field(default_factory=set)
 
@@ -131,21 +134,20 @@ class ClientTable:
     def __init__(self, memory: MemoryShare) -> None:
         self._memory = memory
         """Memory of the clients' settings."""
-        self._clients: dict[str, ConnectedClient] = {}
+        self._clients: FairTable[ConnectedClient] = FairTable(CLIENTS_MAX, "clients are connected")
 
     def all(self) -> list[ConnectedClient]:
         """The connected clients."""
         return list(self._clients.values())
 
     def touch(self, caller: Caller, now_s: float) -> ConnectedClient:
-        """Record a sign of life of a client. Errors: Overloaded, Forbidden if the id is another user's."""
+        """Record that a client is alive. Errors: Overloaded, Forbidden if the client id belongs to another user."""
         self.check_owner(caller)
         client = self._clients.get(caller.client_id)
         if client is None:
-            if len(self._clients) >= CLIENTS_MAX:
-                raise Overloaded(f"{CLIENTS_MAX} clients are connected to this snode; connect to another one")
-            client = ConnectedClient(caller.client_id, peer=caller.peer(), principal=PRINCIPAL.get())
-            self._clients[caller.client_id] = client
+            peer = caller.peer()
+            client = ConnectedClient(caller.client_id, peer=peer, principal=PRINCIPAL.get())
+            self._clients.put(caller.client_id, client, owner_at(peer.rpartition(":")[0]))
         client.last_active_s = now_s
         client.language = caller.language or client.language
         client.client_version = caller.client_version or client.client_version
@@ -158,11 +160,11 @@ class ClientTable:
             PRINCIPAL.get().check_owner(client.principal.user, "client id", "x-mq-client-id")
 
     def get(self, client_id: str) -> ConnectedClient | None:
-        """A connected client, if there is one with this id."""
+        """The connected client with this id, or None."""
         return self._clients.get(client_id)
 
     def notify_unsubscribed(self, client_id: str, lite_topic: str) -> None:
-        """Notify a client, if it listens, that a lite topic was unsubscribed."""
+        """Notify a client that a lite topic was unsubscribed, if the client has a telemetry stream."""
         client = self._clients.get(client_id)
         if client is not None and client.stream is not None:
             command = NotifyUnsubscribeLiteCommand(lite_topic=lite_topic)
@@ -170,7 +172,7 @@ class ClientTable:
                 client.stream.send(TelemetryCommand(notify_unsubscribe_lite_command=command))
 
     def set_settings(self, client: ConnectedClient, settings: Settings) -> None:
-        """Store the settings of a client. Errors: Overloaded, then the previous ones stay."""
+        """Store the settings of a client. Errors: Overloaded. After an error, the previous settings stay."""
         more_bytes = _settings_bytes(settings) - _settings_bytes(client.settings)
         if more_bytes > 0:
             self._memory.draw(more_bytes)
@@ -191,8 +193,8 @@ class ClientTable:
         return sum(bool(client.published_topics) for client in self._clients.values())
 
     def remove(self, client_id: str) -> ConnectedClient | None:
-        """Remove a client; None if it is not connected."""
-        client = self._clients.pop(client_id, None)
+        """Remove a client and return it; None if it is not connected."""
+        client = self._clients.remove(client_id)
         if client is None:
             return None
         self._memory.release(_settings_bytes(client.settings) + TOPIC_BYTES * len(client.published_topics))

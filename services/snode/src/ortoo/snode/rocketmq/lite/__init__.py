@@ -1,5 +1,5 @@
-"""Lite topics: subscriptions of clients, the topics that store them, and pops over them.
+"""Lite topics: subscriptions of clients, the stored topics of lite topics, and pops over lite topics.
 
-It takes subscriptions and pops of clients of lite topics, and returns leased messages. `send`, `receive` and `presence`
-may import this package.
+The package takes subscriptions and pops of clients of lite topics, and returns leased messages. `send`, `receive` and
+`presence` may import it.
 """

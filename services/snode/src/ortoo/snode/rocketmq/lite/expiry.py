@@ -1,7 +1,7 @@
-"""The expiry of unused lite topics, after the lifetime that their parent sets.
+"""Closes and deletes lite topics that were unused for the lifetime that their parent sets.
 
-Snodes coordinate by the topic itself. An expired one is closed for senders, and deleted later unless it was changed. A
-send to a closed one reopens it, which is a change; so accepted messages are not deleted.
+Snodes coordinate through the topic's version. An expired lite topic is closed for senders, and deleted later if its
+version is unchanged. A send reopens a closed lite topic, which changes its version, so no accepted message is deleted.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from ortoo.snode.rocketmq.protocol.names import stored_topic
 CLOSED_GRACE_S = 60.0
 """Time between closing and deleting a lite topic; longer than any snode needs to learn of the close."""
 CHECKS_PER_SWEEP_MAX = 200
-"""Maximum of lite topics that one sweep checks; the others follow."""
+"""Maximum of lite topics that one sweep checks; the next sweeps check the others."""
 _log = get_logger("lite topics")
 
 
@@ -31,10 +31,10 @@ class _LiteTopicState:
 
     checked_at_s: float = 0.0
     last_message_ms: int = 0
-    """When its last message was stored, or when it was created."""
+    """When the last message was stored, or when the lite topic was created."""
     closed_version: int = 0
     closed_since_s: float = 0.0
-    """Since when this snode has seen it closed, in this version."""
+    """The time since which this snode has seen the lite topic closed, in `closed_version`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -49,10 +49,10 @@ class LiteExpiry:
     """The wall clock and the monotonic clock at the first sweep."""
     _states: dict[int, _LiteTopicState] = field(default_factory=dict, init=False)
     _notified_missing: set[tuple[str, str]] = field(default_factory=set, init=False)
-    """(client id, lite topic) of ended ones that a client subscribes to; each is notified once."""
+    """(client id, lite topic) of subscriptions to ended lite topics. Each is notified once."""
 
     async def sweep(self) -> None:
-        """Close expired lite topics, delete those closed for long enough, and notify their subscribers."""
+        """Close expired lite topics, delete those that were closed for long enough, and notify the subscribers."""
         now_ms = self._now_ms()
         ending = self._expiring_topics()
         self._states = {lite.topic_id: self._states.get(lite.topic_id) or _LiteTopicState() for _, lite in ending}
@@ -86,7 +86,7 @@ class LiteExpiry:
         return [(parents[parent], one) for parent, one in named if parent is not None and parent in parents]
 
     async def _check_topic(self, state: _LiteTopicState, parent: Topic, lite: Topic) -> None:
-        """Errors: Unavailable, Conflict and NotFound if another process has changed or deleted it."""
+        """Close or delete a lite topic if it has expired. Errors: Unavailable, Conflict or NotFound if changed."""
         state.last_message_ms = await self._last_message_ms(lite)
         if state.last_message_ms + parent.lite_ttl_ms > self._now_ms():
             return
@@ -107,7 +107,7 @@ class LiteExpiry:
         return min(now_ms, began_ms + int((now_s - began_s) * 1000))
 
     async def _last_message_ms(self, lite: Topic) -> int:
-        """When it was last used; an operator may have given it several queues."""
+        """When a lite topic was last used: the time of its newest message or of its creation."""
         return max([lite.created_at_ms, *[await self._stored_at_ms(lite, queue) for queue in lite.read_queues()]])
 
     async def _stored_at_ms(self, lite: Topic, queue: Queue) -> int:

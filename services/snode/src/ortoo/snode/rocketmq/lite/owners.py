@@ -1,7 +1,7 @@
 """The owner of a lite topic in a group with exclusive lite topics: the client that subscribed last.
 
-The owner has the lock of the lite topic's queue, which counts for clients at all snodes. A new subscription takes the
-lock over, and each receive checks it. The lock ends with its snode, and when its client leaves.
+The owner has the lock of the lite topic's queue at the enode, which all snodes see. A new subscription takes the lock
+over, and each receive checks it. The lock ends with its snode, and when its client leaves.
 """
 
 import contextlib
@@ -16,9 +16,9 @@ from ortoo.snode.enodes.link import EnodeLinks, LockRequest
 from ortoo.snode.rocketmq.protocol.names import lite_topic_of, stored_topic
 
 LOCK_GROUP_PREFIX = "%LMQ%"
-"""Prefix of a group's name in locks: messages of the group are popped, and popped groups cannot have locks."""
+"""Prefix of a group's name in locks: the group itself pops, and a group that pops cannot have locks."""
 LOCK_OWNER = "lite"
-"""The owner of every such lock; its session is the client, so that a newer one takes it over."""
+"""The owner in every such lock. The client id is its session, so that a newer client takes the lock over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LiteOwners:
     async def still_owned(self, group: str, client_id: str, queues: Sequence[Queue]) -> tuple[list[Queue], list[str]]:
         """The queues that the client still owns, and the lite topics that another client has taken over.
 
-        Queues of an enode that does not answer are in neither.
+        Queues of an enode that does not answer are in neither result.
         """
         if not self.is_exclusive(group):
             return list(queues), []
@@ -56,7 +56,7 @@ class LiteOwners:
         return [queue for queue in queues if queue in own], lost
 
     def release(self, client_id: str, group: str, parent: str, lite_topics: Iterable[str]) -> None:
-        """Release the lite topics of a client that has unsubscribed; locks of other clients stay."""
+        """Release the lite topics of a client that has unsubscribed. The locks of other clients stay."""
         if self.is_exclusive(group) and (names := list(lite_topics)):
             self.runtime.background.run_contained("lite owners", self._release(client_id, group, parent, names))
 
@@ -69,7 +69,7 @@ class LiteOwners:
                 await self.links.to(enode).release_locks(requests)
 
     async def _take_locks(self, group: str, client_id: str, queues: Sequence[Queue], *, resume: bool) -> set[Queue]:
-        """The queues among these, all on one enode, that the client then owns. Errors: Unavailable."""
+        """Lock `queues`, all on one enode; returns those whose lock the client then has. Errors: Unavailable."""
         requests = [self._lock_request(group, client_id, queue, resume=resume) for queue in queues]
         results = await self.links.to(queues[0].enode).take_locks(self.runtime.incarnation, requests)
         for answer in results:

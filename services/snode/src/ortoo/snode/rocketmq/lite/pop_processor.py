@@ -1,4 +1,4 @@
-"""Pops over the lite topics of one client: each is a separate queue with at most one leased message."""
+"""Pops over the lite topics of one client. Each lite topic is one queue, with at most one leased message."""
 
 import asyncio
 from collections.abc import Sequence
@@ -30,9 +30,9 @@ class LitePopProcessor:
     _rotation: int = 0
 
     async def pop(self, call: PopCall, parent: Topic) -> PopResult:
-        """Lease messages to a client, waiting for the first. Changes of its subscription count at once.
+        """Lease messages to a client, waiting for the first one. Subscription changes take effect during the wait.
 
-        Errors: as `PopProcessor.pop`, or Refused with ILLEGAL_TOPIC if the group has another parent.
+        Errors: as `PopProcessor.pop`, or GrpcProxyError with ILLEGAL_TOPIC if the group has another parent.
         """
         self.subscriptions.check_parent(call.group, parent.name)
         is_exclusive = self.owners.is_exclusive(call.group)
@@ -68,7 +68,7 @@ class LitePopProcessor:
         return self.subscriptions.get_or_create(call.consumer, call.group, call.topic, self.runtime.clock.monotonic_s())
 
     async def _still_owned(self, call: PopCall, queues: list[Queue]) -> list[Queue]:
-        """For an exclusive group: the queues that the client still owns."""
+        """The queues that the client still owns in an exclusive group. Revokes its other lite topics."""
         own, lost = await self.owners.still_owned(call.group, call.consumer, queues)
         self.subscriptions.revoke(call.consumer, lost)
         return own
@@ -81,7 +81,7 @@ class LitePopProcessor:
         return queues[at:] + queues[:at]
 
     async def _pop_available(self, queues: Sequence[Queue], call: PopCall, found: list[PopResult]) -> None:
-        """Add the messages available now to `found`, which stays the caller's if this is cancelled."""
+        """Add the messages available now to `found`. After a cancellation, `found` has those popped before it."""
         failure: OrtooError | None = None
         for queue in queues:
             if len(found) >= call.messages_max:
@@ -98,7 +98,7 @@ class LitePopProcessor:
     async def _wait_for_messages(
         self, queues: Sequence[Queue], call: PopCall, events: Sequence[asyncio.Event], found: list[PopResult]
     ) -> None:
-        """Add the first messages that arrive to `found`; nothing after the timeout or when an event is set."""
+        """Wait for messages and add them to `found`. Returns without any at the timeout or when an event is set."""
         calls = [_queue_call(queue, call, wait_ms=call.wait_ms) for queue in queues]
         # These are tasks, not futures of them: a cancelled pop must notice it at once, or its messages would be lost.
         pops = [
@@ -121,7 +121,7 @@ class LitePopProcessor:
                 task.cancel()
 
     async def _still_subscribed(self, found: Sequence[PopResult], queues: Sequence[Queue]) -> list[PopResult]:
-        """The answers of these queues; others are of ended subscriptions and are released."""
+        """The answers from `queues`. Answers from queues whose subscription has ended are released."""
         kept: list[PopResult] = []
         for answer in found:
             if all(batch.queue in queues for batch in answer.batches):
@@ -131,7 +131,7 @@ class LitePopProcessor:
         return kept
 
     async def _limit(self, found: Sequence[PopResult], call: PopCall) -> PopResult:
-        """At most the requested number of messages; several may have arrived at once, and the rest is released."""
+        """Limit the answers to the requested number of messages, and release the rest."""
         batches = [batch for answer in found for batch in answer.batches]
         if len(batches) > call.messages_max:
             await self.processor.release(PopResult(batches[call.messages_max :]))

@@ -1,4 +1,4 @@
-"""The lite topics that clients subscribe to. They are lost with the snode; clients send them repeatedly."""
+"""The lite topics that clients subscribe to. A restart of the snode loses them; clients send them repeatedly."""
 
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -53,7 +53,7 @@ class LiteSubscriptions:
         self._total = 0
 
     def check_parent(self, group: str, parent: str) -> None:
-        """Check that a group with members has this parent topic. Errors: Refused with ILLEGAL_TOPIC."""
+        """Check that a group with members has this parent topic. Errors: GrpcProxyError with ILLEGAL_TOPIC."""
         subscription = next(iter(self._by_group.get(group, {}).values()), None)
         if subscription is not None and subscription.parent != parent:
             raise GrpcProxyError(
@@ -61,7 +61,7 @@ class LiteSubscriptions:
             )
 
     def get_or_create(self, client_id: str, group: str, parent: str, now_s: float) -> LiteSubscription:
-        """A client's subscription; a new, empty one if there is none."""
+        """A client's subscription, which is created empty if it does not exist."""
         subscription = self._by_client.get(client_id)
         if subscription is None or (subscription.group, subscription.parent) != (group, parent):
             self.remove(client_id)
@@ -72,7 +72,7 @@ class LiteSubscriptions:
     def set_lite_topics(self, subscription: LiteSubscription, names: frozenset[str], now_s: float) -> None:
         """Replace the lite topics.
 
-        Errors: Refused if they are too many, Overloaded if those of all clients are.
+        Errors: GrpcProxyError if the client has too many lite topics, Overloaded if all clients together have too many.
         """
         self._check_quota(subscription, names)
         subscription.updated_at_s = now_s
@@ -95,13 +95,13 @@ class LiteSubscriptions:
             self.notify_unsubscribed(client_id, name)
 
     def revoke_from_others(self, client_id: str, group: str, names: Collection[str]) -> None:
-        """In an exclusive group, remove lite topics from all clients but the one that has just subscribed to them."""
+        """In an exclusive group, remove lite topics from all clients except `client_id`, their new subscriber."""
         for other, subscription in list(self._by_group.get(group, {}).items()):
             if other != client_id:
                 self.revoke(other, subscription.lite_topics.intersection(names))
 
     def check_quota(self, client_id: str, names: Collection[str]) -> None:
-        """Refuse too many additional lite topics before any work for them. Errors: as `set_lite_topics`."""
+        """Refuse too many additional lite topics before they are created. Errors: as `set_lite_topics`."""
         subscription = self._by_client.get(client_id) or LiteSubscription("", "")
         self._check_quota(subscription, subscription.lite_topics.union(names))
 
@@ -130,7 +130,7 @@ class LiteSubscriptions:
             message = f"{len(names)} lite topics for one client; give at most {LITE_TOPICS_MAX}"
             raise GrpcProxyError(Code.LITE_SUBSCRIPTION_QUOTA_EXCEEDED, message)
         if self._total + len(names) - len(subscription.lite_topics) > max(TOTAL_MAX, self._total):
-            raise Overloaded(f"clients of this snode have {self._total} lite topics; use another snode")
+            raise Overloaded(f"clients of this snode have {self._total} lite topics, the maximum; use another snode")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class LiteSubscriptionActivity:
     clock: Clock
 
     async def sync(self, caller: Caller, request: SyncLiteSubscriptionRequest) -> SyncLiteSubscriptionResponse:
-        """Apply a client's lite topics. Errors: Refused, NotFound, Overloaded, Unavailable."""
+        """Apply a client's lite topics. Errors: GrpcProxyError, NotFound, Overloaded, Unavailable."""
         group, parent_name = group_name(request.group), topic_name(request.topic)
         names = set(request.lite_topic_set)
         if len(names) > LITE_TOPICS_MAX:
@@ -156,7 +156,7 @@ class LiteSubscriptionActivity:
         parent = await self.watch.topic(parent_name)
         if parent.message_type is not MessageType.LITE:
             raise GrpcProxyError(
-                Code.ILLEGAL_TOPIC, f"topic {parent.name} has no lite topics; create one with `--type lite`"
+                Code.ILLEGAL_TOPIC, f"topic {parent.name} cannot have lite topics; create a topic with `--type lite`"
             )
         self.subscriptions.check_parent(group, parent.name)
         adds = request.action in (LiteSubscriptionAction.PARTIAL_ADD, LiteSubscriptionAction.COMPLETE_ADD)
@@ -184,7 +184,7 @@ class LiteSubscriptionActivity:
     async def _queues(
         self, parent: Topic, names: Sequence[str], action: LiteSubscriptionAction.ValueType
     ) -> list[Queue]:
-        """The queues. New subscriptions create them; repeated ones do not, because the lite topic may have ended."""
+        """The queues of lite topics. Only new subscriptions create missing ones, because others may have expired."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             return [await self.lite_topics.ensure(parent, name) for name in names]
         return [queue for name in names if (queue := self.lite_topics.queue(parent, name)) is not None]
@@ -192,7 +192,7 @@ class LiteSubscriptionActivity:
     async def _update_owners(
         self, client_id: str, group: str, queues: Sequence[Queue], action: LiteSubscriptionAction.ValueType
     ) -> set[str]:
-        """Make this client the owner of lite topics, or find those that it lost. Errors: as `sync`."""
+        """Make this client the owner of lite topics, or return the lite topics that it lost. Errors: as `sync`."""
         if action == LiteSubscriptionAction.PARTIAL_ADD:
             names = [lite_topic_of(queue.topic) for queue in queues]
             self.subscriptions.check_quota(client_id, names)

@@ -1,4 +1,4 @@
-"""The topics of lite topics' messages: one topic with one queue for each, created on first use."""
+"""The stored topics of lite topics: one topic with one queue for each lite topic, created on first use."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ PER_PARENT_MAX = 10_000
 
 
 class LiteTopics:
-    """Finds the topics of lite topics, and creates missing ones."""
+    """Finds the stored topics of lite topics, and creates missing ones."""
 
     def __init__(self, cluster: ClusterView, propagation: TopicPropagation) -> None:
         self._directory = cluster.directory
@@ -31,9 +31,9 @@ class LiteTopics:
         return topic.read_queues()[0] if topic is not None else None
 
     async def ensure(self, parent: Topic, lite_topic: str, *, for_write: bool = False) -> Queue:
-        """The queue of a lite topic, created if missing; with `for_write` an expired one is reopened.
+        """The queue of a lite topic, created if missing. With `for_write`, an expired lite topic is reopened.
 
-        Errors: Refused with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
+        Errors: GrpcProxyError with LITE_TOPIC_QUOTA_EXCEEDED or ILLEGAL_LITE_TOPIC, Unavailable.
         """
         name = stored_topic(parent.name, lite_topic)
         while (topic := self._directory.find_topic(name)) is None or (for_write and _is_closed(parent, topic)):
@@ -53,7 +53,7 @@ class LiteTopics:
         return topic.read_queues()[0]
 
     async def _reopen(self, name: str) -> None:
-        """Reopen a closed one for senders; if it was deleted meanwhile, wait until that is visible here."""
+        """Reopen a closed lite topic for senders. If it was deleted, wait until this snode knows the deletion."""
         try:
             await self._propagation.wait_for(await self._name_server.set_permission(name, Permission.READ_WRITE))
         except NotFound:
@@ -80,5 +80,5 @@ class LiteTopics:
 
 
 def _is_closed(parent: Topic, lite: Topic) -> bool:
-    """Whether it was closed by expiry; without a lifetime an operator closed it."""
+    """Whether expiry has closed the lite topic. Without a lifetime, only an operator can have closed it."""
     return bool(parent.lite_ttl_ms) and not lite.writable

@@ -27,7 +27,7 @@ class ClientActivity:
     clock: Clock
 
     async def heartbeat(self, caller: Caller, request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
-        """A client is alive; after a restart of the server this registers it again. Errors: Refused."""
+        """Record that a client is alive, and register it if it is unknown. Errors: GrpcProxyError."""
         is_consumer = request.client_type in CONSUMER_TYPES
         group = group_name(request.group) if is_consumer else ""
         client = self.clients.touch(caller, self.clock.monotonic_s())
@@ -39,7 +39,7 @@ class ClientActivity:
     async def terminate(
         self, caller: Caller, request: pb.NotifyClientTerminationRequest
     ) -> pb.NotifyClientTerminationResponse:
-        """A client leaves, registered or not. Errors: Refused."""
+        """Remove a client that leaves, and nack its messages without counting an attempt. Errors: GrpcProxyError."""
         if request.HasField("group") and request.group.name:
             group_name(request.group)
         client = self.clients.remove(caller.client_id)

@@ -1,4 +1,4 @@
-"""The conversation on a client's telemetry stream: its settings are answered at once, commands are forwarded."""
+"""The conversation on a client's telemetry stream: settings are answered at once, commands are forwarded."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ class TelemetryActivity:
     async def run_stream(
         self, caller: Caller, requests: AsyncIterator[TelemetryCommand]
     ) -> AsyncIterator[TelemetryCommand]:
-        """Yield the commands for the client until either side ends. Errors: those of its settings."""
+        """Yield the commands for the client until a side ends the stream. Errors: as for settings, Overloaded."""
         stream = CommandStream(current_memory_share())
         scope = self.runtime.background.scope("Telemetry", failed=stream.end)
         scope.start("listen", self._listen(caller, requests, stream, scope))
@@ -64,7 +64,7 @@ class TelemetryActivity:
         client = self.clients.get(client_id)
         if client is None or client.stream is None:
             raise Unavailable(
-                f"client {client_id} has no telemetry stream to this snode now, so it gets no commands; retry",
+                f"client {client_id} has no telemetry stream to this snode now, so it can receive no command; retry",
                 field="client_id",
             )
         kind = command.WhichOneof("command")
@@ -77,7 +77,7 @@ class TelemetryActivity:
     async def call(self, client_id: str, command: TelemetryCommand, timeout_s: float) -> TelemetryCommand:
         """Send a command to a client; returns its answer.
 
-        Errors: as `send`, or Unavailable if the client does not answer, as some kinds of client never do.
+        Errors: as `send`, or Unavailable if the client does not answer. Some kinds of client never answer.
         """
         nonce = self.send(client_id, command)
         response: asyncio.Future[TelemetryCommand] = asyncio.get_running_loop().create_future()
@@ -87,7 +87,7 @@ class TelemetryActivity:
                 return await response
         except TimeoutError:
             raise Unavailable(
-                f"the client did not answer the command within {timeout_s:g} s; some kinds of client never do"
+                f"the client did not answer the command within {timeout_s:g} s; some kinds of client never answer"
             ) from None
         finally:
             del self._pending_commands[nonce]
@@ -125,7 +125,7 @@ class TelemetryActivity:
                 response.set_result(request)
 
     def _on_settings(self, client: ConnectedClient, settings: Settings, stream: CommandStream, scope: Scope) -> None:
-        """Store the client's settings, and answer. Errors: Refused, Invalid, Overloaded."""
+        """Store the client's settings, and answer. Errors: GrpcProxyError, Invalid, Overloaded."""
         check_size(settings)
         if settings.HasField("subscription"):
             part = settings.subscription
@@ -135,7 +135,7 @@ class TelemetryActivity:
         elif settings.HasField("publishing"):
             self.clients.add_published_topics(client, {topic_name(topic) for topic in settings.publishing.topics})
         else:
-            raise Invalid("neither `publishing` nor `subscription` is set; a client is one of them", field="settings")
+            raise Invalid("neither `publishing` nor `subscription` is set; set one of them", field="settings")
         self.clients.set_settings(client, settings)
         client.client_type = settings.client_type
         is_new = client.stream is not stream

@@ -12,11 +12,11 @@ from ortoo.snode.rocketmq.protocol.codes import GrpcProxyError
 CLIENT_ID_BYTES_MAX = 512
 WAIT_MS_MAX = 20_000
 MARGIN_MS = 500
-"""An empty answer must arrive before the client's deadline, or each empty poll is an error there."""
+"""Time before the client's deadline at which an empty answer is sent. A later one is an error for the client."""
 REQUEST_TIMEOUT_MS = 3_000
 """The request timeout of clients that send none."""
 SHORT_MS = 1_000
-"""With less time left a poll does not wait."""
+"""With less time until its deadline, a poll does not wait."""
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -25,28 +25,28 @@ class Caller(NamedTuple):
 
     client_id: str
     language: str = ""
-    """As the client spells it: `HTTP` is Node.js."""
+    """The language, as the client writes it: `HTTP` is Node.js."""
     client_version: str = ""
     remaining_s: float | None = None
     """Time until the client's deadline; None = unlimited."""
     context: Context | None = None
 
     def peer(self) -> str:
-        """The address of the caller, as host:port. Asking gRPC costs a tenth of a send."""
+        """The address of the caller, as host:port. gRPC needs a tenth of the time of a send to return it."""
         return peer_of(self.context) if self.context is not None else ""
 
     async def end(self) -> None:
-        """End the call successfully, and wait until gRPC has taken all answers; with grpc.aio each `yield` does.
+        """End the call successfully, and wait until gRPC has taken all answers. With grpc.aio, `yield` waits for this.
 
-        Errors: CancelledError if the client disconnected before it had them.
+        Errors: CancelledError if the client disconnected before gRPC had taken all answers.
         """
         if type(self.context) is QueueCallContext:
             await self.context.end()
 
     def wait_ms(self, wanted_ms: int, request_timeout_ms: int = REQUEST_TIMEOUT_MS) -> int:
-        """The wait of a poll; without a wish (0) it is as long as the deadline allows.
+        """The time for which a poll may wait: `wanted_ms`, or with 0 as long as the deadline allows.
 
-        Half of such a client's timeout for other requests is kept in reserve, as in RocketMQ.
+        With 0, half of the client's timeout for other requests is kept in reserve, as in RocketMQ.
         """
         if self.remaining_s is None:
             return min(wanted_ms or WAIT_MS_MAX, WAIT_MS_MAX)
@@ -58,13 +58,13 @@ class Caller(NamedTuple):
 
 
 def caller_of(context: Context, headers: Mapping[str, str]) -> Caller:
-    """The caller, from the headers. Errors: Refused with CLIENT_ID_REQUIRED."""
+    """Read the caller from the headers. Errors: GrpcProxyError with CLIENT_ID_REQUIRED."""
     client_id = headers.get("x-mq-client-id", "").strip()
     if not client_id:
         raise GrpcProxyError(Code.CLIENT_ID_REQUIRED, "the header x-mq-client-id is missing; every call needs it")
     if len(client_id) > CLIENT_ID_BYTES_MAX:
         raise GrpcProxyError(
-            Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; {CLIENT_ID_BYTES_MAX} fit"
+            Code.BAD_REQUEST, f"the client id has {len(client_id)} characters; give at most {CLIENT_ID_BYTES_MAX}"
         )
     return Caller(
         client_id,

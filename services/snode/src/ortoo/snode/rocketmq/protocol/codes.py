@@ -1,4 +1,4 @@
-"""RocketMQ's result codes, and the one table that gives each of our errors its code."""
+"""The tables that map Ortoo's errors to RocketMQ's result codes."""
 
 from functools import cache
 
@@ -63,7 +63,7 @@ class GrpcProxyError(Exception):
 
 @cache
 def ok_status() -> Status:
-    """The status of success, always the same; clients treat a missing one as a failure."""
+    """The status of success. Clients treat a missing status as a failure."""
     return Status(code=Code.OK, message="ok")
 
 
@@ -86,7 +86,7 @@ def status_of(error: errors.OrtooError | GrpcProxyError) -> Status:
 
 
 def common_status(codes: list[Code.ValueType]) -> Status:
-    """The status of all entries: theirs if they agree, else MULTIPLE_RESULTS."""
+    """The status of an answer with several entries: the common status of its entries, or MULTIPLE_RESULTS."""
     if not codes:
         return Status(code=Code.INTERNAL_SERVER_ERROR, message="there is no result")
     if len(set(codes)) > 1:

@@ -1,4 +1,4 @@
-"""Conversion of messages between the protocol and ours; all fields of a producer survive the round trip."""
+"""Conversion of messages between the protocol and Ortoo. All fields that a producer sets survive the round trip."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -59,7 +59,7 @@ class DeliveryInfo:
 
 
 def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Callable[[], str]) -> SentMessage:
-    """Read and check the `index`-th message of a request. Errors: Refused, Invalid, naming the field."""
+    """Read and check the `index`-th message of a request. Errors: GrpcProxyError, Invalid, naming the field."""
     system, properties = sent.system_properties, dict(sent.user_properties)
     if len(properties) > 1:
         properties = dict(sorted(properties.items()))  # the order of a protobuf map is random
@@ -69,7 +69,7 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
     if deliver_at_ms is not None and deliver_at_ms > now_ms + DELAY_MS_MAX:
         ahead_ms = deliver_at_ms - now_ms
         raise GrpcProxyError(
-            Code.ILLEGAL_DELIVERY_TIME, f"messages[{index}] is due in {ahead_ms} ms; at most {DELAY_MS_MAX}"
+            Code.ILLEGAL_DELIVERY_TIME, f"messages[{index}] is due in {ahead_ms} ms; give at most {DELAY_MS_MAX} ms"
         )
     if not system.message_id.strip():
         raise GrpcProxyError(Code.ILLEGAL_MESSAGE_ID, f"messages[{index}] has no message id; the producer must set one")
@@ -97,7 +97,8 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
         recovery_s = system.orphaned_transaction_recovery_duration.seconds
         if not 0 <= recovery_s <= RECOVERY_S_MAX:
             raise GrpcProxyError(
-                Code.BAD_REQUEST, f"messages[{index}] has recovery {recovery_s} s; at most {RECOVERY_S_MAX}"
+                Code.BAD_REQUEST,
+                f"messages[{index}] has a recovery time of {recovery_s} s; give at most {RECOVERY_S_MAX} s",
             )
     return SentMessage(message, kind, recovery_s, system.lite_topic if kind == LITE else "")
 
@@ -105,7 +106,7 @@ def read_message(sent: definition_pb2.Message, index: int, now_ms: int, peer: Ca
 def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> definition_pb2.Message:
     """Write a message for a consumer, with every field that some client requires.
 
-    Fields are set in place: assembling it from separate parts would take twice as long.
+    Fields are set in place, because assembling the message from separate parts takes twice as long.
     """
     written = definition_pb2.Message(body=message.body)
     written.topic.name, written.topic.resource_namespace = info.topic, namespace
@@ -141,17 +142,17 @@ def write_message(message: Message, info: DeliveryInfo, namespace: str = "") -> 
 
 
 def md5_text(body: bytes) -> str:
-    """MD5 of the stored bytes in upper-case hexadecimal: the one digest that all clients read alike."""
+    """MD5 of the stored bytes in upper-case hexadecimal, the only digest that all clients read in the same way."""
     return hashlib.md5(body, usedforsecurity=False).hexdigest().upper()
 
 
 def timestamp(time_ms: int) -> Timestamp:
-    """A time."""
+    """The timestamp of a time in milliseconds."""
     return _set_ms(Timestamp(), time_ms)
 
 
 def duration(ms: int) -> Duration:
-    """A span of time."""
+    """The duration of a number of milliseconds."""
     return _set_ms(Duration(), ms)
 
 
@@ -161,12 +162,12 @@ def _set_ms(time: T, ms: int) -> T:
 
 
 def to_ms(time: Duration | Timestamp) -> int:
-    """A time or a span of time in whole milliseconds."""
+    """Convert a timestamp or a duration to whole milliseconds."""
     return int(time.seconds) * 1000 + int(time.nanos) // 1_000_000
 
 
 def _type_of(sent: definition_pb2.Message, index: int) -> MessageType.ValueType:
-    """The type of a message by its properties; only transactions are recognised by their type."""
+    """The type of a message, derived from the fields that are set. Only TRANSACTION is taken from the type field."""
     system = sent.system_properties
     if system.message_type == TRANSACTION:
         return TRANSACTION
@@ -190,7 +191,7 @@ def _delivered_type(message: Message, info: DeliveryInfo) -> MessageType.ValueTy
 
 
 def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.ValueType) -> str | None:
-    """The messages of a lite topic are one message group, and therefore ordered."""
+    """The message group of a message. All messages of a lite topic are one message group, and therefore ordered."""
     if kind == LITE:
         # Names of lite topics may be longer than message groups; one topic holds one group anyway.
         return check_lite_topic(system.lite_topic)[:LITE_GROUP_LENGTH]
@@ -198,7 +199,7 @@ def _message_group(system: definition_pb2.SystemProperties, kind: MessageType.Va
 
 
 def _check_sizes(sent: definition_pb2.Message, properties: Mapping[str, str], index: int) -> None:
-    """Errors: Refused if something is missing or too large, Invalid for a property with a reserved name."""
+    """Check the sizes of body and properties. Errors: GrpcProxyError, Invalid for a property with a reserved name."""
     system, body_bytes = sent.system_properties, len(sent.body)
     if not body_bytes:
         raise GrpcProxyError(Code.MESSAGE_BODY_EMPTY, f"messages[{index}] has no body; a message needs at least 1 byte")

@@ -1,4 +1,4 @@
-"""The topics, groups and lite topics that the protocol lets clients name, and the topic that stores a lite topic."""
+"""Checks names of topics, groups and lite topics, and derives the stored topic of a lite topic."""
 
 import re
 from functools import lru_cache
@@ -29,17 +29,17 @@ SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
 LITE_LENGTH_MAX = 64
 NAME_CACHE_SIZE = 4_096
-"""Maximum of cached valid names: each call has one or two."""
+"""Maximum of cached valid names."""
 _LITE_NAME = re.compile(r"[a-zA-Z0-9_-]+\Z")
 
 
 def topic_name(topic: Resource) -> str:
-    """The name of a topic that a client may use. Errors: Invalid or Refused, with ILLEGAL_TOPIC."""
+    """The name of a topic that a client may use. Errors: Invalid, or GrpcProxyError with ILLEGAL_TOPIC."""
     return _topic_name(topic.name)
 
 
 def group_name(group: Resource) -> str:
-    """The name of a group that a client may use. Errors: Invalid or Refused, with ILLEGAL_CONSUMER_GROUP."""
+    """The name of a group that a client may use. Errors: Invalid, GrpcProxyError (ILLEGAL_CONSUMER_GROUP)."""
     return _group_name(group.name)
 
 
@@ -60,7 +60,7 @@ def _group_name(name: str) -> str:
 
 
 def check_lite_topic(name: str) -> str:
-    """A valid name of a lite topic. Errors: Refused with ILLEGAL_LITE_TOPIC."""
+    """Check the name of a lite topic, and return it. Errors: GrpcProxyError with ILLEGAL_LITE_TOPIC."""
     if len(name) > LITE_LENGTH_MAX or not _LITE_NAME.match(name):
         raise GrpcProxyError(
             Code.ILLEGAL_LITE_TOPIC,
@@ -70,25 +70,25 @@ def check_lite_topic(name: str) -> str:
 
 
 def stored_topic(parent: str, lite_topic: str) -> str:
-    """The topic that stores a lite topic's messages. Errors: Refused if both names together are too long."""
+    """The topic that stores a lite topic's messages. Errors: GrpcProxyError if both names together are too long."""
     name = f"{LITE_PREFIX}{parent}|{check_lite_topic(lite_topic)}"
     if len(name) > TOPIC_NAME_LENGTH_MAX:
         room = TOPIC_NAME_LENGTH_MAX - len(LITE_PREFIX) - 1 - len(parent)
         raise GrpcProxyError(
             Code.ILLEGAL_LITE_TOPIC,
-            f"lite topic {lite_topic!r} has {len(lite_topic)} characters; below topic {parent} at most {room} fit",
+            f"lite topic {lite_topic!r} has {len(lite_topic)} characters; at most {room} fit below {parent}",
         )
     return name
 
 
 def check_same_topic(requested: str, handle_topic: str, group: str = "") -> None:
-    """Check that a request names the topic of its handle, which may be a retry topic or a lite topic of it.
+    """Check that a handle is of the requested topic, its retry topic or one of its lite topics.
 
-    `handle_topic` is empty for a deleted topic. Errors: Refused with INVALID_RECEIPT_HANDLE.
+    `handle_topic` is empty for a deleted topic. Errors: GrpcProxyError with INVALID_RECEIPT_HANDLE.
     """
     is_same = handle_topic in ("", requested, f"{RETRY_PREFIX}{group}") or parent_of_topic(handle_topic) == requested
     if not is_same:
-        message = f"the handle is not of topic {requested}; give both as they were received"
+        message = f"the handle does not belong to topic {requested}; give topic and handle as they were received"
         raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, message)
 
 

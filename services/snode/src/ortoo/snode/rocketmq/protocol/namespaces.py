@@ -3,7 +3,7 @@
   add_namespace(request, "ns")      # t becomes ns%t, %RETRY%g becomes %RETRY%ns%g, wherever a request has a name
   remove_namespace(answer, "ns")    # the reverse
 
-So two tenants with the same names share nothing. Native clients and operators see the full name.
+So two tenants with the same topic names share nothing. Native clients and operators see the full name.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ _RESOURCE = Resource.DESCRIPTOR.full_name
 
 
 def add_namespace(request: Message, default: str) -> str:
-    """Add the namespace to every topic and group of a request; `default` is for those without one.
+    """Add to each topic and group of a request its namespace, or `default` if the namespace is empty.
 
-    Returns one of the namespaces; empty if nothing has changed.
+    Returns the namespace that was added last; empty if none was added.
     """
     found_namespace = ""
     for one in resources_in(request):
@@ -61,7 +61,7 @@ def resources_in(message: Message) -> Iterator[Any]:
 
 
 def _parts(name: str) -> tuple[str, str]:
-    """The prefix before the namespace in the name of a group's own topic, and the rest."""
+    """Divide a name into the prefix of a group's retry or dead-letter topic, which may be empty, and the rest."""
     for prefix in (RETRY_PREFIX, DEAD_LETTER_PREFIX):
         if name.startswith(prefix):
             return prefix, name.removeprefix(prefix)
@@ -70,7 +70,7 @@ def _parts(name: str) -> tuple[str, str]:
 
 @cache
 def _fields(descriptor: Descriptor) -> tuple[tuple[str, bool, bool], ...]:
-    """The fields that lead to a topic or group: name, whether repeated, whether they are one themselves."""
+    """The fields that contain a topic or group: name, whether it is repeated, whether it is itself a topic or group."""
     return tuple(
         (field.name, field.is_repeated, field.message_type.full_name == _RESOURCE)
         for field in descriptor.fields

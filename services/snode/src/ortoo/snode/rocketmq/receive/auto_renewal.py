@@ -1,6 +1,6 @@
-"""Leases that the server renews for push consumers: a client keeps a message while it is alive and works.
+"""Leases that the server renews for push consumers, so that a client keeps a message while it is alive.
 
-This state is lost with the snode; then the message is delivered again when its lease expires.
+A restart of the snode loses these leases. Each message is then delivered again when its lease expires.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class AutoRenewedLeases:
         self._leases[lease.handle] = lease
 
     def remove(self, handle: ReceiptHandle) -> bool:
-        """Stop renewing a settled message; returns whether it was renewed here."""
+        """Stop renewing a lease; returns whether this snode was renewing it."""
         return self._leases.pop(handle, None) is not None
 
     def holders(self) -> set[tuple[str, str]]:
@@ -87,8 +87,8 @@ class AutoRenewedLeases:
     ) -> tuple[list[AutoRenewedLease], list[AutoRenewedLease]]:
         """Settle the messages of each group on each enode separately.
 
-        Returns the settled leases, and those that no longer exist. Leases that fail now are in neither; they are
-        retried at the next sweep, or expire.
+        Returns the settled leases, and those that no longer exist. Leases that cannot be settled now are in
+        neither result. They are retried at the next sweep, or expire.
         """
         by_place: dict[tuple[str, int, str], list[AutoRenewedLease]] = {}
         for lease in leases:

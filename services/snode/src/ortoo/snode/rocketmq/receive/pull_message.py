@@ -24,7 +24,7 @@ from ortoo.snode.rocketmq.protocol.names import group_name, topic_name
 
 @dataclass(frozen=True, slots=True)
 class PullMessageActivity:
-    """PullMessage, UpdateOffset, GetOffset and QueryOffset; they use the broker and id of a queue literally."""
+    """PullMessage, UpdateOffset, GetOffset and QueryOffset; their broker and queue id are used literally."""
 
     watch: DirectoryWatch
     links: EnodeLinks
@@ -32,7 +32,7 @@ class PullMessageActivity:
     async def pull(
         self, caller: Caller, request: pb.PullMessageRequest
     ) -> AsyncGenerator[pb.PullMessageResponse, None]:
-        """Messages of one queue from an offset on, then the next offset. Errors: Refused, NotFound, Invalid."""
+        """Messages of one queue from an offset on, then the next offset. Errors: GrpcProxyError, NotFound, Invalid."""
         group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         message_filter = compile_filter(request.filter_expression)
@@ -68,7 +68,7 @@ class PullMessageActivity:
         yield pb.PullMessageResponse(next_offset=next_offset)
 
     async def update(self, caller: Caller, request: pb.UpdateOffsetRequest) -> pb.UpdateOffsetResponse:
-        """Commit a group's offset; durable when answered."""
+        """Commit a group's offset. The answer means that the offset is durable."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         check_in_range(await self._range(topic, queue), queue, request.offset, "offset")
@@ -76,7 +76,7 @@ class PullMessageActivity:
         return pb.UpdateOffsetResponse(status=ok_status())
 
     async def get(self, caller: Caller, request: pb.GetOffsetRequest) -> pb.GetOffsetResponse:
-        """The group's committed offset. Errors: Refused with OFFSET_NOT_FOUND."""
+        """The group's committed offset. Errors: GrpcProxyError with OFFSET_NOT_FOUND."""
         group = group_name(request.group)
         topic, queue = await self._queue(request.message_queue)
         offsets = await self.links.to(queue.enode).query_offsets(topic.topic_id, group, (queue.queue_id,))
@@ -85,7 +85,7 @@ class PullMessageActivity:
         return pb.GetOffsetResponse(status=ok_status(), offset=offset)
 
     async def query(self, caller: Caller, request: pb.QueryOffsetRequest) -> pb.QueryOffsetResponse:
-        """An offset of a queue, at one of its ends or by time. Errors: Refused with BAD_REQUEST."""
+        """The begin or end of a queue, or its first offset from a time on. Errors: GrpcProxyError with BAD_REQUEST."""
         topic, queue = await self._queue(request.message_queue)
         match request.query_offset_policy:
             case QueryOffsetPolicy.BEGINNING:
@@ -96,7 +96,7 @@ class PullMessageActivity:
                 stored_at_ms = to_ms(request.timestamp)
                 offset = await self.links.to(queue.enode).find_offset(topic.topic_id, queue.queue_id, stored_at_ms)
             case QueryOffsetPolicy.TIMESTAMP:
-                raise GrpcProxyError(Code.BAD_REQUEST, "the policy is TIMESTAMP and there is no timestamp; give one")
+                raise GrpcProxyError(Code.BAD_REQUEST, "the policy is TIMESTAMP, but no timestamp is set; set it")
             case unknown:
                 raise GrpcProxyError(Code.BAD_REQUEST, f"policy {unknown} is unknown; use BEGINNING, END or TIMESTAMP")
         return pb.QueryOffsetResponse(status=ok_status(), offset=offset)
@@ -104,7 +104,7 @@ class PullMessageActivity:
     async def _queue(self, queue: MessageQueue) -> tuple[Topic, Queue]:
         topic = await self.watch.topic(topic_name(queue.topic))
         if queue.id < 0:
-            raise GrpcProxyError(Code.BAD_REQUEST, f"queue id {queue.id}; expected one of the route, at least 0")
+            raise GrpcProxyError(Code.BAD_REQUEST, f"queue id {queue.id}; give a queue id of the route, at least 0")
         found = Queue(topic.name, queue.broker.name, queue.id)
         check_readable(topic, found)
         return topic, found

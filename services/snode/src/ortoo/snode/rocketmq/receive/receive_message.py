@@ -36,7 +36,7 @@ INVISIBLE_MS_MAX = 12 * 3_600_000
 
 
 def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
-    """Refuse an invisible time beyond the limits, with RocketMQ's message. Errors: Refused."""
+    """Refuse an invisible time beyond the limits, with RocketMQ's message. Errors: GrpcProxyError."""
     if invisible_ms < least_ms:
         message = f"the invisibleTime is too small: {invisible_ms} ms, give at least {least_ms}"
     elif invisible_ms > INVISIBLE_MS_MAX:
@@ -47,7 +47,7 @@ def check_invisible_duration(invisible_ms: int, least_ms: int) -> None:
 
 
 COPIES = 2
-"""Copies of messages while their frames wait for the client: the popped ones, and the frames."""
+"""Copies of messages while their frames wait for the client: as popped, and as frames."""
 NEW_TOPIC_MESSAGES_MAX = 100_000
 """A queue that has lost no messages and has at most this number is young."""
 POSITIONS_MAX = 50_000
@@ -55,9 +55,9 @@ POSITIONS_MAX = 50_000
 
 
 class InitialPosition:
-    """Where a group begins that receives from a topic for the first time.
+    """The position at which a group begins when it receives from a topic for the first time.
 
-    As in RocketMQ: at the beginning of a young topic, otherwise at its end.
+    As in RocketMQ, a group begins at the beginning of a young topic, and at the end of other topics.
     """
 
     def __init__(self, watch: DirectoryWatch, reader: QueueReader) -> None:
@@ -97,12 +97,12 @@ class ReceiveMessageActivity:
     clock: Clock
     unconfirmed: UnconfirmedResponses = field(default_factory=UnconfirmedResponses)
     releasing: dict[Receiver, asyncio.Future[None]] = field(default_factory=dict)
-    """Answers being released. Before the release completes the same attempt id would find the same messages."""
+    """Releases in progress. Until its release is complete, an attempt id would find the same messages again."""
 
     async def receive(
         self, caller: Caller, request: ReceiveMessageRequest
     ) -> AsyncGenerator[ReceiveMessageResponse, None]:
-        """A status, the messages, and the time. If the answer breaks, its leases are released. Errors: as for pops."""
+        """Yield a status, the messages, and the time. Messages of a broken stream are released or nacked."""
         call = await self._call(caller, request)
         receiver = (caller.client_id, call.group, call.topic)
         while (releasing := self.releasing.get(receiver)) is not None:
@@ -139,7 +139,7 @@ class ReceiveMessageActivity:
                 await self._on_undelivered(caller, receiver, result)
 
     async def _on_undelivered(self, caller: Caller, receiver: Receiver, result: PopResult) -> None:
-        """Release several messages, fewer at once from now on; a single one has failed, and waits or is parked."""
+        """Settle an answer that the client did not receive: release several messages, but nack a single message."""
         messages = sum(len(one.popped.offsets) for one in result.batches)
         for one in result.batches:
             for offset in one.popped.offsets:
@@ -191,7 +191,7 @@ class ReceiveMessageActivity:
     def _frames(
         self, caller: Caller, request: ReceiveMessageRequest, call: PopCall, result: PopResult
     ) -> tuple[list[ReceiveMessageResponse], list[tuple[PoppedMessages, str]]]:
-        """The frames for the client, and the batches that the protocol cannot represent, with the reason."""
+        """The frames for the client; and the batches that the protocol cannot represent, each with the reason."""
         now_s, namespace = self.clock.monotonic_s(), request.message_queue.topic.resource_namespace
         found, unreadable = list[ReceiveMessageResponse](), list[tuple[PoppedMessages, str]]()
         for one in result.batches:

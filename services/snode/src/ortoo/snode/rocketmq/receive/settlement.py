@@ -33,7 +33,7 @@ class SettlementActivity:
     registration: ClientRegistration
 
     async def ack(self, caller: Caller, request: pb.AckMessageRequest) -> pb.AckMessageResponse:
-        """Ack messages; each entry has its own result. Errors: Refused."""
+        """Ack messages; each entry has its own result. Errors: GrpcProxyError."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not 1 <= len(request.entries) <= ENTRIES_MAX:
             raise GrpcProxyError(Code.BAD_REQUEST, f"{len(request.entries)} entries; give 1 to {ENTRIES_MAX}")
@@ -56,10 +56,10 @@ class SettlementActivity:
     async def change_invisible(
         self, caller: Caller, request: pb.ChangeInvisibleDurationRequest
     ) -> pb.ChangeInvisibleDurationResponse:
-        """Change when a message is delivered again. Errors: Refused.
+        """Change when a message is delivered again. Errors: GrpcProxyError.
 
-        A push consumer sends this when its listener failed: the lease ends now, and after the last attempt the message
-        is parked. A simple consumer may still work on the message: its lease is extended.
+        A push consumer sends this when its listener failed. The lease then ends at once, and after the last attempt
+        the message is parked. A simple consumer may still work on the message, so its lease is extended.
         """
         group, topic = group_name(request.group), topic_name(request.topic)
         invisible_ms = to_ms(request.invisible_duration)
@@ -80,7 +80,7 @@ class SettlementActivity:
     async def park(
         self, caller: Caller, request: pb.ForwardMessageToDeadLetterQueueRequest
     ) -> pb.ForwardMessageToDeadLetterQueueResponse:
-        """Move a message to the dead letters of its group. Errors: Refused, Unavailable."""
+        """Move a message to the dead letters of its group. Errors: GrpcProxyError, Unavailable."""
         group, topic = group_name(request.group), topic_name(request.topic)
         if not request.receipt_handle:
             # The C++ client leaves it out and would retry for ever; its message is delivered again when its lease
@@ -104,9 +104,9 @@ class SettlementActivity:
             )
 
     def _read_handle(self, text: str, group: str, topic: str) -> ReceiptHandle:
-        """A handle of the group and the topic that the request names. Errors: Refused, Invalid."""
+        """Read a handle, which must be of the group and the topic of the request. Errors: GrpcProxyError, Invalid."""
         handle = read_receipt(text, self.directory.seals)
         if handle.group != group:
-            raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, f"the handle is not of group {group}")
+            raise GrpcProxyError(Code.INVALID_RECEIPT_HANDLE, f"the handle belongs to another group than {group}")
         check_same_topic(topic, self.directory.topic_name(handle.topic_id), group)
         return handle

@@ -1,8 +1,8 @@
-"""Finds the one message that a client cannot receive, by dividing a broken answer into smaller ones. Pure bookkeeping.
+"""Finds the one message that a client cannot receive, by dividing a broken answer into smaller ones.
 
 A client may refuse a message as too large or unreadable. The client then drops the whole answer silently.
 After a broken answer of several messages the next answers hold half as many, so that the other messages pass. A message
-that came alone and broke its answer has failed. A broken answer is detected by an error of the stream, or because
+that was alone in a broken answer has failed. A broken answer is detected by an error of the stream, or because
 the client repeats an attempt id that was already answered.
 """
 
@@ -14,7 +14,7 @@ from ortoo.snode.pop.call import PopResult
 
 RECEIVERS_MAX = 10_000
 ATTEMPTS_MAX = 4
-"""Answers to one client that are remembered by their attempts, because it polls several enodes separately."""
+"""Answers to one client that are remembered by their attempts, because a client polls several enodes separately."""
 EMPTY_BATCH = SealedBatch(b"", 0, 0, 0)
 Receiver = tuple[str, str, str]
 """Client id, group, topic."""
@@ -22,29 +22,29 @@ Receiver = tuple[str, str, str]
 
 @dataclass(slots=True, eq=False)
 class UnconfirmedResponse:
-    """An answer that was presumably received by a client."""
+    """An answer to a client that has not confirmed its receipt yet."""
 
     attempt_id: str
     result: PopResult
-    """Without the messages."""
+    """The answer without its messages."""
     is_handled: bool = False
-    """Whether it was already found that the client has not received it."""
+    """Whether the answer was already found to be not received."""
 
 
 @dataclass(slots=True)
 class UnconfirmedResponses:
-    """The maximum number of messages in an answer, for clients that did not receive an earlier one."""
+    """Limits the number of messages in answers to clients that did not receive an earlier answer."""
 
     _limits: OrderedDict[Receiver, int] = field(default_factory=OrderedDict)
     _unconfirmed: OrderedDict[Receiver, OrderedDict[str, UnconfirmedResponse]] = field(default_factory=OrderedDict)
-    """By attempt."""
+    """The unconfirmed answers of each receiver, by attempt id."""
 
     def limit_messages(self, receiver: Receiver, requested: int) -> int:
         """The number of messages to return at once, at most `requested`."""
         return min(requested, self._limits.get(receiver, requested))
 
     def on_undelivered(self, receiver: Receiver, messages: int) -> bool:
-        """Record that an answer of `messages` messages was not received; returns whether one message is at fault."""
+        """Record that an answer of `messages` messages was not received; returns whether it had one message."""
         self._limits[receiver] = max(1, messages // 2)
         self._limits.move_to_end(receiver)
         while len(self._limits) > RECEIVERS_MAX:
@@ -68,12 +68,12 @@ class UnconfirmedResponses:
         return response
 
     def find_undelivered(self, receiver: Receiver, attempt_id: str) -> PopResult | None:
-        """The earlier answer for an attempt id that the client repeats, because it has not received it."""
+        """The earlier answer with this attempt id. A client repeats an attempt id if it did not receive the answer."""
         response = self._attempts(receiver).get(attempt_id)
         return response.result if response is not None and self.claim(receiver, response) else None
 
     def claim(self, receiver: Receiver, response: UnconfirmedResponse) -> bool:
-        """Mark an answer as not received; returns True only at the first call for it."""
+        """Mark an answer as not received; returns True only at the first call for this answer."""
         attempts = self._attempts(receiver)
         if attempts.get(response.attempt_id) is response:
             del attempts[response.attempt_id]

@@ -1,4 +1,4 @@
-"""The parts of the gateway, made from the packages of the snode."""
+"""Assembles the gateway from the packages of the snode."""
 
 from ortoo.common.grpc.completion_queue.context import headers_of
 from ortoo.snode import send
@@ -31,7 +31,7 @@ from ortoo.snode.topics import TopicComponents
 
 
 class MessagingActivities:
-    """One part for each area of the protocol."""
+    """The parts of the gateway, one for each area of the protocol."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class MessagingActivities:
         pull: PullComponents,
         pop_processor: PopProcessor,
     ) -> None:
-        """Make a translator for each package; nothing runs yet."""
+        """Make the parts of the gateway; no task is started."""
         settings, clock, directory, watch = runtime.settings, runtime.clock, cluster.directory, cluster.watch
         self.clients = clients = ClientTable(runtime.memory.share("client settings"))
         self.leases = leases = AutoRenewedLeases(pop_processor, clock)
@@ -71,7 +71,7 @@ class MessagingActivities:
         self.lite_expiry = LiteExpiry(cluster, enodes, subscriptions, clock)
 
     def authenticate(self, context: Context) -> Caller:
-        """The caller, from the headers; the signature is already checked. Errors: Refused, Forbidden."""
+        """Read the caller from the headers. The signature is already checked. Errors: GrpcProxyError, Forbidden."""
         caller = caller_of(context, headers_of(context))
         self.clients.check_owner(caller)
         return caller

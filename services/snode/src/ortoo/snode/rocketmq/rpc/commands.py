@@ -28,13 +28,13 @@ class RocketmqCommands:
     clock: Clock
 
     def has_client(self, client_id: str) -> bool:
-        """Whether this is one of RocketMQ's clients at this snode."""
+        """Whether a client of RocketMQ's protocol with this id is connected to this snode."""
         return self.telemetry.clients.get(client_id) is not None
 
     async def call(self, client_id: str, command: Command) -> CommandResult:
         """Send a command to a client; a refusal is in the result.
 
-        Errors: Unavailable if it does not answer, Invalid and NotFound for a missing message.
+        Errors: Unavailable if the client does not answer, Invalid and NotFound for a missing message.
         """
         timeout_s = min(command.timeout_ms / 1000 or WAIT_S, WAIT_S)
         try:

@@ -35,7 +35,7 @@ A = TypeVar("A")
 def _unary(
     response_type: Callable[..., A], activity: Callable[[MessagingActivities], Callable[[Caller, Q], Awaitable[A]]]
 ) -> Any:  # a callable type lacks the argument names of the servicer's methods
-    """A handler that returns the answer of `activity`, or one with the error as its status."""
+    """A handler that returns the answer of `activity`. An error becomes the status of an otherwise empty answer."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> A:
         try:
@@ -50,7 +50,7 @@ def _stream(
     response_type: Callable[..., A],
     activity: Callable[[MessagingActivities], Callable[[Caller, Q], AsyncGenerator[A, None]]],
 ) -> Any:
-    """A handler that yields the answers of `activity`; after an error a last one has it as its status."""
+    """A handler that yields the answers of `activity`. An error becomes the status of the last answer."""
 
     async def handler(service: "MessagingService", request: Q, context: Context) -> AsyncIterator[A]:
         try:
@@ -75,7 +75,7 @@ class MessagingService(MessagingServiceServicer):
     Heartbeat = _unary(pb.HeartbeatResponse, lambda gateway: gateway.client_activity.heartbeat)
     """Keep a client registered."""
     SendMessage = _unary(pb.SendMessageResponse, lambda gateway: gateway.send_message.send)
-    """Send; durable when it answers OK."""
+    """Send messages. The answer OK means that they are durable."""
     QueryAssignment = _unary(pb.QueryAssignmentResponse, lambda gateway: gateway.route.query_assignment)
     """The queues for a push consumer."""
     ReceiveMessage = _stream(pb.ReceiveMessageResponse, lambda gateway: gateway.receive_message.receive)

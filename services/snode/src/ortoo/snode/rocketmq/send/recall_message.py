@@ -26,7 +26,7 @@ class RecallMessageActivity:
     delayed: DelayedMessages
 
     async def recall(self, caller: Caller, request: RecallMessageRequest) -> RecallMessageResponse:
-        """Recall a delayed message. Errors: Refused, Invalid for a wrong handle."""
+        """Recall a delayed message. Errors: GrpcProxyError, Invalid for a wrong handle."""
         topic = await self.cluster.watch.topic(topic_name(request.topic))
         if topic.message_type not in (MessageType.UNSPECIFIED, MessageType.DELAY):
             message = f"topic {topic.name} takes {topic.message_type.name} messages, which cannot be recalled"
@@ -42,16 +42,18 @@ class RecallMessageActivity:
 
 
 def join_handle(recall_handle: str, message_id: str) -> str:
-    """The recall handle for a producer: the enode's handle, and the message's id for the answer."""
+    """The recall handle for a producer: the enode's handle and the message's id."""
     return recall_handle + SEPARATOR + base64.urlsafe_b64encode(message_id.encode()).decode()
 
 
 def split_handle(text: str) -> tuple[str, str]:
-    """The enode's handle and the message's id. Errors: Refused with BAD_REQUEST."""
+    """The enode's handle and the message's id. Errors: GrpcProxyError with BAD_REQUEST."""
     handle, separator, encoded = text.partition(SEPARATOR)
     try:
         if not separator:
             raise ValueError("two parts")
         return handle, base64.urlsafe_b64decode(encoded).decode()
     except (binascii.Error, ValueError):
-        raise GrpcProxyError(Code.BAD_REQUEST, "this is not a recall handle; give it as the send returned it") from None
+        raise GrpcProxyError(
+            Code.BAD_REQUEST, "this is not a recall handle; give the recall handle that the send returned"
+        ) from None

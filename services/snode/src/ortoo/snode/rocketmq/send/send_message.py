@@ -1,4 +1,4 @@
-"""Sends: each message is checked and typed, stored durably, and answered with an entry of its own."""
+"""Sends: each message is checked and stored, and has its own entry in the answer."""
 
 import contextlib
 from collections.abc import Sequence
@@ -39,7 +39,7 @@ class SendMessageActivity:
     clock: Clock
 
     async def send(self, caller: Caller, request: SendMessageRequest) -> SendMessageResponse:
-        """Store all messages; a refused request stores none. Errors: Refused, and those of the publisher."""
+        """Store all messages; a refused request stores none. Errors: GrpcProxyError, and those of the publisher."""
         topic = await self.topics.topic(_single_topic(request.messages))
         now_ms = self.clock.now_ms()
         sent = [read_message(message, at, now_ms, caller.peer) for at, message in enumerate(request.messages)]
@@ -81,9 +81,11 @@ class SendMessageActivity:
         return [receipts[row] for row in range(len(sent))]
 
     async def _begin(self, topic: str, sent: Sequence[SentMessage]) -> SendMessageResponse:
-        """One transaction for each message. Errors: Refused if only some are of transactions."""
+        """Begin one transaction for each message. Errors: GrpcProxyError if only some belong to transactions."""
         if any(one.message_type != TRANSACTION for one in sent):
-            raise GrpcProxyError(Code.MESSAGE_CORRUPTED, "only some messages are of transactions; send them separately")
+            raise GrpcProxyError(
+                Code.MESSAGE_CORRUPTED, "only some messages are transaction messages; send them separately"
+            )
         entries, outcome = [], AmbiguousOutcome()
         for one in sent:
             try:
@@ -117,5 +119,5 @@ def _check_types(topic: Topic, sent: Sequence[SentMessage]) -> None:
             kind = name_of(MessageType, one.message_type)
             raise GrpcProxyError(
                 Code.MESSAGE_PROPERTY_CONFLICT_WITH_TYPE,
-                f"messages[{at}] is {kind}, which topic {topic.name} does not accept",
+                f"messages[{at}] has type {kind}, which topic {topic.name} does not accept",
             )

@@ -23,7 +23,7 @@ VERDICTS = {
 
 
 class TransactionActivity:
-    """EndTransaction, the half messages of SendMessage, and checks. A topic's name is its producers' group."""
+    """EndTransaction, half messages, and checks. The producer group of a topic is the topic's name."""
 
     def __init__(self, transactions: TransactionProcessor, directory: DirectoryCache) -> None:
         self._transactions = transactions
@@ -37,9 +37,9 @@ class TransactionActivity:
         return await self._transactions.begin(topic, [sent.message], topic, check_after_ms=check_after_ms)
 
     async def end(self, caller: Caller, request: pb.EndTransactionRequest) -> pb.EndTransactionResponse:
-        """Record a verdict; durable when answered. An undecided producer changes nothing.
+        """Record a verdict. The answer means that the verdict is durable. An undecided verdict changes nothing.
 
-        Errors: Refused, Invalid, and NotFound for a missing transaction.
+        Errors: GrpcProxyError, Invalid, and NotFound for a missing transaction.
         """
         handle = read_handle(request.transaction_id, HandleKind.TRANSACTION, "transaction_id", self._directory.seals)
         check_same_topic(topic_name(request.topic), self._directory.topic_name(handle.topic_id))
@@ -60,7 +60,7 @@ class TransactionActivity:
             client.checked_topics.add(topic)
 
     def unwatch_transactions(self, client: ConnectedClient) -> None:
-        """Send a client no checks until it listens again."""
+        """Stop sending checks to a client, until `watch_transactions` is called again."""
         ask = self._check_senders.pop(client.client_id, None)
         while ask is not None and client.checked_topics:
             self._transactions.remove_producer(client.checked_topics.pop(), ask)

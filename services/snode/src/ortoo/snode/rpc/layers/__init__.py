@@ -1,6 +1,6 @@
 """The snode's layers around every call: namespaces, permissions, limits, TLS.
 
-They see calls before their handlers, and pass or refuse them. Only `app` imports this package.
+The layers receive calls before their handlers, and pass or refuse them. Only `app` imports this package.
 """
 
 OWN_SERVICES = ("/ortoo.v1.", "/apache.rocketmq.v2.")

@@ -1,4 +1,4 @@
-"""Signatures before a request is decoded, permissions after it; RocketMQ's clients get errors of their own protocol."""
+"""Checks signatures before a request is decoded, and permissions afterwards; converts errors for RocketMQ's clients."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 SCALER_SERVICE = "/externalscaler."
 LONG_POLL_METHODS = ("ConsumerService/Pop", "ConsumerService/Pull")
-"""Unary methods that wait for messages. Like streams they end when the permission for them is lost."""
+"""Unary methods that wait for messages. Like streams, these calls end when their permission is lost."""
 _SERVICE = service_pb2.DESCRIPTOR.services_by_name["MessagingService"]
 _RESPONSES = {
     f"MessagingService/{name}": getattr(service_pb2, method.output_type.name)
@@ -25,12 +25,12 @@ _RESPONSES = {
 
 
 class RocketmqErrorLayer(Guard):
-    """Converts errors to answers in RocketMQ's protocol. Ours reports them by the gRPC status."""
+    """Converts errors to answers in RocketMQ's protocol. Ortoo's own protocol reports errors by the gRPC status."""
 
     services = OWN_SERVICES
 
     def leave(self, call: ServedCall) -> None:
-        """Refuse a unary call by its answer, and a stream by the end of the call."""
+        """Put the error into the answer, unless the call has a stream of requests."""
         if isinstance(call.error, OrtooError) and not call.method.is_request_stream:
             call.answer = _error_response(call, call.error)
             if call.answer is not None:
@@ -57,7 +57,7 @@ class SignIn(Guard):
         self.services = OWN_SERVICES if scaler_open else (*OWN_SERVICES, SCALER_SERVICE)
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
         access = call.kept[self] = CallAccess(self._access, call.method.name, peer_of(call.context))
         try:
             await access.sign_in(headers_of(call.context), call.data)
@@ -76,7 +76,7 @@ class RocketmqSignIn(Guard):
         self._authentication = authentication
 
     async def enter(self, call: ServedCall) -> None:
-        """Check the signature. Errors: Forbidden, of field `authorization`; Unavailable."""
+        """Check the signature. Errors: Forbidden (field `authorization`), Unavailable."""
         try:
             user, _ = await self._authentication.authenticate(headers_of(call.context), SignedCall("", None))
         except OrtooError as error:

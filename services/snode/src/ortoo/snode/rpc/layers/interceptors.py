@@ -13,7 +13,7 @@ from ortoo.snode.rpc.layers import OWN_SERVICES
 
 
 class FlowControlLayer(Layer):
-    """Refuses calls beyond the limits; each request within Produce counts as a call and is delayed."""
+    """Refuses calls beyond the limits; requests within Produce count as calls, and are delayed instead."""
 
     services = OWN_SERVICES
 
@@ -31,7 +31,7 @@ class FlowControlLayer(Layer):
 
 
 class InterceptorLayer(Layer):
-    """Runs the chain before each call, after it, or when it failed; each request within Produce counts as a call."""
+    """Runs the interceptors before and after each call. Each request within Produce counts as a call."""
 
     services = OWN_SERVICES
 
@@ -39,11 +39,11 @@ class InterceptorLayer(Layer):
         self._chain = interceptors
 
     async def enter(self, call: ServedCall) -> None:
-        """Run the chain before the call. Errors: those of the interceptors."""
+        """Run the interceptors before the call. Errors: those of the interceptors."""
         call.kept[self] = [await self._start(call, call.request)]
 
     async def on_request(self, call: ServedCall, request: Any) -> None:
-        """Run the chain before the next request, after the previous one is done."""
+        """Run the interceptors before the next request, when the previous request is done."""
         if call.method.name in DELAYED_METHODS:
             open_calls = call.kept[self]
             if len(open_calls) > 1:
@@ -51,7 +51,7 @@ class InterceptorLayer(Layer):
             open_calls.append(await self._start(call, request))
 
     async def leave(self, call: ServedCall) -> None:
-        """Notify the chain of the result of each begun call."""
+        """Notify the interceptors of the result of each call that has begun."""
         for one in reversed(call.kept[self]):
             if call.error is None:
                 await self._chain.after(one)
@@ -77,4 +77,6 @@ class TlsRequiredLayer(Guard):
     def enter(self, call: ServedCall) -> None:
         """Refuse a plaintext call. Errors: Forbidden."""
         if not is_tls(call.context.auth_context()):
-            raise Forbidden("this port is closed; use the TLS port, tls_listen_address", field="tls_required")
+            raise Forbidden(
+                "this port refuses plaintext calls; use the TLS port, tls_listen_address", field="tls_required"
+            )

@@ -10,25 +10,25 @@ HEADER = "x-mq-namespace"
 
 
 class NamespaceLayer(Layer):
-    """The first layer of a decoded request.
+    """Adds the namespace to names in requests, and removes it from names in answers.
 
-    It gives full names to permissions, limits and handlers, and names without the namespace to clients.
+    It is the first layer, so that permissions, limits and handlers get full names.
     """
 
     services = ("/apache.rocketmq.v2.",)
 
     def enter(self, call: ServedCall) -> None:
-        """Add the namespace to the names of the request. Some clients send it only in the header."""
+        """Add the namespace to the names of the request. Some clients send the namespace only in a header."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = default if call.method.is_request_stream else add_namespace(call.request, default)
 
     def on_request(self, call: ServedCall, request: Any) -> None:
-        """Add the namespace to the names of one request of a stream. No earlier request may have had it."""
+        """Add the namespace to the names of one request of a stream. Not every request has a namespace."""
         default = headers_of(call.context).get(HEADER, "")
         call.kept[self] = add_namespace(request, default) or call.kept[self]
 
     def on_response(self, call: ServedCall, answer: Any) -> Any:
-        """Remove the namespace of the client from names."""
+        """Remove the namespace of the client from the names in an answer."""
         if namespace := call.kept[self]:
             remove_namespace(answer, namespace)
         return answer

@@ -1,4 +1,4 @@
-"""AdminService: contents of queues and state of the cluster. Its other parts are in modules of their own."""
+"""AdminService: contents of queues and state of the cluster. Other modules of this package have its other calls."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         return pb.DescribeTopicResponse(topic=encode_topic(topic), queues=queues)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
-        """Messages of a topic as text-friendly records."""
+        """Messages of a topic, with readable bodies."""
         sent_count = 0
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track() as memory:
@@ -73,7 +73,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ListDelayedMessages(
         self, request: pb.ListDelayedMessagesRequest, context: Context
     ) -> pb.ListDelayedMessagesResponse:
-        """The delayed messages of a topic, by time."""
+        """The delayed messages of a topic, sorted by time."""
         listed = await self.sending.delayed.list_messages(request.topic, request.from_ms, request.limit)
         return pb.ListDelayedMessagesResponse(messages=[write(pb.DelayedMessage, one) for one in listed])
 
@@ -97,7 +97,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         return pb.ResumeTransactionResponse()
 
     async def DescribeCluster(self, request: pb.DescribeClusterRequest, context: Context) -> pb.DescribeClusterResponse:
-        """The processes of the cluster, and whether callers of enodes can bypass the rules of access in force here."""
+        """The processes of the cluster, and whether callers of enodes can bypass the access rules of this snode."""
         directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
             enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],

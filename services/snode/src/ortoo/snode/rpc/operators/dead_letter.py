@@ -51,7 +51,7 @@ class DeadLetterService(dead_letter_pb2_grpc.DeadLetterServiceServicer):
     async def ReplayDeadLetters(
         self, request: pb.ReplayDeadLettersRequest, context: Context
     ) -> AsyncIterator[pb.ReplayProgress]:
-        """Replay dead letters, each once."""
+        """Send dead letters again that were not replayed yet."""
         check_group_name(request.group)
         replay = read(ReplayOptions, request, message_filter=compile_filter("", request.condition))
         progress = ReplayState()

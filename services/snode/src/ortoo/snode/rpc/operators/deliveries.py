@@ -36,7 +36,7 @@ TIMEOUT_S = 3.0
 ROW_BYTES = 8
 """Overhead of a row in an answer."""
 DEAD_LETTERS_MAX = 1_000
-"""Maximum of dead letters that are searched for a message."""
+"""Maximum of dead letters among which a message is searched."""
 
 
 @dataclass(eq=False)
@@ -121,7 +121,7 @@ class DeliveryService(DeliveryServiceServicer):
     async def _describe_all(
         self, queues: Sequence[Queue], request: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> tuple[list[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]], set[str]]:
-        """The answer of each queue's enode, and the enodes that did not answer. Errors: other errors of enodes."""
+        """The answers for the queues, and the enodes that did not answer. Raises other errors of enodes."""
         answers = await asyncio.gather(*(self._describe(queue, request) for queue in queues), return_exceptions=True)
         found, away = [], set()
         for queue, answer in zip(queues, answers, strict=True):
@@ -148,7 +148,7 @@ class DeliveryService(DeliveryServiceServicer):
     def _fitting(
         self, described: Sequence[tuple[Queue, enode_pop_pb2.DescribeDeliveriesResponse]]
     ) -> tuple[list[pb.MessageDelivery], bool]:
-        """The rows that fit into one answer, and whether there are more."""
+        """The rows that fit into one answer, and whether there are more rows."""
         left_bytes, rows = ANSWER_BYTES_MAX, list[pb.MessageDelivery]()
         for queue, found in described:
             for row in self._rows(queue, found):
@@ -177,7 +177,7 @@ class DeliveryService(DeliveryServiceServicer):
                 )
 
     async def _mark_parked(self, group: str, rows: Sequence[pb.MessageDelivery]) -> None:
-        """Mark the finished messages that are dead letters, with the reason."""
+        """Mark the finished messages that are dead letters, and add the reason."""
         done = {(row.queue.topic, row.queue.enode, str(row.queue.queue_id), str(row.offset)): row
                 for row in rows if row.state == pb.DELIVERY_STATE_ACKNOWLEDGED}  # fmt: skip
         if not done:

@@ -18,7 +18,7 @@ def forward(
     *,
     is_admin: bool = False,
 ) -> Any:
-    """A handler that forwards to the name server, and waits with `then` until the change is visible here."""
+    """A handler that forwards a request to the name server. `then` waits until the change is visible here."""
 
     async def handler(service: "DirectoryAdminHandlers", request: Any, context: Context) -> Any:
         name_server = service.cluster.name_server
@@ -59,7 +59,7 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     AdoptTopics = forward(
         "AdoptTopics", lambda it, _, answer: it.topics.propagation.wait_for_all(map(decode_topic, answer.topics))
     )
-    """Adopt such topics; they can be used when this returns."""
+    """Adopt orphaned topics; they can be used when this returns."""
     PutGroup = forward("PutGroup", lambda it, _, answer: it.cluster.watch.wait_for_version(answer.group.version))
     """Create a group or change it."""
     DeleteGroup = forward("DeleteGroup")
@@ -71,7 +71,7 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     ListDeletedGroups = forward("ListDeletedGroups")
     """The deleted groups that can be undeleted."""
     ListGroups = forward("ListGroups")
-    """All groups, by name."""
+    """All groups, sorted by name."""
     PutUser = forward("PutUser", is_admin=True)
     """Create or change a user."""
     DeleteUser = forward("DeleteUser", is_admin=True)
@@ -80,5 +80,5 @@ class DirectoryAdminHandlers(AdminServiceServicer):
     """All users, without their secrets."""
 
     async def ListTopics(self, request: pb.ListTopicsRequest, context: Context) -> pb.ListTopicsResponse:
-        """All topics, by name."""
+        """All topics, sorted by name."""
         return pb.ListTopicsResponse(topics=map(encode_topic, self.cluster.directory.topics()))

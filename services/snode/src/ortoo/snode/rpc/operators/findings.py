@@ -38,7 +38,7 @@ class ProbedProcess:
     answer: pb.ListFindingsResponse | None = None
     error: OrtooError | None = None
     ahead_ms: int = 0
-    """The time by which its clock is ahead of this snode's."""
+    """The time by which the clock of the process is ahead of this snode's clock."""
 
 
 @dataclass(eq=False)

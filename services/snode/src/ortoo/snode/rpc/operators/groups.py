@@ -47,7 +47,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     rocketmq: RocketmqCommands
 
     async def UpdateGroup(self, request: pb.UpdateGroupRequest, context: Context) -> pb.UpdateGroupResponse:
-        """Change some settings of a group, or create it; the change is in force when this returns."""
+        """Change some settings of a group, or create it. The change is in force when the call returns."""
         check_group_name(request.name, "name")
         group = await self._find_group(request.name) or Group(request.name)
         changes = {name: getattr(request, name) for name in PLAIN_SETTINGS if request.HasField(name)}  # type: ignore[arg-type]
@@ -143,7 +143,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.CloneOffsetsResponse(offsets=[write(pull_pb2.ConsumerOffset, one) for one in copied])
 
     async def _ensure_cloned_group(self, from_group: str, to_group: str) -> None:
-        """Ensure that the target group exists; if it is new it gets the settings of the other one."""
+        """Create the target group with the settings of the source group, unless it exists."""
         if await self._find_group(to_group) is None:
             settings = await self._find_group(from_group) or Group(from_group)
             made = await self.cluster.name_server.put_group(dataclasses.replace(settings, name=to_group))
@@ -211,7 +211,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def _other_snode(
         self, entry: ClientEntry, request: pb.DescribeClientRequest | pb.CallClientRequest
     ) -> admin_pb2_grpc.AdminServiceStub | None:
-        """The snode of the client, if it is another one; the forwarded request is not forwarded again."""
+        """A stub of another snode that has the client, or None. A forwarded request is not forwarded again."""
         if self.clients.is_local(entry) or request.local_only:
             return None
         request.local_only = True
@@ -232,7 +232,7 @@ def _decode_target(request: pb.ResetOffsetsRequest) -> ResetTarget:
             return ResetTarget(offset=request.offset)
         case "offsets":
             return ResetTarget(offsets={decode_queue(one.queue): one.offset for one in request.offsets.starts})
-    raise Invalid("no target; give time_ms, offset or offsets", field="target")
+    raise Invalid("is missing; give time_ms, offset or offsets", field="target")
 
 
 def _decode_rule(rule: flow_control_pb2.FlowRule) -> FlowRule:

@@ -46,9 +46,9 @@ class ConsumptionState:
     consumers: int
     """Number of group members; consumers that pop are not counted."""
     filters: Sequence[str]
-    """The filters of its group members for the topic."""
+    """The filters of the group's members for the topic."""
     is_matched: bool
-    """Whether one of them matches the message."""
+    """Whether one of the filters matches the message."""
     queues: Sequence[GroupQueueState]
     enodes_away: Sequence[str]
     message: PlacedMessage | None
@@ -58,7 +58,7 @@ class ConsumptionState:
 
 
 def find_reasons(state: ConsumptionState) -> list[Cause]:
-    """Why the group does not consume; at least one."""
+    """The reasons why the group does not consume; at least one reason."""
     if state.delivery is not None and (final := _of_done(state, state.delivery)) is not None:
         return [final]
     found = [*_of_rights(state), *_of_message(state), *_of_consumers(state), *_of_queues(state)]
@@ -73,7 +73,7 @@ def _of_done(state: ConsumptionState, row: pb.MessageDelivery) -> Cause | None:
         )
     if row.state == pb.DELIVERY_STATE_PARKED:
         remedy = f"ortoo dlq list {state.group} shows it; ortoo dlq replay {state.group} sends it again"
-        return Cause("parked", f"it is a dead letter after {row.attempt} tries: {row.error}", remedy)
+        return Cause("parked", f"the message is a dead letter after {row.attempt} attempts: {row.error}", remedy)
     return None
 
 
@@ -98,18 +98,22 @@ def _of_message(state: ConsumptionState) -> Iterator[Cause]:
         return
     expires_ms = message.message.expire_at_ms or 0
     if 0 < expires_ms <= state.now_ms:
-        yield Cause("expired", f"it expired {_seconds(state.now_ms - expires_ms)} ago and is not delivered")
+        yield Cause("expired", f"the message expired {_seconds(state.now_ms - expires_ms)} ago and is not delivered")
     if row.state == pb.DELIVERY_STATE_LEASED:
         who = row.consumer or "a consumer"
-        observed = f"{who} has it for another {_seconds(row.until_ms - state.now_ms)} (try {row.attempt})"
-        yield Cause("leased", observed, "wait, or check that consumer's log; then it is redelivered automatically")
+        observed = f"{who} has the message for another {_seconds(row.until_ms - state.now_ms)} (attempt {row.attempt})"
+        yield Cause(
+            "leased", observed, "wait until the lease ends and the message is redelivered, or check that consumer's log"
+        )
     if row.state == pb.DELIVERY_STATE_DELAYED:
         said = f" ({row.consumer or 'a consumer'} reported: {row.error})" if row.error else ""
         observed = f"attempt {row.attempt} failed and the next one is in {_seconds(row.until_ms - state.now_ms)}{said}"
         yield Cause("delayed", observed, f"ortoo group describe {state.group} shows the group's back-off")
     if state.filters and not state.is_matched:
         wanted, tag = ", ".join(state.filters), message.message.tag or "empty"
-        yield Cause("filter", f"it does not match the filters of the group's consumers, {wanted}; its tag is {tag}")
+        yield Cause(
+            "filter", f"the message does not match the filters of the group's consumers, {wanted}; its tag is {tag}"
+        )
 
 
 def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
@@ -120,9 +124,9 @@ def _of_consumers(state: ConsumptionState) -> Iterator[Cause]:
         yield Cause("no consumers", observed, "start a consumer of this group, and look at its log")
     elif behind and state.consumers and not state.filters:
         observed = f"the consumers of {state.group} subscribe to other topics (ortoo group describe {state.group})"
-        yield Cause("not subscribed", observed, f"subscribe one to {state.topic.name}")
+        yield Cause("not subscribed", observed, f"subscribe a consumer to {state.topic.name}")
     elif behind and pops and not any(one.leased or one.delayed for one in state.queues):
-        observed = f"{behind} messages wait, and no consumer of {state.group} has any or requests them"
+        observed = f"{behind} messages wait, and no consumer of {state.group} has or requests messages"
         yield Cause("no pop requests", observed, "start a consumer of this group, and look at its log (ortoo clients)")
 
 
@@ -151,7 +155,7 @@ def _of_queues(state: ConsumptionState) -> Iterator[Cause]:
         held = state.queues[0]
         yield Cause("queued", f"the group is {held.behind} messages behind in {held.queue} (in order)")
     elif state.delivery is not None and state.delivery.state == pb.DELIVERY_STATE_WAITING:
-        yield Cause("queued", "it waits until a consumer requests messages")
+        yield Cause("queued", "the message waits until a consumer requests messages")
 
 
 def _seconds(time_ms: int) -> str:

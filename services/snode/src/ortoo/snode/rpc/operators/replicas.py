@@ -61,7 +61,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         if added.state == AWAY:
             raise Conflict(
                 f"replica {added.replica.number} of {request.enode} exists already and is away; start it. If its disk "
-                f"{added.replica.disk} is lost, start it with an empty folder, and then add that disk",
+                f"{added.replica.disk} is lost, start it with an empty folder, and then add the new disk",
                 field="replica",
             )
         request.replica.CopyFrom(added.replica)
@@ -83,7 +83,7 @@ class ReplicaAdminHandlers(DirectoryAdminHandlers):
         return answer.enodes[0]
 
     async def _call_leader(self, replicas: replica_admin_pb2.ReplicaSet, method: Method[A], request: Any) -> A:
-        """The leader's answer, or its successor's if the leader has moved meanwhile. Errors: as they answer."""
+        """The leader's answer, or the new leader's if leadership has moved. Errors: those of the leader."""
         address = next((one.address for one in replicas.replicas if one.replica == replicas.leader), "")
         if not address:
             raise Unavailable(
@@ -109,7 +109,7 @@ def _find_replica(
     field: str,
     preferred: Sequence[int] = (),
 ) -> replica_admin_pb2.ReplicaStatus:
-    """The replica with this number, and disk if one is given; of several, those in a `preferred` state.
+    """The replica with the given number, and disk if it is given. Replicas in a `preferred` state have precedence.
 
     Errors: Invalid, NotFound, Conflict if two disks have the number.
     """
@@ -125,7 +125,7 @@ def _find_replica(
         numbers = ", ".join(sorted({str(one.replica.number) for one in replicas.replicas}, key=int)) or "none"
         raise NotFound(
             f"enode {replicas.enode} has no replica {chosen.number}{' with that disk' if chosen.disk else ''}, "
-            f"neither reporting nor in its log; it has {numbers}",
+            f"neither among those that report nor in its log; its replicas are {numbers}",
             field=field,
         )
     if len(found) > 1:

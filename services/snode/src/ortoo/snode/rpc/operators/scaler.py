@@ -28,7 +28,7 @@ class ExternalScaler(ExternalScalerServicer):
         return pb.IsActiveResponse(result=await self.lag.is_active(ScalerTrigger.from_metadata(request.scalerMetadata)))
 
     async def StreamIsActive(self, request: pb.ScaledObjectRef, context: Context) -> AsyncIterator[pb.IsActiveResponse]:
-        """Whether KEDA must run at least one pod of the consumer: now, and at every change."""
+        """Yield whether KEDA must run at least one pod of the consumer, now and at every change."""
         trigger, last_sent = ScalerTrigger.from_metadata(request.scalerMetadata), None
         with self.long_calls.track():
             while True:
@@ -39,7 +39,7 @@ class ExternalScaler(ExternalScalerServicer):
                 await self.clock.sleep(POLL_INTERVAL_S)
 
     async def GetMetricSpec(self, request: pb.ScaledObjectRef, context: Context) -> pb.GetMetricSpecResponse:
-        """The metrics, with the target value of each per replica."""
+        """The metrics, each with its target value per replica."""
         targets = ScalerTrigger.from_metadata(request.scalerMetadata).targets
         return pb.GetMetricSpecResponse(
             metricSpecs=[pb.MetricSpec(metricName=name, targetSize=size) for name, size in targets.items()]

@@ -1,4 +1,4 @@
-"""SettingsService of a snode: it queries or changes every process of a role, all of them or none."""
+"""SettingsService of a snode: it queries or changes the processes of a role."""
 
 import asyncio
 from dataclasses import dataclass, replace
@@ -54,7 +54,7 @@ class ClusterSettings(SettingsServiceServicer):
         return pb.ListSettingChangesResponse(processes=await self._query_all(request, context, "ListSettingChanges"))
 
     async def UpdateSettings(self, request: pb.UpdateSettingsRequest, context: Context) -> pb.UpdateSettingsResponse:
-        """Change all chosen processes, if all of them would accept it."""
+        """Change the settings of all chosen processes, or of none if one of them would refuse the change."""
         request.changed_by = PRINCIPAL.get().user or request.changed_by or context.peer()
         if request.local_only:
             return await LocalSettings("snode", self.own).UpdateSettings(request, context)
@@ -69,7 +69,7 @@ class ClusterSettings(SettingsServiceServicer):
     async def _query_all(
         self, request: Any, context: Context, method: str, *, all_or_error: bool = False
     ) -> list[pb.ProcessSettings]:
-        """The answer of this process, or of each one, possibly an error; `all_or_error` raises the first error."""
+        """The answers of the chosen processes, possibly errors. With `all_or_error`, raises the first error."""
         if request.local_only:
             answer = await getattr(LocalSettings("snode", self.own), method)(request, context)
             return list(answer.processes)
@@ -99,7 +99,7 @@ class ClusterSettings(SettingsServiceServicer):
             return pb.ProcessSettings(role=process.role, name=process.name, address=process.address, error=str(error))
 
     async def _with_name(self, process: TargetProcess, context: Context) -> TargetProcess:
-        """A name server with its name, if it answers; only the process itself knows it."""
+        """A name server with its name, if it answers. Only the process itself knows its name."""
         request = pb.ListSettingChangesRequest(local_only=True)
         return replace(
             process, name=(await self._query_one(process, request, context, "ListSettingChanges", False)).name
@@ -114,7 +114,7 @@ class ClusterSettings(SettingsServiceServicer):
             found.address = process.address
             return found
         if not process.alive:
-            raise Unavailable("it is away")
+            raise Unavailable("the process is not running, or its lease has expired")
         channel = self.channels.channel_to(process.address)
         if process.role == "snode":
             channel = await self.policy.forwarding_channel(channel)
@@ -125,7 +125,7 @@ class ClusterSettings(SettingsServiceServicer):
         return found
 
     async def _processes(self, role: str) -> list[TargetProcess]:
-        """All processes of a role; each replica of an enode, name servers without names. Errors: Invalid."""
+        """All processes of a role: enodes by replica, name servers without names. Errors: Invalid."""
         match role:
             case "namesrv":
                 return [TargetProcess(role, "", address) for address in self.cluster.name_server.servers.addresses]
