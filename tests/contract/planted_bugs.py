@@ -25,7 +25,7 @@ from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery import replica_opening
 from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import StateRefold
-from ortoo.enode.replication import replicated_log
+from ortoo.enode.replication import log_opening
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.store import checkpoints, housekeeping
@@ -101,7 +101,7 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr(recovery, "is_at_log_end", is_end_of_log)
     patch.setattr(replica_opening, "is_at_log_end", is_end_of_log)
-    patch.setattr(replicated_log, "remove_clean_stop", lambda disk, folder: None)
+    patch.setattr(log_opening, "remove_clean_stop", lambda disk, folder: None)
 
 
 def cut_too_early(patch: pytest.MonkeyPatch) -> None:

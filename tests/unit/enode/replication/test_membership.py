@@ -9,13 +9,13 @@ from ortoo.common.process.clock import SystemClock
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity, write_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
+from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership, next_incarnation
 from ortoo.enode.replication.protocol.events import DeleteBelow, Reset, Tick, Truncate
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, LogSummary
 from ortoo.enode.replication.protocol.replica import Replica
 from ortoo.enode.replication.protocol.step import step
-from ortoo.enode.replication.replicated_log import open_replicated_log
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk

@@ -14,8 +14,9 @@ from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.copies.frame_copies import frames_in, make_entry
 from ortoo.enode.log.frame import FrameFlag, FrameKind
 from ortoo.enode.log.segment import Segment
+from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.verification.store.single_store import SingleStore
 from ortoo.verification.store.workload import FOLDER
 from tests.contract.one_store import SETTINGS, OneStore

@@ -11,11 +11,12 @@ from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.recovery.replica_opening import with_lost_tail
 from ortoo.enode.replication.driver import Driver
+from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.messages import Message
 from ortoo.enode.replication.protocol.replica import Replica
-from ortoo.enode.replication.replicated_log import ReplicatedLog, open_replicated_log
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.replication.state_comparison import StateComparison
 
 _log = get_logger("replication")

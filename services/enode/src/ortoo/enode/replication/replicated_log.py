@@ -2,34 +2,24 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from ortoo.common.errors import Unavailable
 from ortoo.common.logs.logger import get_logger
-from ortoo.common.process.clock import Clock
 from ortoo.enode import log_events
 from ortoo.enode.changes.kinds import DigestDue, OffsetsSkipped, StateDigest
-from ortoo.enode.disk.clean_stop import remove_clean_stop
 from ortoo.enode.disk.disk import Disk
-from ortoo.enode.disk.durable_mark import read_committed_mark
-from ortoo.enode.disk.identity import StoreIdentity, claim_folder, read_identity
-from ortoo.enode.disk.log_begin import LogBegin, keep_log_begin, write_log_begin
+from ortoo.enode.disk.log_begin import LogBegin, write_log_begin
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, write_log_summary
-from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.copies.frame_copies import FrameCopy, append_copies
 from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
-from ortoo.enode.log.flushing.disk_work import make_disk_work
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_bytes
-from ortoo.enode.log.segment import Segment, remove_below
-from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.log.spares import SpareSegments
-from ortoo.enode.recovery.opening import log_opening
-from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica, truncate_files
-from ortoo.enode.recovery.restored import invalidation_changes, read_openings_gap, remove_restored_mark
+from ortoo.enode.log.segment import remove_below
+from ortoo.enode.recovery.replica_opening import truncate_files
+from ortoo.enode.recovery.restored import invalidation_changes, remove_restored_mark
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.replication.protocol.identity import Configuration
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame
@@ -60,6 +50,8 @@ class ReplicatedLog:
     """Whether no other replica had the log at the opening."""
     last_epoch: int
     """If `is_alone`, an epoch that is not below any epoch of the log, or of a lost end of it."""
+    openings_gap: int = 0
+    """The number by which this start raised the number of openings; 0 when the clients' state is in the log."""
     known_committed: int = 0
     """The position up to which an earlier start knew the log to be committed."""
     skips: Sequence[OffsetsSkipped] = ()
@@ -162,11 +154,12 @@ class ReplicatedLog:
             await engine.store(self.skips)
             self.skips = ()
             engine.housekeeping.checkpoints.due.set()
-        if apart := await engine.work.run(read_openings_gap, self.disk, self.folder):
-            changes = invalidation_changes(engine.state, apart, engine.appender.stored_at_ms)
+        if self.openings_gap:
+            changes = invalidation_changes(engine.state, self.openings_gap, engine.appender.stored_at_ms)
             for start in range(0, len(changes), CHANGES_PER_WRITE_MAX):
                 await engine.store(changes[start : start + CHANGES_PER_WRITE_MAX])
             await engine.work.run(remove_restored_mark, self.disk, self.folder)
+            self.openings_gap = 0
 
     def pause(self, reason: str) -> None:
         """Refuse writes for now; accepted ones continue."""
@@ -335,86 +328,3 @@ def empty_log(disk: Disk, folder: Path, stored: StoredLogSummary) -> None:
     write_log_begin(disk, folder, LogBegin(position, None))
     remove_below(disk, folder, 1 << 63)
     truncate_files(disk, folder, position)
-
-
-async def open_replicated_log(
-    folder: Path,
-    *,
-    identity: StoreIdentity,
-    settings: StoreSettings,
-    disk: Disk,
-    clock: Clock,
-    stored: StoredLogSummary,
-    begin_under_another_id: Callable[[], object],
-    skipped_checkpoints: int = 0,
-) -> ReplicatedLog:
-    """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
-
-    `begin_under_another_id` gives a log that lost its end, and has no other replica, another id.
-    `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
-    """
-    settings.check()
-    work = make_disk_work(disk, settings, asyncio.get_running_loop())
-    lock, files = ExitStack(), SegmentFiles(disk)
-    try:
-        lock = disk.lock(folder)
-        found = await work.run(claim_folder, disk, folder, identity, disk.list(folder))
-        log = await work.run(recover_replica, files, folder, stored, skipped_checkpoints=skipped_checkpoints)
-        recovered = log.recovered
-        if recovered.missing_bytes:
-            await work.run(begin_under_another_id)
-            found = read_identity(disk, folder) or found
-        begin = recovered.begin or LogBegin(log.summary.begin, None)
-        if begin.queues is None and (log.is_alone or recovered.begin is None):
-            begin = LogBegin(begin.position, recovered.catalog.begin_offsets_without(0))
-        await work.run(keep_log_begin, disk, folder, begin)
-        await work.run(remove_clean_stop, disk, folder)
-        kept, stored_end = StoredLogSummary.from_summary(log.summary), stored.summary.appended
-        # Each start of an enode alone reads the frames behind the stored summary, so a start need not write it again.
-        if not log.is_alone or kept.summary.appended < stored_end or kept.summary.begin != stored.summary.begin:
-            await work.run(write_log_summary, disk, folder, kept)
-            stored_end = kept.summary.appended
-        spares = SpareSegments(files, folder, work, settings.segment_bytes, settings.headroom_bytes)
-        active = await _active(log, spares)
-        apart = await work.run(read_openings_gap, disk, folder)
-        known = await work.run(read_committed_mark, disk, folder)
-        engine = Engine(folder, settings, disk, clock, work, lock, found, recovered, spares, active)
-    except BaseException:
-        work.close()
-        files.close()
-        lock.close()
-        raise
-    engine.adopt_segments(recovered, active)
-    engine.appender.next_segments.extend(log.next_segments)
-    appender = engine.appender
-    appender.store_open = recovered.store_open + apart
-    appender.commit_limit = None if log.is_alone else recovered.end_position
-    if log.groups:
-        appender.hold_recovered(log.groups)
-    engine.housekeeping.is_leading = False
-    engine.housekeeping.start()
-    log_opening(folder, recovered, log.summary.appended)
-    return ReplicatedLog(
-        engine,
-        folder,
-        disk,
-        log.summary,
-        stored_end,
-        log.is_missing_state,
-        log.former_end,
-        log.is_alone,
-        log.last_epoch + apart,
-        known,
-        recovered.skips,
-    )
-
-
-async def _active(log: ReplicaLog, spares: SpareSegments) -> Segment:
-    """The segment for the next frame; a new one if the last segment is ended."""
-    last = log.next_segments[-1] if log.next_segments else log.recovered.active
-    if last is not None and last.end is None:
-        return last
-    active = await spares.take_named(log.summary.appended)
-    if log.recovered.active is not None:
-        log.next_segments.append(active)
-    return active
