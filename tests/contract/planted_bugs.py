@@ -23,9 +23,9 @@ from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
 from ortoo.enode.recovery import opening as recovery
 from ortoo.enode.recovery import replica_opening
-from ortoo.enode.recovery.opening import Recovered
 from ortoo.enode.recovery.refold import StateRefold
 from ortoo.enode.replication import log_opening
+from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.state.tables.dedup import Duplicate, Sequencer, SequenceWindowTable
 from ortoo.enode.state.tables.offsets import GroupOffsetTable
 from ortoo.enode.store import checkpoints, housekeeping
@@ -72,15 +72,15 @@ def no_folder_fsync(patch: pytest.MonkeyPatch) -> None:
 
 def offsets_given_twice(patch: pytest.MonkeyPatch) -> None:
     """After a restart, continue with the last batch's offset instead of the one after it."""
-    settle = recovery.set_queue_ranges
+    start = ReplicatedLog.start_serving
 
-    def settled(recovered: Recovered) -> None:
-        settle(recovered)
-        for queue in recovered.catalog.queues.values():
+    def started(log: ReplicatedLog) -> None:
+        start(log)
+        for queue in log.engine.catalog.queues.values():
             if queue.rows:
                 queue.next_offset = queue.rows.first_offsets[-1]
 
-    patch.setattr(recovery, "set_queue_ranges", settled)
+    patch.setattr(ReplicatedLog, "start_serving", started)
 
 
 def acknowledged_before_the_flush(patch: pytest.MonkeyPatch) -> None:
@@ -259,3 +259,6 @@ SOONEST: dict[Plant, int] = {
     torn_frame_accepted: 3,
 }  # fmt: skip
 """The seeds of runs that show those bugs after few points that the first run shows late; found by trying."""
+
+SMALL_SEGMENTS: dict[Plant, int] = {no_folder_fsync: 4096}
+"""The segment size of runs that need many segments: another file syncs the folder after the first one has its name."""

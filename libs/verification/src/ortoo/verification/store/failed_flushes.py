@@ -35,7 +35,7 @@ def _check_failed_flush(seed: int, good_syncs: int, steps: int, report: CrashRep
     disk.fail_sync(after=good_syncs)
     try:
         clock.run(lambda: first.run(steps), limit_s=86_400)
-    except (OrtooError, OSError):
+    except (OrtooError, OSError, ExceptionGroup):
         report.torn_tails += 1
     point = len(memory.operations)
     disk.heal()

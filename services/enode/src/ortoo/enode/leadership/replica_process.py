@@ -25,13 +25,14 @@ from ortoo.enode import log_events
 from ortoo.enode.leadership.open_log import make_driver, open_log
 from ortoo.enode.leadership.services import EnodeServices, open_enode_services
 from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
-from ortoo.enode.replication.driver import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, Driver
+from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.frame_repair import FrameRepair
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import ReplicaId
 from ortoo.enode.replication.protocol.roles import Candidate, Follower, Leader, Voter
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.replication.state_comparison import StateComparison
+from ortoo.enode.replication.transfer import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S
 from ortoo.enode.rpc.leader_only import LeaderOnlyService, read_committed
 from ortoo.enode.rpc.replicas.operators import EnodeReplicasService
 from ortoo.enode.rpc.replicas.peers import ReplicaPeers, ask_to_join, fetch_frame_copy
@@ -112,6 +113,8 @@ class ReplicaProcess:
         except Exception as error:
             if not self.is_alone or self._serving.done():
                 raise
+            while isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:  # of a task, such as a failed disk
+                error = error.exceptions[0]
             self._serving.set_exception(error)
 
     async def transfer_leadership(self) -> None:

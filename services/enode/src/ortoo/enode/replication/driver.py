@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from ortoo.common.errors import Conflict, DataLoss, OrtooError, Overloaded
+from ortoo.common.errors import DataLoss, OrtooError, Overloaded
 from ortoo.common.logs.logger import get_logger
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import Clock
@@ -38,7 +38,6 @@ from ortoo.enode.replication.protocol.events import (
     SendFrames,
     SteppedDown,
     Tick,
-    TransferLeadership,
     Truncate,
     Truncated,
     WriteFrames,
@@ -52,6 +51,7 @@ from ortoo.enode.replication.protocol.roles import Follower, Leader
 from ortoo.enode.replication.protocol.step import step
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.replication.state_comparison import StateComparison
+from ortoo.enode.replication.transfer import TRANSFER_POLL_S, TRANSFER_TIMEOUT_S, LeadershipTransfer
 
 TICK_S = 0.1
 CATCH_UP_MIN_BYTES = 16 << 20
@@ -66,16 +66,13 @@ REFOLD_STAGGER_S = 10.0
 """Delay of a replica before it folds its state again, for each replica with a lower number; a majority serves."""
 REFOLDS_MAX = 3
 """Maximum of attempts to fold from an earlier checkpoint; later a replica only reports that its state differs."""
-TRANSFER_TIMEOUT_S = 3.0
-"""Time in which a stopping leader tries to transfer leadership."""
-TRANSFER_POLL_S = 0.02
 FULL_DISK_RETRY_S = 1.0
 """Delay before a follower retries a write to a full disk."""
 _log = get_logger("replication")
 
 
 @dataclass(eq=False)
-class Driver:
+class Driver(LeadershipTransfer):
     """One start of a replica. It belongs to the event loop that opened its log."""
 
     log: ReplicatedLog
@@ -365,21 +362,6 @@ class Driver:
             while isinstance(self.replica.role, Leader) and self.log.engine.catalog.begin_position < begin:
                 await self.wait_for_step()
 
-    def request(self, event: Event) -> None:
-        """Execute an operator's request. Errors: Conflict, with the reason of a refusal."""
-        self._refusal = ""
-        self.post(event)
-        if self._refusal:
-            raise Conflict(self._refusal)
-
-    def most_complete_voter(self) -> ReplicaId | None:
-        """The answering voter with the most of the log; None when this replica does not lead or is alone."""
-        role = self.replica.role
-        if not isinstance(role, Leader):
-            return None
-        others = self.replica.responding_voters(self.replica.log.configuration, self.clock.monotonic_s())
-        return max(others, key=lambda one: self.replica.rules.acknowledged_position(role.stream_to(one)), default=None)
-
     def current_election_request(self) -> RequestElection | None:
         """The election request for name servers; None if this replica now follows a leader of a higher epoch."""
         replica, request = self.replica, self.election_request
@@ -394,29 +376,3 @@ class Driver:
                 if content := await self.log.bytes.read_copy(position, position + 1):
                     return content
         raise DataLoss(f"replica {self.replica.identity.replica.number} has no whole frame at {position}")
-
-    async def wait_for_step(self) -> None:
-        """Wait until the protocol has taken an event."""
-        self._step.clear()
-        await self._step.wait()
-
-    async def wait_for_transfer(self, epoch: int) -> bool:
-        """Wait for the end of a transfer of leadership in `epoch`; returns whether it succeeded."""
-        while self.leading_epoch == epoch and self._is_transferring():
-            await self.wait_for_step()
-        if self.leading_epoch == epoch:
-            self.log.resume()
-        return self.leading_epoch != epoch
-
-    async def transfer_leadership(self, successor: ReplicaId) -> None:
-        """Transfer leadership to `successor`: writes are refused from now on, and accepted ones are committed first."""
-        self.log.pause("this replica transfers leadership: retry")
-        try:
-            await self.log.engine.appender.flush()
-            self.request(TransferLeadership(successor))
-        finally:
-            if self.leading_epoch is not None and not self._is_transferring():
-                self.log.resume()
-
-    def _is_transferring(self) -> bool:
-        return isinstance(self.replica.role, Leader) and self.replica.role.successor is not None
