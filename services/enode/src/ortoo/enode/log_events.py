@@ -87,8 +87,8 @@ DAMAGED_FRAME_COPY_MISSING = warning(
 )
 LOG_TRUNCATED = error(
     "log_truncated",
-    "Messages that the leader lacks were truncated from this log. They were acknowledged only if `durability` is "
-    "`leader`, or if a disk that acknowledged them was emptied or restored since.",
+    "Messages that the leader lacks were truncated from this log. They may have been acknowledged in two cases: "
+    "`durability` is `leader`, or a disk that had acknowledged them was later emptied or restored.",
     "None if they were not acknowledged. Otherwise read the file that the event names.",
 )
 DELAYED_READ_FAILED_RETRYING = warning(

@@ -38,7 +38,7 @@ OffsetStep = tuple[SourceOffsets, tuple[Loss, ...]]
 
 @dataclass(slots=True)
 class StreamOffsets:
-    """One run of a query. `policy` is fail, earliest or latest."""
+    """The offsets of one run of a query. `policy` is the reaction to lost messages: fail, earliest or latest."""
 
     policy: str
     limits: StreamLimits

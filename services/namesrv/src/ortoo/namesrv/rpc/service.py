@@ -140,7 +140,7 @@ class NameService(NameServiceServicer):
         )
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
-        """Add offered topics to the directory."""
+        """Add topics that enodes hold and the directory lacks."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)
