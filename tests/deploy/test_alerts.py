@@ -35,6 +35,7 @@ SERIES: dict[str, list[tuple[str, str, str]]] = {
     "OrtooDamagedLog": [('ortoo_damaged_places{instance="a"}', "1x40", "0x40")],
     "OrtooNotReady": [('ortoo_ready{instance="a"}', "0x40", "1x40")],
     "OrtooDatabaseAway": [('ortoo_changes_total{outcome="failed",instance="a"}', "0+1x40", "5x40")],
+    "OrtooMembershipStoreAway": [('ortoo_membership_store_up{instance="a"}', "0x40", "1x40")],
     "OrtooGroupFallsBehind": [
         ('rocketmq_consumer_lag_messages{topic="t",consumer_group="g"}', "9000+1000x40", "50000-1000x40")
     ],

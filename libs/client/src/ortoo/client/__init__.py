@@ -56,7 +56,7 @@ from ortoo.client.admin.operations import (
     ProcessSettings,
     Reason,
 )
-from ortoo.client.admin.replicas import ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
 from ortoo.client.app import Client, connect
 from ortoo.client.apps.app import App, TopicProducer
 from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -128,6 +128,7 @@ __all__ = [
     "Filter",
     "FlowLimits",
     "Forbidden",
+    "ForgottenEnode",
     "FoundMessages",
     "GroupAdmin",
     "GroupDescription",

@@ -308,21 +308,27 @@ class DescribeLagResponse(_message.Message):
 
     QUEUES_FIELD_NUMBER: _builtins.int
     LAG_MESSAGES_FIELD_NUMBER: _builtins.int
+    UNREACHABLE_ENODES_FIELD_NUMBER: _builtins.int
     lag_messages: _builtins.int
     """Sum over the queues."""
     @_builtins.property
     def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueLag]:
-        """One entry per readable queue."""
+        """One entry per readable queue of the reachable enodes."""
+
+    @_builtins.property
+    def unreachable_enodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Enodes that were unreachable; their queues are missing, so that the sum may be too small."""
 
     def __init__(
         self,
         *,
         queues: _abc.Iterable[Global___QueueLag] | None = ...,
         lag_messages: _builtins.int = ...,
+        unreachable_enodes: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "queues", b"queues"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lag_messages", b"lag_messages", "queues", b"queues", "unreachable_enodes", b"unreachable_enodes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

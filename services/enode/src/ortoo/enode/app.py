@@ -124,6 +124,7 @@ async def open_enode(
         register_memory(metrics, memory)
         register_replica(metrics, process)
         found = Findings("enode", settings.name, [process.findings, memory.findings, telemetry.findings, live.findings])
+        found.identity = process.cluster_identity
         add_operator_service: AddServicer = partial(
             add_EnodeReplicasServiceServicer_to_server, process.operator_service
         )

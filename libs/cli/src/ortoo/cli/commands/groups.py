@@ -199,14 +199,20 @@ async def lag(
         return CommandOutput(_fields(group, topic, behind), _lag(group, topic, behind))
     topics = [it.topic for it in (await mq.admin.groups.describe(group)).progress]
     if not topics:
-        raise Invalid(f"{group} has no member with a topic now; expected a topic", field="topic")
+        raise Invalid(f"no member of {group} subscribes to a topic now; name the topic", field="topic")
     all_behind = {name: await mq.admin.describe_lag(group, name) for name in topics}
     fields = [_fields(group, name, one) for name, one in all_behind.items()]
     return CommandOutput(fields, [part for name, one in all_behind.items() for part in _lag(group, name, one)])
 
 
 def _fields(group: str, topic: str, behind: "GroupLag") -> dict[str, Any]:
-    return {"group": group, "topic": topic, "lag_messages": behind.lag_messages, "queues": behind.queues}
+    return {
+        "group": group,
+        "topic": topic,
+        "lag_messages": behind.lag_messages,
+        "queues": behind.queues,
+        "unreachable_enodes": behind.unreachable_enodes,
+    }
 
 
 def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
@@ -217,7 +223,10 @@ def _lag(group: str, topic: str, behind: "GroupLag") -> tuple[str, OutputTable]:
         "END": "end_offset",
         "LAG": "lag_messages",
     }
-    return f"{group} is {behind.lag_messages} messages behind in {topic}", OutputTable(columns, behind.queues)
+    text = f"{group} is {behind.lag_messages} messages behind in {topic}"
+    if behind.unreachable_enodes:
+        text += f"; the lag on {', '.join(behind.unreachable_enodes)} is unknown, since no process answers for it"
+    return text, OutputTable(columns, behind.queues)
 
 
 def _offset(offset: int) -> object:

@@ -37,7 +37,7 @@ class DoctorFinding:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The facts about a cluster whose snode answers, from which `cluster_findings` derives problems."""
+    """The facts from which `cluster_findings` derives the problems of a cluster whose snode answers."""
 
     cluster: ClusterInfo
     skew_ms: int
@@ -68,7 +68,7 @@ class Facts:
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
-    """The problems with the checked address; none when a snode serves there."""
+    """The problems with the checked address; no problems if a snode serves at the address."""
     address, host = check.address, check.address.rpartition(":")[0]
     if check.proxy_variable:
         observed = f"{check.proxy_variable} is set, so gRPC uses that proxy, which rarely supports it"
@@ -162,7 +162,7 @@ def _process_findings(facts: Facts) -> Iterator[DoctorFinding]:
         if not enode.alive:
             remedy = "start it again with its volume; its messages are in its log, and its queues wait for it"
             yield DoctorFinding(
-                "enode unavailable", f"the lease of enode {enode.name} ({enode.address}) ran out", remedy
+                "enode unavailable", f"enode {enode.name} ({enode.address or 'no address known'}) has no lease", remedy
             )
         if enode.index_nearly_full:
             observed = (

@@ -66,7 +66,7 @@ class Adoption:
 
 @dataclass(frozen=True, slots=True)
 class QueueInfo:
-    """The stored range of one queue: offsets from `begin_offset` to `end_offset`, exclusive."""
+    """The stored range of one queue: the offsets from `begin_offset` up to, but not including, `end_offset`."""
 
     queue: Queue
     begin_offset: int
@@ -79,6 +79,12 @@ class TopicDescription:
 
     topic: TopicInfo
     queues: tuple[QueueInfo, ...]
+
+    @property
+    def unreachable_enodes(self) -> list[str]:
+        """The enodes whose queues are missing."""
+        answered = {one.queue.enode for one in self.queues}
+        return [one.enode for one in self.topic.placements if one.read_queue_count and one.enode not in answered]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +136,8 @@ class GroupLag:
 
     queues: tuple[QueueLag, ...]
     lag_messages: int
+    unreachable_enodes: tuple[str, ...] = ()
+    """Enodes that could not be reached; their queues are missing, so the lag may be larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,7 +280,8 @@ class ClientInfo:
 class ClientQueue:
     """One queue of a client.
 
-    `offset` follows the last processed message, `next_offset` the last one read; -1 = unknown.
+    `offset` is the offset after the last processed message, and `next_offset` the offset after the last read message.
+    -1 = unknown.
     """
 
     group: str
@@ -331,7 +340,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class ReplayProgress:
-    """The progress of a replay."""
+    """The progress of a replay of dead letters."""
 
     replayed_messages: int
     """Messages sent again so far, or in a dry run those that would be."""
@@ -343,7 +352,7 @@ class ReplayProgress:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message that a group would get next."""
+    """One of the next messages for a group; it is not leased."""
 
     message_id: str
     queue: Queue

@@ -116,7 +116,7 @@ class Channels:
         return options
 
     async def renew(self) -> None:
-        """Use the newest certificates for new calls. Calls that are open now end when the certificates change again."""
+        """Use the newest certificates for new calls. Calls that are open now are ended at the next change."""
         if isinstance(self._tls, ReloadingFiles) and self._tls.reload_if_changed():
             for address in list(self._channels):
                 if isinstance(channel := self._channels.get(address), _RenewableChannel):

@@ -11,7 +11,7 @@ from typing import Any
 
 from ortoo.common.cluster.name_servers import NameServers
 from ortoo.common.errors import Conflict, NotLeader, OrtooError, Overloaded
-from ortoo.common.errors.findings import Finding, Source
+from ortoo.common.errors.findings import ClusterIdentity, Finding, Source
 from ortoo.common.grpc.channels import Channels
 from ortoo.common.grpc.messages import write
 from ortoo.common.grpc.server import GrpcServer
@@ -159,6 +159,11 @@ class ReplicaProcess:
         address = self.reports.addresses[leader].address if leader in self.reports.addresses else ""
         text = f"replica {leader.number} leads" if leader else "no leader is known"
         return NotLeader(f"{text}; nothing was stored", leader_address=address, epoch=hard_state.epoch)
+
+    def cluster_identity(self) -> ClusterIdentity:
+        """The directory that this process follows, known only while it leads, and its name servers."""
+        directory_id = self.services.handlers.topics.directory_id if self.services is not None else ""
+        return ClusterIdentity(directory_id, self.name_servers.addresses)
 
     def findings(self) -> Iterator[Finding]:
         """The findings about the enode that it leads."""

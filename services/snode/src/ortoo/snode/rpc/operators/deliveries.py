@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ortoo.common.arrays.opened_batch import OpenedBatch
 from ortoo.common.cluster.names import check_group_name
-from ortoo.common.errors import Invalid, NotFound, OrtooError
+from ortoo.common.errors import Invalid, NotFound, OrtooError, Unavailable
 from ortoo.common.errors.status import rpc_errors
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.channels import Channels
@@ -14,10 +14,11 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.process.clock import Clock
 from ortoo.common.records.batch import encode
 from ortoo.common.records.message import Message
+from ortoo.common.records.message_id import message_address
 from ortoo.common.records.text_rules import COPY_LIMITS, whole_number
 from ortoo.snode.clients.directory import ClientDirectory
 from ortoo.snode.cluster import ClusterView
-from ortoo.snode.cluster.routes import Queue
+from ortoo.snode.cluster.routes import Queue, Topic
 from ortoo.snode.cluster.wire import decode_queue, encode_queue
 from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop.dead_letters import DeadLetters
@@ -41,7 +42,7 @@ DEAD_LETTERS_MAX = 1_000
 
 @dataclass(eq=False)
 class DeliveryService(DeliveryServiceServicer):
-    """Queries the enodes, and searches the dead letters."""
+    """The service that shows the delivery states of messages."""
 
     cluster: ClusterView
     channels: Channels
@@ -69,23 +70,26 @@ class DeliveryService(DeliveryServiceServicer):
     async def ExplainConsumption(
         self, request: pb.ExplainConsumptionRequest, context: Context
     ) -> pb.ExplainConsumptionResponse:
-        """Why a group does not consume a topic, or one message of it."""
+        """The reasons why a group does not consume a topic, or one message of a topic."""
         check_group_name(request.group, "group")
         topic = await self.cluster.watch.topic(request.topic)
         message: PlacedMessage | None = None
+        lost: Sequence[str] = ()
         queues: Sequence[Queue] = topic.read_queues()
         enode_request = enode_pop_pb2.DescribeDeliveriesRequest(
             topic_id=topic.topic_id, group=request.group, limit=LIMIT_DEFAULT
         )
         if request.message_id:
-            message = await self._find_message(topic.name, request.message_id)
-            queues = [message.queue]
+            message, lost = await self._find_message(topic, request.message_id)
+            queues = [message.queue] if message is not None else []
+        if message is not None:
             enode_request.from_offset, enode_request.to_offset, enode_request.limit = (
                 message.offset,
                 message.offset + 1,
                 1,
             )
         described, away = await self._describe_all(queues, enode_request)
+        away.update(lost)
         rows = [row for queue, found in described for row in self._rows(queue, found)]
         if message is not None:
             await self._mark_parked(request.group, rows)
@@ -94,7 +98,8 @@ class DeliveryService(DeliveryServiceServicer):
         state = ConsumptionState(
             group=request.group,
             topic=topic,
-            is_known=group is not None or any(found.committed_offset >= 0 for _, found in described),
+            # The offsets of a group may be on an enode that does not answer.
+            is_known=group is not None or bool(away) or any(found.committed_offset >= 0 for _, found in described),
             is_enabled=group is None or group.consume_enabled,
             consumers=len(consumers),
             filters=sorted({one.tag_expression or one.sql_expression or "*" for one in subscriptions}),
@@ -108,15 +113,21 @@ class DeliveryService(DeliveryServiceServicer):
         found = [pb.Reason(name=one.name, observed=one.observed, remedy=one.remedy) for one in find_reasons(state)]
         return pb.ExplainConsumptionResponse(reasons=found, delivery=state.delivery)
 
-    async def _find_message(self, topic: str, message_id: str) -> PlacedMessage:
-        found = await self.search.find(topic, SearchRequest("", message_id, 0, 0, 1))
-        if not found.messages:
-            raise NotFound(
-                f"no message of topic {topic} has the id {message_id}: it was never stored here, has expired, or "
-                "its enode is unreachable",
-                field="message_id",
-            )
-        return found.messages[0]
+    async def _find_message(self, topic: Topic, message_id: str) -> tuple[PlacedMessage | None, Sequence[str]]:
+        """The message; otherwise the unreachable enodes that may have it. Errors: NotFound."""
+        try:
+            found = await self.search.find(topic.name, SearchRequest("", message_id, 0, 0, 1))
+        except Unavailable:
+            address = message_address(message_id)
+            return None, topic.enodes if address is None else [address.enode]
+        if found.messages:
+            return found.messages[0], []
+        if found.unreachable_enodes:
+            return None, found.unreachable_enodes
+        raise NotFound(
+            f"no message of topic {topic.name} has the id {message_id}: it was never stored here, or has expired",
+            field="message_id",
+        )
 
     async def _describe_all(
         self, queues: Sequence[Queue], request: enode_pop_pb2.DescribeDeliveriesRequest
@@ -136,9 +147,7 @@ class DeliveryService(DeliveryServiceServicer):
     async def _describe(
         self, queue: Queue, request: enode_pop_pb2.DescribeDeliveriesRequest
     ) -> enode_pop_pb2.DescribeDeliveriesResponse:
-        entry = self.cluster.directory.enode(queue.enode)
-        if entry is None:
-            raise NotFound(f"there is no enode {queue.enode}", field="queue.enode")
+        entry = self.cluster.directory.registered_enode(queue.enode)
         queue_request = enode_pop_pb2.DescribeDeliveriesRequest(queue_id=queue.queue_id)
         queue_request.MergeFrom(request)
         with rpc_errors(f"enode {queue.enode}", is_internal=True):
