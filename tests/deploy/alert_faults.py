@@ -32,6 +32,7 @@ from ortoo.verification.servers.postgres import postgres
 from ortoo.verification.servers.processes import SMALL_STORE, ProcessCluster, RoleProcess
 from ortoo.verification.servers.valkey import valkey
 from tests.deploy import ailing_enode
+from tests.deploy.alert_group_faults import failing_handler, lost_messages, short_retention
 from tests.deploy.alert_scene import AilingEnode, Scene, running
 from tests.deploy.prometheus import MISSING, Prometheus, prometheus
 from tests.e2e.drill import run_drill
@@ -317,6 +318,7 @@ FAULTS = (
     Fault(nobody_left, frozenset({"OrtooNoNameServer", "OrtooNoEnode", "OrtooNoSnode", "OrtooProcessDown"}), RESTARTED),
     Fault(failing_sends, frozenset({"OrtooSendsFail"}), RESTARTED),
     Fault(failing_consumer, frozenset({"OrtooDeadLetters", "OrtooManyDeadLetters"})),
+    Fault(failing_handler, frozenset({"OrtooHandlerFails"})),
     Fault(full_disk, frozenset({"OrtooNotWritable", "OrtooNotReady"})),
     Fault(damaged_log, frozenset({"OrtooDamagedLog", "OrtooDefect"}), RESTARTED),
     Fault(no_database, frozenset({"OrtooDatabaseAway"})),
@@ -330,6 +332,8 @@ FAULTS = (
     Fault(unsteady_leader, frozenset({"OrtooTakeOvers"})),
     Fault(many_topics, frozenset({"OrtooTooManySeries"})),
     Fault(full_index, frozenset({"OrtooIndexNearlyFull"})),
+    Fault(short_retention, frozenset({"OrtooRetentionNearlyUsed"}), frozenset({"OrtooMessagesLost"})),
+    Fault(lost_messages, frozenset({"OrtooMessagesLost"}), frozenset({"OrtooRetentionNearlyUsed"})),
 )
 
 

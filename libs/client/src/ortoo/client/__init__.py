@@ -31,14 +31,12 @@ from ortoo.client.admin.descriptions import (
     FoundMessages,
     GroupDescription,
     GroupInfo,
-    GroupLag,
     GroupMemberInfo,
     OpenTransaction,
     OrphanedTopic,
     PeekedMessage,
     ProcessInfo,
     QueueInfo,
-    QueueLag,
     QueueOffset,
     ReplayProgress,
     TopicDescription,
@@ -48,6 +46,7 @@ from ortoo.client.admin.descriptions import (
     TopicProgress,
 )
 from ortoo.client.admin.groups import GroupAdmin
+from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
 from ortoo.client.admin.operations import (
     ClusterFinding,
     Explanation,
@@ -138,6 +137,7 @@ __all__ = [
     "HandlerOptions",
     "Internal",
     "Invalid",
+    "LagByState",
     "LostMessages",
     "Message",
     "MessageDeliveries",

@@ -187,6 +187,7 @@ async def open_snode(
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", CLIENT_SWEEP_INTERVAL_S, gateway.client_activity.sweep),
+            ("sweep pop consumers", CLIENT_SWEEP_INTERVAL_S, clients.pop_consumers.sweep),
             ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
             ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
             ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),

@@ -55,9 +55,7 @@ class Facts:
     groups: Sequence[GroupInfo] = ()
     lag_messages: int = 0
     consumer_count: int | None = None
-    """Number of consumers of the group now, without those that pop; None = not queried."""
-    is_popped: bool = False
-    """Whether the group pops the topic, so that it has no members."""
+    """Number of consumers of the group now; None = not queried."""
     orphaned: Sequence[OrphanedTopic] = ()
     deleted: Sequence[DeletedTopic] = ()
     reported: Sequence[ClusterFinding] = ()
@@ -294,7 +292,7 @@ def _group_findings(facts: Facts) -> Iterator[DoctorFinding]:
     elif not group.consume_enabled:
         remedy = f"switch it on: grpcurl ... ortoo.v1.AdminService/UpdateGroup (ortoo group describe {group.name})"
         yield DoctorFinding("group disabled", f"group {group.name} may not consume", remedy)
-    elif facts.lag_messages and facts.consumer_count == 0 and not facts.is_popped:
+    elif facts.lag_messages and facts.consumer_count == 0:
         observed = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
         yield DoctorFinding("no consumers", observed, "start a consumer of this group, and look at its log")
 

@@ -14,7 +14,6 @@ from ortoo.client.admin.descriptions import (
     DeletedTopic,
     FoundMessages,
     GroupInfo,
-    GroupLag,
     OpenTransaction,
     OrphanedTopic,
     PeekedMessage,
@@ -24,6 +23,7 @@ from ortoo.client.admin.descriptions import (
     TopicInfo,
 )
 from ortoo.client.admin.groups import GroupAdmin, group_info
+from ortoo.client.admin.lag import GroupLag
 from ortoo.client.admin.operations import Operations
 from ortoo.client.admin.replicas import ReplicaAdmin
 from ortoo.client.core.connection import Connection

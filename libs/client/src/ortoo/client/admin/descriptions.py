@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ortoo.client.admin.lag import LagByState
 from ortoo.client.core.queues import Queue
 from ortoo.client.read.tailing import StoredMessage
 from ortoo.common.records.message import Message
@@ -121,26 +122,6 @@ class DeletedGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class QueueLag:
-    """The lag of a group in one queue; a `committed_offset` of -1 means that the group has committed no offset."""
-
-    queue: Queue
-    committed_offset: int
-    end_offset: int
-    lag_messages: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLag:
-    """The lag of a group in a topic."""
-
-    queues: tuple[QueueLag, ...]
-    lag_messages: int
-    unreachable_enodes: tuple[str, ...] = ()
-    """Enodes that could not be reached; their queues are missing, so the lag may be larger."""
-
-
-@dataclass(frozen=True, slots=True)
 class ProcessInfo:
     """An enode or a snode. The address of an enode is for operators; clients connect to snodes only."""
 
@@ -216,10 +197,12 @@ class GroupMemberInfo:
     client_version: str
     topics: tuple[str, ...]
     pushed: bool
-    """Whether it receives messages by push; otherwise it pulls."""
+    """Whether it receives messages by push; otherwise it pulls or pops."""
     broadcast: bool
     zone: str
     joined_at_ms: int
+    pops: bool = False
+    """Whether it requests messages by pops. It is listed for a while after its last pop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +224,8 @@ class TopicProgress:
     topic: str
     offsets: tuple[QueueOffset, ...]
     lag_messages: int
+    by_state: LagByState = LagByState()
+    """The messages of this topic, without those in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,6 +244,8 @@ class GroupDescription:
     group: GroupInfo
     members: tuple[GroupMemberInfo, ...]
     progress: tuple[TopicProgress, ...]
+    retries: LagByState = LagByState()
+    """The messages of all topics in the group's retry topic and dead-letter topic."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,10 @@ import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.spark.core.group_offsets import commit_group, group_offset
 from ortoo.spark.core.link import ClusterLink
 
-GROUP_PREFIX = "%SINK%"
 _BATCH_BITS = 36
 
 
@@ -45,7 +45,7 @@ class SinkProgress:
 
     @property
     def _group(self) -> str:
-        return GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
+        return SINK_GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
 
     @property
     def _query_mark(self) -> int:

@@ -1,8 +1,8 @@
 """Requests to an enode and its answers, as plain values; and the lookup of links by enode name."""
 
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
@@ -100,6 +100,66 @@ class QueueRange:
     queue_id: int
     begin_offset: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LagByState:
+    """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
+
+    waiting: int = 0
+    leased: int = 0
+    retrying: int = 0
+    parked: int = 0
+    delayed: int = 0
+    next_retry_at_ms: int = 0
+    attempts: int = 0
+    consumer: str = ""
+    error: str = ""
+    oldest_at_ms: int = 0
+    retention_used: float = 0.0
+    lost: int = 0
+    lost_at_ms: int = 0
+
+    def merged(self, other: "LagByState") -> "LagByState":
+        """The messages of both."""
+        failing = max((self, other), key=lambda one: (bool(one.error), one.attempts))
+        return LagByState(
+            self.waiting + other.waiting,
+            self.leased + other.leased,
+            self.retrying + other.retrying,
+            self.parked + other.parked,
+            self.delayed + other.delayed,
+            min(self.next_retry_at_ms or other.next_retry_at_ms, other.next_retry_at_ms or self.next_retry_at_ms),
+            max(self.attempts, other.attempts),
+            failing.consumer,
+            failing.error,
+            min(self.oldest_at_ms or other.oldest_at_ms, other.oldest_at_ms or self.oldest_at_ms),
+            max(self.retention_used, other.retention_used),
+            self.lost + other.lost,
+            max(self.lost_at_ms, other.lost_at_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The lag of a group in one topic on one enode."""
+
+    topic_id: int
+    by_state: LagByState
+    unfinished: Mapping[int, int] = field(default_factory=dict)
+    """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredMessage:
+    """A message that is not visible yet: a delayed message, or one of an open transaction."""
+
+    queue_id: int
+    deliver_at_ms: int
+    """0 = it belongs to a transaction."""
+    attempts: int
+    """The number of failed attempts, for a copy in a retry topic."""
+    half: "OpenHalf | None" = None
 
 
 class MessagePlace(NamedTuple):

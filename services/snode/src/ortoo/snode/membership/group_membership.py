@@ -8,6 +8,8 @@ from ortoo.snode.membership.group_members import GroupMember
 
 PRODUCER_GROUP_PREFIX = "producers/"
 """Prefix of the names of producer groups in the membership. No consumer group can have this prefix."""
+POP_GROUP_PREFIX = "pops/"
+"""Prefix under which the popping consumers of a group are listed. No consumer group can have this prefix."""
 
 
 class Membership:

@@ -51,6 +51,7 @@ CALLERS: Mapping[str, Callers] = {
     # The storage of an enode.
     **_rows("EnodeService", SNODE, "Append", "AppendDeduplicated", "FetchBatches", "FindOffset", "FindMessages"),
     **_rows("EnodeService", SNODE, "DescribeStore", "DescribeQueues", "DescribeDeliveries", "Attach"),
+    **_rows("EnodeService", SNODE, "DescribeLags", "RecordFailedAttempt", "FindDeferred"),
     **_rows("EnodeService", SNODE, "CommitOffsets", "QueryOffsets", "QueryOffsetGroups"),
     **_rows("EnodeService", SNODE, "TakeLocks", "ReleaseLocks", "QueryLocks"),
     **_rows("EnodeService", SNODE, "Lease", "PopQueues", "SettlePopped", "RetryMessages", "ReplayStored"),

@@ -14,7 +14,7 @@ from ortoo.common.telemetry.findings_service import LocalFindings, findings_of, 
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import Subscription
-from ortoo.snode.membership.group_membership import Membership
+from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, Membership
 from ortoo.snode.policy import Policy
 from ortoo.snode.rpc.operators.comparisons import (
     NAME_SERVER,
@@ -122,7 +122,8 @@ def differing_filters(membership: Membership) -> Iterator[Finding]:
     for group in membership.groups():
         for member in membership.members(group).values():
             for one in () if member.broadcast else member.subscriptions:
-                filters.setdefault((group, one.topic), set()).add(_filter_text(one))
+                place = (group.removeprefix(POP_GROUP_PREFIX), one.topic)
+                filters.setdefault(place, set()).add(_filter_text(one))
     differing = ((place, texts) for place, texts in filters.items() if len(texts) > 1)
     for (group, topic), texts in islice(differing, LISTED_MAX):
         yield Finding(
