@@ -144,8 +144,13 @@ class Appender(Flusher):
         self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags, stored_at_ms=stored_at_ms)), ())
 
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
-        """Accept a frame of the replication protocol: epoch, replicas or begin."""
-        self._append(FlushEntry(self._header(kind, payload=payload)), (payload,) if payload else ())
+        """Accept a frame of the replication protocol: epoch, replicas or begin.
+
+        A BEGIN frame has the time of the frame before it, because a deletion makes no segment younger.
+        """
+        stored_at_ms = self.stored_at_ms if kind is FrameKind.BEGIN else None
+        header = self._header(kind, payload=payload, stored_at_ms=stored_at_ms)
+        self._append(FlushEntry(header), (payload,) if payload else ())
         self._groups[-1].has_protocol_frames = True
 
     def append_copy(self, entry: FlushEntry, frame: Buffer) -> None:
