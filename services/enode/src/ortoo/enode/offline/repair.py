@@ -36,7 +36,7 @@ from ortoo.enode.log.frame import FrameHeader, FrameKind
 from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
-from ortoo.enode.recovery.hard_state import check_never_of_a_set, check_only_replica
+from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, check_only_replica
 from ortoo.enode.recovery.opening import make_clean_stop, recover
 from ortoo.enode.recovery.replica_opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
@@ -101,9 +101,11 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
     The durable position cannot be rebuilt from a damaged or missing end. So the durable mark stays while there is a
     log, unless `discards_end`.
     """
-    names, end = disk.list(folder), durable_end(disk, folder)
-    starts = segment_bases(names)
-    if discards_end or (end and _are_strays(disk, folder, starts)):
+    names, end, hard_state = disk.list(folder), durable_end(disk, folder), read_hard_state(disk, folder)
+    starts, has_voted = segment_bases(names), hard_state is not None and hard_state.hard_state.epoch > 0
+    leftovers = [name for name in names if name.endswith((INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"))]
+    yield from _removals(disk, folder, leftovers)  # before a write through one of them
+    if discards_end or ((end or has_voted) and _are_strays(disk, folder, starts)):
         end = 0
         yield RepairStep(
             f"write {RESTORED_NAME}: the locks, leases and transactions of the removed end become invalid",
@@ -113,8 +115,11 @@ def remove_caches(disk: Disk, folder: Path, *, discards_end: bool = False) -> It
         yield RepairStep(
             f"write {TIDE_NAME}: the log ends at position {end}", partial(_write_durable_mark, disk, folder, end)
         )
-    endings, whole = (INDEX_SUFFIX, KEYS_SUFFIX, ".tmp"), (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
-    names = [name for name in names if name in whole or name.endswith(endings)]
+    whole = (CLEAN_NAME,) if end else (CLEAN_NAME, TIDE_NAME)
+    yield from _removals(disk, folder, [name for name in names if name in whole])
+
+
+def _removals(disk: Disk, folder: Path, names: Sequence[str]) -> Iterator[RepairStep]:
     for name in names:
         yield RepairStep(f"remove {name}: the next start rebuilds it", partial(disk.remove, folder / name))
     if names:
@@ -247,6 +252,8 @@ def _diagnose(disk: Disk, folder: Path) -> int:
     """Print the damage and the possible remedies."""
     try:
         damages = [line for line in inspect(disk, folder, verify=True) if line["type"] == "damage"]
+        if (stored := read_hard_state(disk, folder)) is not None:
+            check_files(disk, folder, stored)
     except OrtooError as error:
         trouble = "does not start" if isinstance(error, DataLoss) else "cannot be read"
         sys.stdout.write(f"the store {trouble}: {error.message}\n")

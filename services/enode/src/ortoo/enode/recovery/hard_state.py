@@ -180,8 +180,15 @@ def check_files(disk: Disk, folder: Path, stored: StoredHardState) -> StoreIdent
             "older copy, or of another store. If `ortoo-enode elect` was interrupted, run it again; otherwise "
             f"{REJOIN_ADVICE}"
         )
-    if any(name.endswith(SUFFIX) for name in names) and read_log_summary(disk, folder) is None:
+    has_segments, stored_summary = any(name.endswith(SUFFIX) for name in names), read_log_summary(disk, folder)
+    if has_segments and stored_summary is None:
         raise DataLoss(f"{folder} holds a log but no file {OUTLINE_NAME}, which lists its replicas: {REJOIN_ADVICE}")
+    is_only = stored_summary is not None and stored_summary.summary.configuration.replicas == (stored.replica,)
+    if is_only and stored.hard_state.epoch and not has_segments and not is_renewed:  # its log precedes its first vote
+        raise DataLoss(
+            f"{folder} has voted in epoch {stored.hard_state.epoch}, so it held a log, but no segment is left. Restore "
+            f"the files from a copy, or run `ortoo-enode repair {folder} --caches` to start an empty log"
+        )
     for base in segment_bases(names)[-1:]:
         _check_segment(disk, folder, base, identity.log_mark)
     return identity

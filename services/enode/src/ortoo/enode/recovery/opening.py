@@ -37,6 +37,7 @@ from ortoo.enode.log.segment import (
 from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import StateRefold
+from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.enode.recovery.strays import find_strays, frame_at, has_frame
 from ortoo.enode.state.fold import State
 
@@ -81,6 +82,7 @@ def recover(
     folder: Path,
     *,
     begin: LogBegin | None = None,
+    known_end: int = 0,
     repairs: bool = True,
     without_checkpoint: bool = False,
     identity: StoreIdentity | None = None,
@@ -89,8 +91,9 @@ def recover(
 
     With `repairs` (the default) also truncate a torn tail, make missing index files and remove leftovers; without,
     nothing is written. `without_checkpoint` accepts a state folded from the existing segments, although older ones are
-    missing. `begin` is the begin of the log; None = the recorded one. `identity` is the future identity of a folder
-    without one. The caller closes `files`.
+    missing. `begin` is the begin of the log; None = the recorded one. `known_end` is a position up to which the log was
+    durable, besides those that the durable mark and the marker of a clean stop record. `identity` is the future
+    identity of a folder without one. The caller closes `files`.
 
     Errors: Unsupported, OSError, DataLoss.
     """
@@ -103,7 +106,7 @@ def recover(
     strays = find_strays(files, folder, starts)
     starts = [base for base in starts if base not in strays]
     ways = {"repairs": repairs, "without_checkpoint": without_checkpoint}
-    recovered = _recover(files, folder, starts, begin, identity or read_identity(disk, folder), **ways)
+    recovered = _recover(files, folder, starts, begin, known_end, identity or read_identity(disk, folder), **ways)
     recovered.strays = [segment_name(base) for base in strays]
     return recovered
 
@@ -113,6 +116,7 @@ def _recover(
     folder: Path,
     starts: list[int],
     begin: LogBegin | None,
+    known_end: int,
     identity: StoreIdentity | None,
     *,
     repairs: bool,
@@ -120,7 +124,7 @@ def _recover(
 ) -> Recovered:
     disk = files.disk
     clean = read_clean_stop(disk, folder)
-    durable = max(read_durable_mark(disk, folder), clean.end_position if clean else 0)
+    durable = max(known_end, read_durable_mark(disk, folder), clean.end_position if clean else 0)
     tag, log_mark = (identity.tag, identity.log_mark) if identity is not None else (0, 0)
     catalog = LogCatalog(files, tag)
     if not starts:
@@ -149,7 +153,10 @@ def _recover(
         check_frame_owner(last.path, headers.foreign_at)
         truncated_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
-        found, end = SegmentSurvey(leader_epoch=headers.leader_epoch, end_position=durable, is_ended=True), durable
+        # The lost part may have had more openings and epochs. Both continue above any that clients have seen.
+        store_open, epoch = headers.store_open + OPENINGS_GAP, headers.leader_epoch + OPENINGS_GAP
+        found = SegmentSurvey(store_open=store_open, leader_epoch=epoch, end_position=durable, is_ended=True)
+        end = durable
     else:
         catalog.segments.append(last)
         found = survey(last.read, last.base, last.limit, log_mark)

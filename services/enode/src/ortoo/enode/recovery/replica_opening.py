@@ -46,6 +46,7 @@ from ortoo.enode.recovery.opening import (
 from ortoo.enode.recovery.owners import is_foreign
 from ortoo.enode.recovery.protocol_frames import ProtocolFrames
 from ortoo.enode.recovery.refold import StateRefold, read_slice
+from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.protocol.identity import HardState, Tail
 from ortoo.enode.replication.protocol.log_summary import LogSummary
 from ortoo.enode.state.fold import State
@@ -107,7 +108,9 @@ def recover_replica(
         known = begin.position if begin is not None else 0
         if known < summary.begin and (begin is None or is_last_copy):
             begin = LogBegin(summary.begin, None)
-        recovered = recover(files, folder, begin=begin, repairs=repairs)
+        # Only what was durable is stored of a log without other replicas. A command may have removed its end.
+        known_end = 0 if is_last_copy or read_openings_gap(disk, folder) else summary.appended
+        recovered = recover(files, folder, begin=begin, known_end=known_end, repairs=repairs)
         return opening.as_alone(recovered)
     remove_leftovers(disk, folder, summary.begin)
     segments, flushed = opening.segments, opening.flushed

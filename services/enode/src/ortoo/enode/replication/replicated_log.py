@@ -255,7 +255,10 @@ class ReplicatedLog:
         """Store the log summary, so that the next start need not read the log before its end. Errors: OSError."""
         async with self._storing_summary:
             self.report_progress()
-            stored = StoredLogSummary.from_summary(self.current_summary())
+            summary = self.current_summary()
+            if len(summary.configuration.replicas) == 1:  # without other replicas, a start takes its end for durable
+                summary = summary.truncated(summary.flushed)
+            stored = StoredLogSummary.from_summary(summary)
             await self.engine.work.run(write_log_summary, self.disk, self.folder, stored)
             self.stored_end = stored.summary.appended
 

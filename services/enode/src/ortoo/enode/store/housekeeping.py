@@ -112,7 +112,7 @@ class Housekeeping:
             "flush": self._run_on(appender.flush_due, self._flush_later),
             "seal": self._run_on(self._sealed_event, self._index_and_report, self._prepare_spare),
             "checkpoint": self._run_on(self.checkpoints.due, self.checkpoint),
-            "retention": self._run_every(settings.retention_interval_ms, self.apply_retention),
+            "retention": self._run_every(settings.retention_interval_ms, self.end_old_segment, self.apply_retention),
             "forget": self._run_every(FORGET_INTERVAL_MS, self.expire_producers_and_ids),
             "disk": self._run_every(settings.disk_check_interval_ms, self._check_disk),
             **({"keys": self._run_key_index()} if settings.key_index else {}),
@@ -145,16 +145,24 @@ class Housekeeping:
         if self.is_leading:
             await self.checkpoints.write()
 
+    async def end_old_segment(self) -> None:
+        """End an active segment that is old enough, before a checkpoint or a rescued message makes it younger."""
+        now_ms = self._retention_now_ms()
+        if self.is_leading and is_too_old(self.catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
+            await self.appender.end_active_segment()
+
+    def _retention_now_ms(self) -> int:
+        return self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s())
+
     async def apply_retention(self) -> None:
         """Delete expired segments: the new begin is recorded first, then they are forgotten, and removed last.
 
-        A file that cannot be removed is retried in the next run and at the next start; it is no longer read. An active
-        segment that is old enough ends.
+        A file that cannot be removed is retried in the next run and at the next start; it is no longer read.
         """
         catalog = self.catalog
         if not self.is_leading:
             return
-        now_ms = self._retention_clock.now_ms(self.clock.now_ms(), self.clock.monotonic_s())
+        now_ms = self._retention_now_ms()
         count, blocked_bytes, is_blocked_by_age = expired(
             catalog.segments,
             now_ms=now_ms,
@@ -175,8 +183,6 @@ class Housekeeping:
             await self.move_log_begin(begin)
         else:
             await self.delete_below(begin)
-        if is_too_old(catalog.active_since_ms, now_ms=now_ms, settings=self.settings):
-            await self.appender.end_active_segment()
 
     async def delete_below(self, position: int) -> None:
         """Delete the sealed segments that end at or below a position, and files that an earlier run could not remove.
@@ -283,10 +289,11 @@ class Housekeeping:
         segment.stop_writing()
         return contents
 
-    async def _run_every(self, period_ms: int, step: Callable[[], Awaitable[None]]) -> None:
+    async def _run_every(self, period_ms: int, *steps: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self.clock.sleep(period_ms / 1000)
-            await self._run_step(step)
+            for step in steps:
+                await self._run_step(step)
 
     async def _run_key_index(self) -> None:
         while True:
