@@ -13,6 +13,7 @@ import pytest
 from ortoo.common.errors import DataLoss
 from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.segment_files import SegmentFiles
+from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
 from ortoo.enode.offline.repair import remove_caches
 from ortoo.enode.recovery.refold import StateRefold
@@ -100,6 +101,17 @@ def test_segments_lost_with_all_marks_of_the_log_are_missed() -> None:
         asyncio.run(is_missed(alone))
         last = {name: data for name, data in one.files.items() if name not in (*marks, max(segments))}
         asyncio.run(names_the_loss(one, last, max(segments)))
+
+
+async def test_the_only_segment_lost_with_the_durable_mark_is_missed() -> None:
+    """The log summary has no end before a segment is full, but the vote shows that there was a log."""
+    life = Life(1)
+    store = await life.open()
+    await store.put_topics([TopicCopy(TOPIC, "orders", 1, 1)])
+    await life.clock.pass_time(1)
+    await life.kill()
+    left = {name: data for name, data in files_of(life.disk).items() if not name.endswith((".seg", "durable"))}
+    await is_missed(left)
 
 
 async def is_missed(files: Mapping[str, bytes]) -> None:
