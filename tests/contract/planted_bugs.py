@@ -21,8 +21,7 @@ from ortoo.enode.log.checkpoint import CheckpointSlice
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import FrameHeader
 from ortoo.enode.log.segment import Segment, remove_below, segment_name
-from ortoo.enode.recovery import opening as recovery
-from ortoo.enode.recovery import replica_opening
+from ortoo.enode.recovery import only_copy, opening
 from ortoo.enode.recovery.refold import StateRefold
 from ortoo.enode.replication import log_opening
 from ortoo.enode.replication.replicated_log import ReplicatedLog
@@ -99,8 +98,8 @@ def stale_snapshot(patch: pytest.MonkeyPatch) -> None:
     def is_end_of_log(clean: CleanStop, last: Segment, log_mark: int) -> bool:
         return last.base <= clean.end_position <= last.limit
 
-    patch.setattr(recovery, "is_at_log_end", is_end_of_log)
-    patch.setattr(replica_opening, "is_at_log_end", is_end_of_log)
+    patch.setattr(only_copy, "is_at_log_end", is_end_of_log)
+    patch.setattr(opening, "is_at_log_end", is_end_of_log)
     patch.setattr(log_opening, "remove_clean_stop", lambda disk, folder: None)
 
 
@@ -110,7 +109,7 @@ def cut_too_early(patch: pytest.MonkeyPatch) -> None:
     def find_cut(found: SegmentSurvey, read: scan.Read, base: int, limit: int) -> int:
         return max(base, found.durable_below)
 
-    patch.setattr(recovery, "find_log_end", find_cut)
+    patch.setattr(only_copy, "find_log_end", find_cut)
 
 
 def torn_frame_accepted(patch: pytest.MonkeyPatch) -> None:
@@ -225,7 +224,7 @@ def carried_changes_lost(patch: pytest.MonkeyPatch) -> None:
 
 def page_cache_believed(patch: pytest.MonkeyPatch) -> None:
     """At a start, treat readable data after the last durable byte as durable."""
-    patch.setattr(recovery, "rewrite_unsynced", lambda segment, position, end: None)
+    patch.setattr(only_copy, "rewrite_unsynced", lambda segment, position, end: None)
 
 
 BUGS_OF_A_FAILING_DISK: dict[Plant, str] = {

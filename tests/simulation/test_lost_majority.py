@@ -9,7 +9,7 @@ from ortoo.client import OrtooError
 from ortoo.common.grpc.channels import Channels
 from ortoo.enode.app import RunningEnode
 from ortoo.enode.offline.elect import become_single_replica, read_survivor
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.testing.simulation.cluster.roles import ReplicaMachine
 from ortoo.v1 import enode_replicas_pb2 as pb
 from ortoo.v1.enode_replicas_pb2_grpc import EnodeReplicasServiceStub

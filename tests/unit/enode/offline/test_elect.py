@@ -16,7 +16,7 @@ from ortoo.enode.disk.identity import read_identity
 from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary, write_log_summary
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.offline import elect, repair
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.membership import ReplicaMembership
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId

@@ -17,7 +17,7 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.frame import HEADER_BYTES, FrameKind, decode_header
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.opening import recover
+from ortoo.enode.recovery.only_copy import recover
 from ortoo.verification.store.single_store import SingleStore, open_single_store
 
 SETTINGS = StoreSettings(segment_bytes=32 << 10, headroom_bytes=0, recent_bytes=0, retention_age_ms=0)

@@ -4,7 +4,7 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.process.randomness import Randomness
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import SUFFIX
-from ortoo.enode.recovery.opening import recover
+from ortoo.enode.recovery.only_copy import recover
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, SyncData
 from ortoo.testing.disks.faulty_disk import FaultyDisk
 from ortoo.testing.disks.memory_disk import MemoryDisk

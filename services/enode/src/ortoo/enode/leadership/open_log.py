@@ -9,7 +9,7 @@ from ortoo.common.process.background import Background
 from ortoo.enode import log_events
 from ortoo.enode.disk.identity import StoreIdentity
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.replica_opening import with_lost_tail
+from ortoo.enode.recovery.opening import with_lost_tail
 from ortoo.enode.replication.driver import Driver
 from ortoo.enode.replication.log_opening import open_replicated_log
 from ortoo.enode.replication.membership import ReplicaMembership

@@ -34,7 +34,7 @@ from ortoo.enode.offline.backup_list import (
     is_empty,
     read_backup_list,
 )
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.strays import find_strays
 
 ATTEMPTS_MAX = 5

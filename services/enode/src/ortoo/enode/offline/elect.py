@@ -33,7 +33,7 @@ from ortoo.enode.disk.log_summary_file import StoredLogSummary, read_log_summary
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.segment import segment_bases
 from ortoo.enode.recovery.hard_state import summary_of_files
-from ortoo.enode.recovery.replica_opening import last_copy_end, recover_replica
+from ortoo.enode.recovery.opening import last_copy_end, recover_replica
 from ortoo.enode.recovery.restored import write_mark
 from ortoo.enode.replication.protocol.identity import Configuration, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame

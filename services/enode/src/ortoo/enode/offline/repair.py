@@ -37,8 +37,8 @@ from ortoo.enode.log.scan import walk
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, segment_bases, segment_name
 from ortoo.enode.offline.inspect import inspect
 from ortoo.enode.recovery.hard_state import check_files, check_never_of_a_set, check_only_replica
-from ortoo.enode.recovery.opening import make_clean_stop, recover
-from ortoo.enode.recovery.replica_opening import durable_end
+from ortoo.enode.recovery.only_copy import make_clean_stop, recover
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.restored import FILE_NAME as RESTORED_NAME
 from ortoo.enode.recovery.restored import write_restored_mark
 from ortoo.enode.recovery.strays import find_strays

@@ -18,8 +18,8 @@ from ortoo.enode.log.flushing.disk_work import make_disk_work
 from ortoo.enode.log.segment import Segment
 from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
-from ortoo.enode.recovery.opening import log_opening
-from ortoo.enode.recovery.replica_opening import ReplicaLog, recover_replica
+from ortoo.enode.recovery.only_copy import log_opening
+from ortoo.enode.recovery.opening import ReplicaLog, recover_replica
 from ortoo.enode.recovery.restored import read_openings_gap
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.store.engine import Engine

@@ -18,8 +18,8 @@ from ortoo.enode.log.copies.truncated_frames import TruncatedFrames
 from ortoo.enode.log.flushing.flush_group import FlushGroup
 from ortoo.enode.log.frame import HEADER_BYTES, FrameFlag, FrameKind, frame_bytes
 from ortoo.enode.log.segment import remove_below
-from ortoo.enode.recovery.replica_opening import truncate_files
 from ortoo.enode.recovery.restored import invalidation_changes, remove_restored_mark
+from ortoo.enode.recovery.segment_changes import truncate_files
 from ortoo.enode.replication.log_bytes import PART_BYTES, LogBytes
 from ortoo.enode.replication.protocol.identity import Configuration
 from ortoo.enode.replication.protocol.log_summary import LogSummary, ProtocolFrame

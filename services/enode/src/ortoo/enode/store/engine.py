@@ -26,7 +26,7 @@ from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.reading.reader import Reader
 from ortoo.enode.reading.recent import RecentBatches
 from ortoo.enode.reading.waiting import Waiters
-from ortoo.enode.recovery.opening import Recovered
+from ortoo.enode.recovery.only_copy import Recovered
 from ortoo.enode.store.committer import Committer
 from ortoo.enode.store.housekeeping import Housekeeping
 

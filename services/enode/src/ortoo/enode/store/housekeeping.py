@@ -24,7 +24,7 @@ from ortoo.enode.log.queue_index import QueueKey, SegmentContents
 from ortoo.enode.log.segment import INDEX_SUFFIX, KEYS_SUFFIX, Segment, remove_below, segment_bases, segment_name
 from ortoo.enode.log.settings import RETENTION_SETTINGS, StoreSettings
 from ortoo.enode.reading.reader import Reader
-from ortoo.enode.recovery.opening import make_clean_stop
+from ortoo.enode.recovery.only_copy import make_clean_stop
 from ortoo.enode.state.fold import State
 from ortoo.enode.store.checkpoints import Checkpoints
 from ortoo.enode.store.retention import RetentionClock, expired, is_too_old

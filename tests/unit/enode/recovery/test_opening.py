@@ -19,7 +19,7 @@ from ortoo.enode.log.copies.protocol_frames import configuration_payload
 from ortoo.enode.log.frame import HEADER_BYTES, FrameHeader, FrameKind, frame_bytes
 from ortoo.enode.log.queue_index import IndexParts, encode_index
 from ortoo.enode.log.segment import segment_name
-from ortoo.enode.recovery.replica_opening import last_copy_end, recover_replica
+from ortoo.enode.recovery.opening import last_copy_end, recover_replica
 from ortoo.enode.replication.protocol.identity import Configuration, HardState, ReplicaId, Tail
 from ortoo.enode.replication.protocol.log_summary import ConfigurationFrame, EpochHistory, EpochStart, LogSummary
 
