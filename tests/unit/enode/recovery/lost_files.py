@@ -57,7 +57,7 @@ class Life:
     store: SingleStore = field(init=False)
 
     async def open(self) -> SingleStore:
-        """Start it. Errors: as `Store.open`."""
+        """Start it. Errors: as `open_replicated_log`."""
         self.seed += 1
         self.store = await open_single_store(
             FOLDER, settings=SMALL, disk=self.disk, clock=self.clock, randomness=Randomness(self.seed)

@@ -69,7 +69,9 @@ class FrameHeader(NamedTuple):
     ] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[
-        int, "I", "bit 0 last frame of its segment, bit 1 first frame after an opening, bit 2 clean stop"
+        int,
+        "I",
+        "bit 0 last frame of its segment, bit 1 first frame after an opening (only earlier versions), bit 2 clean stop",
     ] = 0
     length: Annotated[int, "I", "bytes of payload"] = 0
     prefix_length: Annotated[

@@ -81,10 +81,16 @@ async def open_replicated_log(
     begin_under_another_id: Callable[[], object],
     skipped_checkpoints: int = 0,
 ) -> ReplicatedLog:
-    """Lock a replica's folder and continue at the end of its log. Errors: as `Store.open`.
+    """Lock a replica's folder and continue at the end of its log.
 
     `begin_under_another_id` gives a log that lost its end, and has no other replica, another id.
     `skipped_checkpoints` is the number of newest checkpoints to skip when the state is folded.
+
+    Errors:
+    * Conflict when another process has the folder open, or when the store belongs to another cluster or enode.
+    * Unsupported when its format is newer.
+    * DataLoss when data that a start needs is damaged, naming file and position.
+    * Invalid when the settings cannot work.
     """
     settings.check()
     work = make_disk_work(disk, settings, asyncio.get_running_loop())
