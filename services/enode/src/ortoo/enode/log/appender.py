@@ -105,10 +105,10 @@ class Appender(Flusher):
         if self.barred:
             raise Unavailable(self.barred, field=NOT_ACCEPTED_FIELD, retry_after_ms=1000)
 
-    def _roll(self, segment: Segment) -> None:
-        """End the active segment with a mark and continue in `segment`."""
+    def _roll(self, segment: Segment, *, stored_at_ms: int | None = None) -> None:
+        """End the active segment with a mark and continue in `segment`. `stored_at_ms` is as in `append_mark`."""
         self.seal_changes()
-        self.append_mark(FrameFlag.SEGMENT_END)
+        self.append_mark(FrameFlag.SEGMENT_END, stored_at_ms=stored_at_ms)
         self.end_segment(segment)
 
     async def end_active_segment(self) -> None:
@@ -122,7 +122,7 @@ class Appender(Flusher):
             self.check_disk()
             spare = await self.spares.take(HEADER_BYTES, is_state=True)
             if self.may_place and self.active is active:
-                self._roll(spare)
+                self._roll(spare, stored_at_ms=self.stored_at_ms)  # its end does not make the segment younger
             else:
                 self.spares.put_back(spare)
         await self.flush()
@@ -139,9 +139,9 @@ class Appender(Flusher):
         body = (prefix, batch.records) if prefix else (batch.records,)
         self._append(FlushEntry(header, batch, changes, queue), body)
 
-    def append_mark(self, flags: int = 0) -> None:
-        """Accept a mark."""
-        self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags)), ())
+    def append_mark(self, flags: int = 0, *, stored_at_ms: int | None = None) -> None:
+        """Accept a mark. Without `stored_at_ms` its time is now."""
+        self._append(FlushEntry(self._header(FrameKind.MARK, flags=flags, stored_at_ms=stored_at_ms)), ())
 
     def append_protocol_frame(self, kind: FrameKind, payload: bytes) -> None:
         """Accept a frame of the replication protocol: epoch, replicas or begin."""
@@ -199,8 +199,15 @@ class Appender(Flusher):
             self.stored_at_ms = now
         return self.stored_at_ms
 
-    def _header(self, kind: FrameKind, *, payload: bytes = b"", flags: int = 0, item_count: int = 0) -> FrameHeader:
-        is_timeless = kind in (FrameKind.MARK, FrameKind.BEGIN)  # it stores nothing, so its segment gets no younger
+    def _header(
+        self,
+        kind: FrameKind,
+        *,
+        payload: bytes = b"",
+        flags: int = 0,
+        item_count: int = 0,
+        stored_at_ms: int | None = None,
+    ) -> FrameHeader:
         return FrameHeader(
             kind=kind,
             position=self.appended_position,
@@ -208,7 +215,7 @@ class Appender(Flusher):
             store_open=self.store_open,
             leader_epoch=self.epoch,
             producer_id=self.log_mark,
-            stored_at_ms=self.stored_at_ms if is_timeless else self.next_stored_at_ms(),
+            stored_at_ms=self.next_stored_at_ms() if stored_at_ms is None else stored_at_ms,
             flags=flags,
             length=len(payload),
             payload_crc=crc32c(payload),

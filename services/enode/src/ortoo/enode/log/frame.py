@@ -88,10 +88,7 @@ class FrameHeader(NamedTuple):
     ] = 0
     first_offset: Annotated[int, "q", "offset of the first message"] = 0
     stored_at_ms: Annotated[
-        int,
-        "q",
-        "wall-clock time at which the frame was stored, but never smaller than that of the previous frame; "
-        "that of the previous frame in a mark or BEGIN frame",
+        int, "q", "wall-clock time at which the frame was stored, but never smaller than that of the previous frame"
     ] = 0
     producer_id: Annotated[
         int,

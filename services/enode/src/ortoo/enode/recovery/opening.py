@@ -106,7 +106,8 @@ def recover_replica(
         if known < summary.begin and (begin is None or is_last_copy):
             begin = LogBegin(summary.begin, None)
         # Only what was durable is stored of a log without other replicas. A command may have removed its end.
-        known_end = 0 if is_last_copy or read_openings_gap(disk, folder) else summary.appended
+        is_known = not is_last_copy and not read_openings_gap(disk, folder) and summary.appended > summary.begin
+        known_end = summary.appended if is_known else 0
         recovered = recover(files, folder, begin=begin, known_end=known_end, repairs=repairs)
         return opening.as_alone(recovered)
     remove_leftovers(disk, folder, summary.begin)
