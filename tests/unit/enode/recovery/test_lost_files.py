@@ -16,11 +16,12 @@ from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.results import TopicCopy
 from ortoo.enode.log.segment import Segment, segment_bases, segment_name
 from ortoo.enode.offline.repair import remove_caches
+from ortoo.enode.recovery.opening import durable_end
 from ortoo.enode.recovery.refold import StateRefold
 from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.verification.store.workload import FOLDER
 from tests.store_files import FILES, Harm, Start, StoreFile, names_of, of_another_log, undescribed
-from tests.unit.enode.recovery.lost_files import TOPIC, AtRest, Life, disk_of, files_of, made
+from tests.unit.enode.recovery.lost_files import SMALL, TOPIC, AtRest, Life, disk_of, files_of, made
 
 STARTS = 3
 WAYS = ("stopped", "killed", "restored")
@@ -101,6 +102,9 @@ def test_segments_lost_with_all_marks_of_the_log_are_missed() -> None:
         asyncio.run(is_missed(alone))
         last = {name: data for name, data in one.files.items() if name not in (*marks, max(segments))}
         asyncio.run(names_the_loss(one, last, max(segments)))
+        end = durable_end(disk_of(one.files), FOLDER)  # a start after the loss has made a segment there, and was killed
+        begun = {name: data for name, data in one.files.items() if name not in ("clean", max(segments))}
+        asyncio.run(names_the_loss(one, {**begun, segment_name(end): bytes(SMALL.segment_bytes)}, max(segments)))
 
 
 async def test_the_only_segment_lost_with_the_durable_mark_is_missed() -> None:

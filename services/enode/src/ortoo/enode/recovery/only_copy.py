@@ -33,7 +33,6 @@ from ortoo.enode.log.segment import (
 from ortoo.enode.recovery.losses import find_damages
 from ortoo.enode.recovery.owners import check_frame_owner
 from ortoo.enode.recovery.refold import StateRefold
-from ortoo.enode.recovery.restored import OPENINGS_GAP
 from ortoo.enode.recovery.segment_changes import remove_leftovers, rewrite_unsynced, zero_behind
 from ortoo.enode.recovery.strays import find_strays, frame_at, has_frame
 from ortoo.enode.state.fold import State
@@ -71,6 +70,11 @@ class Recovered:
     """Length of the encoded state in the checkpoint or marker from which it was loaded."""
     leader_epoch: int = 0
     """The epoch of the last frame, if the last segment has one."""
+
+    @property
+    def is_end_lost(self) -> bool:
+        """Whether the log ends in a damaged place, which may have held more openings and epochs."""
+        return any(one.end_position >= self.end_position for one in self.holes)
 
 
 def recover(
@@ -149,10 +153,7 @@ def _recover(
         check_frame_owner(last.path, headers.foreign_at)
         truncated_at = None if headers.is_ended else headers.end_position
         load_sealed(catalog, disk, last, durable, repairs=repairs)
-        # The lost part may have had more openings and epochs. Both continue above any that clients have seen.
-        store_open, epoch = headers.store_open + OPENINGS_GAP, headers.leader_epoch + OPENINGS_GAP
-        found = SegmentSurvey(store_open=store_open, leader_epoch=epoch, end_position=durable, is_ended=True)
-        end = durable
+        found, end = SegmentSurvey(leader_epoch=headers.leader_epoch, end_position=durable, is_ended=True), durable
     else:
         catalog.segments.append(last)
         found = survey(last.read, last.base, last.limit, log_mark)

@@ -20,7 +20,7 @@ from ortoo.enode.log.settings import StoreSettings
 from ortoo.enode.log.spares import SpareSegments
 from ortoo.enode.recovery.only_copy import log_opening
 from ortoo.enode.recovery.opening import ReplicaLog, recover_replica
-from ortoo.enode.recovery.restored import read_openings_gap
+from ortoo.enode.recovery.restored import OPENINGS_GAP, read_openings_gap
 from ortoo.enode.replication.replicated_log import ReplicatedLog
 from ortoo.enode.store.engine import Engine
 
@@ -112,7 +112,9 @@ async def open_replicated_log(
     engine.adopt_segments(recovered, active)
     engine.appender.next_segments.extend(log.next_segments)
     appender = engine.appender
-    appender.store_open = recovered.store_open + opened.openings_gap
+    # Both numbers continue above any that clients have seen.
+    raised_by = max(opened.openings_gap, OPENINGS_GAP if log.is_alone and recovered.is_end_lost else 0)
+    appender.store_open = recovered.store_open + raised_by
     appender.commit_limit = None if log.is_alone else recovered.end_position
     if log.groups:
         appender.hold_recovered(log.groups)
@@ -128,7 +130,7 @@ async def open_replicated_log(
         log.is_missing_state,
         log.former_end,
         log.is_alone,
-        log.last_epoch + opened.openings_gap,
+        log.last_epoch + raised_by,
         opened.openings_gap,
         opened.known_committed,
         recovered.skips,
