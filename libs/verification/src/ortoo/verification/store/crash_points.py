@@ -24,7 +24,7 @@ from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.segment_files import SegmentFiles
 from ortoo.enode.log.settings import StoreSettings
-from ortoo.enode.recovery.opening import recover
+from ortoo.enode.recovery.only_copy import recover
 from ortoo.enode.store.store import Store
 from ortoo.testing.disks.disk_image import KEEP_UNSYNCED, LOSE_UNSYNCED, CrashOutcome, DiskImage, Operation
 from ortoo.testing.disks.faulty_disk import FaultyDisk
