@@ -24,6 +24,7 @@ SPARK_MEMBERS := libs/spark[lake,msgpack,test]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 PIP_READY := $(VENV)/.pip-ready
 READY := $(VENV)/.ready
+GENERATOR := .tools/generator
 COMPILED := $(VENV)/.compiled
 DEMO_READY := $(VENV)/.demo-ready
 NODE_CLIENT := tests/official/node
@@ -218,12 +219,12 @@ spark-matrix: $(SPARK_READY)  ## A selection of Spark's tests under the newest p
 spark-tests: $(SPARK_READY) $(NODE_READY)
 	@ORTOO_SKIPS=$(SKIPS)/spark-tests.json $(PYTEST) -m 'not long' tests/spark
 
-protos: $(READY)  ## Regenerate libs/wire from protos/
-	@$(PY) libs/wire/generate.py
+protos: $(READY) $(GENERATOR)/.ready  ## Regenerate libs/wire from protos/
+	@PYTHONPATH=$(GENERATOR) $(PY) libs/wire/generate.py
 
-protos-check: $(READY)  ## Lint protos/ and compare libs/wire with it
+protos-check: $(READY) $(GENERATOR)/.ready  ## Lint protos/ and compare libs/wire with it
 	@buf lint
-	@$(PY) libs/wire/generate.py --check
+	@PYTHONPATH=$(GENERATOR) $(PY) libs/wire/generate.py --check
 
 docs: $(READY)  ## Regenerate the generated documents, such as the list of decisions and the client's public names
 	@$(PY) -m tests.repo.adr_index docs/adr
@@ -299,6 +300,12 @@ $(READY): $(PROJECTS) $(PIP_READY)
 # Programs that may not write compiled files would otherwise compile at each start.
 $(COMPILED): $(READY)
 	@$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
+	@touch $@
+
+# Modules of an old generator can be imported beside every later protobuf and grpcio. They go beside $(VENV), because the
+# generator asks for an old protobuf, which it does not need.
+$(GENERATOR)/.ready: | $(READY)
+	@$(PIP) install --no-compile --no-deps --upgrade --target $(GENERATOR) grpcio-tools==1.62.3
 	@touch $@
 
 # The sources of the Spark package are always installed for lint and types; `--no-deps` leaves Spark itself out.
