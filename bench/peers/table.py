@@ -116,7 +116,8 @@ def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
     section = "an enode of three replicas, beside an enode of one replica"
     yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
     cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
-    yield PeerRow(section, "processor time a message: the leader, the only replica", cpu["leader"], alone, " µs", True)
+    leader = "processor time a message: the leader beside the only replica"
+    yield PeerRow(section, leader, cpu["leader"], alone, " µs", True)
     follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
     yield PeerRow(section, "processor time a message: a follower, the only replica", follower, alone, " µs", True)
     both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]

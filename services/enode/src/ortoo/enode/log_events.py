@@ -47,7 +47,7 @@ REPLICA_STATE_MISMATCH = error(
     "replica_state_mismatch",
     "The state of this replica differs from the leader's at the same position.",
     "None at first: the replica opens its log again and computes its state once more. If the event repeats, follow "
-    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with the tables.",
+    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with its field `tables`.",
 )
 REPLICATION_READ_FAILED = warning(
     "replication_read_failed",
