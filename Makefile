@@ -18,9 +18,9 @@ export PYTHONDONTWRITEBYTECODE :=
 export OPENBLAS_NUM_THREADS := 1
 
 # Every distribution, dependencies first; common includes its compressors.
-MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/testing libs/verification
+MEMBERS := libs/wire libs/common[zstd,lz4,tracing] libs/client services/namesrv[postgresql] services/enode services/snode libs/cli libs/ortoo libs/testing libs/verification
 # The Spark package. Its dependencies are 400 MB, so only targets that run Spark install them (`make spark-setup`).
-SPARK_MEMBERS := libs/spark[lake,msgpack,test]
+SPARK_MEMBERS := libs/spark[lake,msgpack]
 PROJECTS := pyproject.toml $(wildcard libs/*/pyproject.toml services/*/pyproject.toml)
 PIP_READY := $(VENV)/.pip-ready
 READY := $(VENV)/.ready
@@ -46,7 +46,7 @@ RUNS := spark-tests official-tests all-tests
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts drain explore full-enode hostile rolling upgrade wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: alerts drain explore full-enode hostile rolling upgrade dist wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -101,6 +101,9 @@ manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema,
 	@$(PY) -m tests.repo.chart_schema deploy/k8s/chart/values.schema.json
 	@$(PY) deploy/k8s/dashboard.py
 	@$(PY) deploy/k8s/render.py
+
+dist: $(PIP_READY)  ## Build wheels and source archives of all published distributions into dist
+	@$(PY) deploy/dist.py
 
 wheels: $(READY)  ## Download every package of the image into build/wheels
 	@mkdir -p build/wheels
@@ -312,7 +315,7 @@ $(GENERATOR)/.ready: | $(READY)
 # Spark puts a zip of pyspark before the installed one. Each worker would compile it again, which triples its start.
 $(SPARK_READY): $(READY)
 	@echo 'installing pyspark (a minute or two the first time)'
-	@$(INSTALL) --no-build-isolation $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
+	@$(INSTALL) --no-build-isolation --group spark $(foreach member,$(SPARK_MEMBERS),-e '$(member)')
 	@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	@touch $@
 
