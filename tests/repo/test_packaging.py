@@ -175,7 +175,9 @@ def test_every_member_is_set_up(tree: Tree) -> None:
 
 def untyped_packages(tree: Tree) -> list[str]:
     """Packages of the distributions whose folder lacks the marker of typed packages."""
-    inits = [name.removesuffix("/__init__.py") for name in tree.named("/__init__.py", generated=True) if "/src/" in name]
+    inits = [
+        name.removesuffix("/__init__.py") for name in tree.named("/__init__.py", generated=True) if "/src/" in name
+    ]
     outermost = [folder for folder in inits if folder.rsplit("/", 1)[0] not in inits]
     return [folder for folder in outermost if f"{folder}/py.typed" not in tree.names]
 
@@ -204,7 +206,12 @@ def published(tree: Tree) -> dict[str, dict[str, Any]]:
 
 
 LICENSE_FILES = ["LICENSE", "NOTICE"]
-CLASSIFIERS = ("Development Status :: ", "Intended Audience :: ", "Programming Language :: Python :: 3.11", "Typing :: ")
+CLASSIFIERS = (
+    "Development Status :: ",
+    "Intended Audience :: ",
+    "Programming Language :: Python :: 3.11",
+    "Typing :: ",
+)
 UPPER_BOUNDS = {"pyspark": "a major version of Spark may change the API of Python data sources"}
 """The only libraries with an upper bound, each with the reason."""
 

@@ -85,8 +85,7 @@ async def open_replica(
         replica_service = ReplicaService(settings.cluster, settings.name, membership)
 
         def add(server: Any) -> None:
-            add_ReplicationServiceServicer_to_server(replica_service, server)
-            bulk_calls.serve(server, {"Exchange": replica_service.Exchange})
+            bulk_calls.add_service(server, add_ReplicationServiceServicer_to_server, replica_service, "Exchange")
 
         peers_max = min(PEERS_MAX, descriptors.connections // 4)
         tls = cluster_listener(settings, settings.replica_listen_address)
