@@ -46,7 +46,7 @@ RUNS := spark-tests official-tests all-tests
 .PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
-.PHONY: alerts drain explore full-enode hostile rolling upgrade dist wheels image-check manifests deploy-tools sbom arm-check
+.PHONY: alerts drain explore full-enode hostile rolling upgrade dist install-tests wheels image-check manifests deploy-tools sbom arm-check
 .PHONY: lint types imports quick-tests official-tests all-tests compiled
 
 help:  ## Show this help
@@ -104,6 +104,9 @@ manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema,
 
 dist: $(PIP_READY)  ## Build wheels and source archives of all published distributions into dist
 	@$(PY) deploy/dist.py
+
+install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages; five minutes
+	@$(PYTEST) -o faulthandler_timeout=0 tests/install
 
 wheels: $(READY)  ## Download every package of the image into build/wheels
 	@mkdir -p build/wheels

@@ -68,9 +68,9 @@ def write(kind: type[Written], value: Any, /, **given: Any) -> Written:
 
 
 def is_repeated(field: FieldDescriptor) -> bool:
-    """Whether a field is repeated. Protobuf before 6.31 has only `label`, which newer versions deprecate."""
-    found = getattr(field, "is_repeated", None)
-    return field.label == FieldDescriptor.LABEL_REPEATED if found is None else found
+    """Whether a field is repeated. Protobuf before 6.31 has only `label`, which newer versions lack."""
+    named: Any = field
+    return bool(named.is_repeated if hasattr(field, "is_repeated") else named.label == named.LABEL_REPEATED)
 
 
 _LEFT_OUT = object()
