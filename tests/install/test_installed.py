@@ -15,7 +15,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 HEAVY = ("numpy", "sqlalchemy", "redis", "cryptography", "uvloop", "ortoo.enode", "ortoo.namesrv", "ortoo.snode")
 """Modules that an application's import of the client must not load."""
 IMPORTED = f"import sys, ortoo.client, ortoo.client.blocking; print([one for one in {HEAVY} if one in sys.modules])"
-IMPORT_TIME = "import time; begin = time.perf_counter(); import ortoo.client; print(time.perf_counter() - begin)"
+IMPORT_TIME = """
+import time
+begin = time.perf_counter()
+from ortoo.client import Message, ProducerSettings, connect
+print(time.perf_counter() - begin)
+"""
 BROKER_TEST = """
 from datetime import timedelta
 from ortoo.client import Message
@@ -63,7 +68,7 @@ def test_importing_the_client_loads_no_server(
     with capsys.disabled():
         sys.stdout.write(
             f"\n{versions}: an application's environment has {application.size_mib():.0f} MiB, "
-            f"the import of ortoo.client takes {min(times_s) * 1000:.0f} ms\n"
+            f"the imports of a first producer take {min(times_s) * 1000:.0f} ms\n"
         )
 
 
