@@ -70,7 +70,7 @@ FILES = (
         r"identity",
         "The identity of the store: cluster, enode, store id, the disk id of a replica, and whether it has hard state.",
         "no",
-        "Refuses. A folder without any file becomes a new store, which name servers that know the enode refuse.",
+        "Refuses. A folder without any file becomes a new store. Name servers that know the enode refuse this store.",
         outcomes(Start.REFUSED, older=Start.RIGHT),
         outcomes(Start.REFUSED, older=Start.RIGHT),
     ),
@@ -192,7 +192,7 @@ For contributors: the files of a store, and the behaviour of a start when one of
 [The log of an enode](log.md) has the formats, and [crash safety](crash-safety.md) the reasons.
 `python -m tests.store_files docs/formats/files.md` writes this page; the tests of lost files use the same table.
 
-A store is one folder. Every start without a file behaves in the same way, not only the first. A
+A store is one folder. If a file is missing, later starts behave like the first start without it. A
 refused start changes nothing, and names the file and the remedy. The start succeeds when the file is put back. A lost
 file never causes a message to be taken for another one, or a store id to be used for two different histories.
 

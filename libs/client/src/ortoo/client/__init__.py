@@ -36,14 +36,12 @@ if TYPE_CHECKING:
         FoundMessages,
         GroupDescription,
         GroupInfo,
-        GroupLag,
         GroupMemberInfo,
         OpenTransaction,
         OrphanedTopic,
         PeekedMessage,
         ProcessInfo,
         QueueInfo,
-        QueueLag,
         QueueOffset,
         ReplayProgress,
         TopicDescription,
@@ -53,6 +51,7 @@ if TYPE_CHECKING:
         TopicProgress,
     )
     from ortoo.client.admin.groups import GroupAdmin
+    from ortoo.client.admin.lag import GroupLag, LagByState, QueueLag
     from ortoo.client.admin.operations import (
         ClusterFinding,
         Explanation,
@@ -61,7 +60,7 @@ if TYPE_CHECKING:
         ProcessSettings,
         Reason,
     )
-    from ortoo.client.admin.replicas import ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
+    from ortoo.client.admin.replicas import ForgottenEnode, ReplicaAdmin, ReplicaInfo, ReplicaSetInfo
     from ortoo.client.app import Client, connect
     from ortoo.client.apps.app import App, TopicProducer
     from ortoo.client.core.closed import ClientClosed, ConsumerClosed
@@ -70,8 +69,9 @@ if TYPE_CHECKING:
     from ortoo.client.core.queues import Queue, Receipt
     from ortoo.client.core.received import ReceivedBatch, ReceivedMessage
     from ortoo.client.offsets.losses import LostMessages
-    from ortoo.client.pop.consumer import PopConsumer, PopSettings
+    from ortoo.client.pop.consumer import PopConsumer
     from ortoo.client.pop.popped import PoppedMessage
+    from ortoo.client.pop.settings import PopSettings
     from ortoo.client.produce.producer import Producer
     from ortoo.client.produce.producer_batch import SendFuture, SendFutures
     from ortoo.client.produce.producer_settings import ProducerSettings
@@ -137,6 +137,7 @@ __all__ = [
     "Filter",
     "FlowLimits",
     "Forbidden",
+    "ForgottenEnode",
     "FoundMessages",
     "GroupAdmin",
     "GroupDescription",
@@ -146,6 +147,7 @@ __all__ = [
     "HandlerOptions",
     "Internal",
     "Invalid",
+    "LagByState",
     "LostMessages",
     "Message",
     "MessageDeliveries",
@@ -216,14 +218,12 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "FoundMessages",
         "GroupDescription",
         "GroupInfo",
-        "GroupLag",
         "GroupMemberInfo",
         "OpenTransaction",
         "OrphanedTopic",
         "PeekedMessage",
         "ProcessInfo",
         "QueueInfo",
-        "QueueLag",
         "QueueOffset",
         "ReplayProgress",
         "TopicDescription",
@@ -233,6 +233,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "TopicProgress",
     ),
     "ortoo.client.admin.groups": ("GroupAdmin",),
+    "ortoo.client.admin.lag": ("GroupLag", "LagByState", "QueueLag"),
     "ortoo.client.admin.operations": (
         "ClusterFinding",
         "Explanation",
@@ -241,7 +242,7 @@ _MODULES: dict[str, tuple[str, ...]] = {
         "ProcessSettings",
         "Reason",
     ),
-    "ortoo.client.admin.replicas": ("ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
+    "ortoo.client.admin.replicas": ("ForgottenEnode", "ReplicaAdmin", "ReplicaInfo", "ReplicaSetInfo"),
     "ortoo.client.app": ("Client", "connect"),
     "ortoo.client.apps.app": ("App", "TopicProducer"),
     "ortoo.client.core.closed": ("ClientClosed", "ConsumerClosed"),
@@ -250,8 +251,9 @@ _MODULES: dict[str, tuple[str, ...]] = {
     "ortoo.client.core.queues": ("Queue", "Receipt"),
     "ortoo.client.core.received": ("ReceivedBatch", "ReceivedMessage"),
     "ortoo.client.offsets.losses": ("LostMessages",),
-    "ortoo.client.pop.consumer": ("PopConsumer", "PopSettings"),
+    "ortoo.client.pop.consumer": ("PopConsumer",),
     "ortoo.client.pop.popped": ("PoppedMessage",),
+    "ortoo.client.pop.settings": ("PopSettings",),
     "ortoo.client.produce.producer": ("Producer",),
     "ortoo.client.produce.producer_batch": ("SendFuture", "SendFutures"),
     "ortoo.client.produce.producer_settings": ("ProducerSettings",),

@@ -21,7 +21,8 @@ from ortoo.v1.producer_pb2_grpc import ProducerServiceStub
 if TYPE_CHECKING:  # imported at the first use, because an application rarely uses all of them
     from ortoo.client.admin.admin import Admin
     from ortoo.client.core.received import ReceivedBatch
-    from ortoo.client.pop.consumer import PopConsumer, PopSettings
+    from ortoo.client.pop.consumer import PopConsumer
+    from ortoo.client.pop.settings import PopSettings
     from ortoo.client.produce.transactions import TransactionalProducer, TransactionChecker
     from ortoo.client.pull.consumer import PullConsumer
     from ortoo.client.pull.settings import PullSettings
@@ -82,7 +83,8 @@ class Client:
     ) -> "PullConsumer":
         """A member of `group` that pulls from queues that it has locked; enter it with `async with`.
 
-        `topics` as for `consumer`. Without topics it joins no group and pulls from the queues given to `assign`.
+        `topics` has the same form as in `consumer`. Without topics, the consumer joins no group and pulls from the
+        queues given to `assign`.
         """
         from ortoo.client.pull.consumer import PullConsumer
         from ortoo.client.pull.settings import PullSettings
@@ -98,7 +100,8 @@ class Client:
         Any number of workers share the topic, independent of its number of queues. `filter` is a tag expression or an
         `Sql` condition. Messages that do not match count as consumed by the group.
         """
-        from ortoo.client.pop.consumer import PopConsumer, PopSettings
+        from ortoo.client.pop.consumer import PopConsumer
+        from ortoo.client.pop.settings import PopSettings
 
         return PopConsumer(self._connection, group, topic, filter, settings or PopSettings())
 

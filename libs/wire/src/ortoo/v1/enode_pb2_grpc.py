@@ -6,6 +6,7 @@ from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import lag_pb2 as ortoo_dot_v1_dot_lag__pb2
 
 
 class EnodeServiceStub(object):
@@ -88,6 +89,11 @@ class EnodeServiceStub(object):
                 request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.FromString,
                 )
+        self.FindDeferred = channel.unary_unary(
+                '/ortoo.v1.EnodeService/FindDeferred',
+                request_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.FromString,
+                )
         self.Lease = channel.stream_stream(
                 '/ortoo.v1.EnodeService/Lease',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.SerializeToString,
@@ -102,6 +108,16 @@ class EnodeServiceStub(object):
                 '/ortoo.v1.EnodeService/DescribeDeliveries',
                 request_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+                )
+        self.DescribeLags = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeLags',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
+                )
+        self.RecordFailedAttempt = channel.unary_unary(
+                '/ortoo.v1.EnodeService/RecordFailedAttempt',
+                request_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
                 )
         self.SettlePopped = channel.unary_unary(
                 '/ortoo.v1.EnodeService/SettlePopped',
@@ -274,6 +290,13 @@ class EnodeServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindDeferred(self, request, context):
+        """Finds a message that is not visible yet: a delayed message, or a message of an open transaction. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Lease(self, request_iterator, context):
         """Pops and settlements of one snode on one stream; answers arrive in any order. An enode that shuts down answers
         the accepted requests and ends the call with OK; requests without an answer had no effect. The first answer has
@@ -293,6 +316,20 @@ class EnodeServiceServicer(object):
 
     def DescribeDeliveries(self, request, context):
         """The delivery states of a queue's messages for a group. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeLags(self, request, context):
+        """The unfinished messages of a group in all its topics on this enode, by state. Read-only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RecordFailedAttempt(self, request, context):
+        """Records a failed attempt of a consumer that retries the message on its own, for operators. Not durable.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -462,6 +499,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.ListDelayedResponse.SerializeToString,
             ),
+            'FindDeferred': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindDeferred,
+                    request_deserializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.SerializeToString,
+            ),
             'Lease': grpc.stream_stream_rpc_method_handler(
                     servicer.Lease,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.LeaseRequest.FromString,
@@ -476,6 +518,16 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeDeliveries,
                     request_deserializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.SerializeToString,
+            ),
+            'DescribeLags': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeLags,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.SerializeToString,
+            ),
+            'RecordFailedAttempt': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordFailedAttempt,
+                    request_deserializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.SerializeToString,
             ),
             'SettlePopped': grpc.unary_unary_rpc_method_handler(
                     servicer.SettlePopped,
@@ -792,6 +844,23 @@ class EnodeService(object):
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 
     @staticmethod
+    def FindDeferred(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/FindDeferred',
+            ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__deferred__pb2.FindDeferredResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
     def Lease(request_iterator,
             target,
             options=(),
@@ -839,6 +908,40 @@ class EnodeService(object):
         return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeDeliveries',
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pop__pb2.DescribeDeliveriesResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def DescribeLags(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/DescribeLags',
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.DescribeLagsResponse.FromString,
+            options, channel_credentials,
+            insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
+
+    @staticmethod
+    def RecordFailedAttempt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(request, target, '/ortoo.v1.EnodeService/RecordFailedAttempt',
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptRequest.SerializeToString,
+            ortoo_dot_v1_dot_lag__pb2.RecordFailedAttemptResponse.FromString,
             options, channel_credentials,
             insecure, call_credentials, compression, wait_for_ready, timeout, metadata)
 

@@ -87,8 +87,8 @@ DAMAGED_FRAME_COPY_MISSING = warning(
 )
 LOG_TRUNCATED = error(
     "log_truncated",
-    "Messages that the leader lacks were truncated from this log. They were acknowledged only if `durability` is "
-    "`leader`, or if a disk that acknowledged them was emptied or restored since.",
+    "Messages that the leader lacks were truncated from this log. They may have been acknowledged in two cases: "
+    "`durability` is `leader`, or a disk that had acknowledged them was later emptied or restored.",
     "None if they were not acknowledged. Otherwise read the file that the event names.",
 )
 DELAYED_READ_FAILED_RETRYING = warning(
@@ -150,6 +150,11 @@ WAITING_MESSAGE_UNREADABLE = error(
 RETENTION_PASSED_GROUP = warning(
     "retention_passed_group",
     "Retention removed messages that a group had not consumed.",
+    "Raise the retention, or make the group faster.",
+)
+RETENTION_DELETED_UNREAD = warning(
+    "retention_deleted_unread",
+    "Retention deleted messages that a group had not finished.",
     "Raise the retention, or make the group faster.",
 )
 PARKING_FAILED_RETRYING = warning(

@@ -76,10 +76,11 @@ async def open_snode(
     descriptors: Descriptors | None = None,
     worker: Worker | None = None,
 ) -> AsyncIterator[Running]:
-    """Run a snode. The block begins when the snode serves; leaving the block drains it.
+    """Run a snode. The block begins when the snode serves; the end of the block drains it.
 
-    `connect_redis` makes a client for a URL. A `worker` shares its ports with other workers of one snode. `descriptors`
-    is the role's share of the process's file descriptors; None = all of them.
+    `connect_redis` makes a client for a URL of Redis. `live` are the settings that may change at run time. A `worker`
+    is one of several processes of a snode, which share its ports. `descriptors` is the limit of file descriptors for
+    this role; None = all of the process.
 
     Errors: Conflict if a port is taken, or if another snode runs without shared group membership.
     """
@@ -98,6 +99,7 @@ async def open_snode(
         runtime = Runtime(settings, incarnation, background, channels, telemetry.metrics, clock, randomness, memory)
         findings = Findings("snode", settings.name, [memory.findings, telemetry.findings, live.findings])
         cluster = await open_cluster(runtime)
+        findings.identity = cluster.identity
         observation = await enter(open_observation(runtime, cluster.directory))
         links = await enter(
             GrpcLinks(
@@ -161,7 +163,7 @@ async def open_snode(
         register_connections(telemetry.metrics, server.ended_connections)
 
         async def drain() -> None:
-            """End all streams when the server drains. An error may end the process, because it is already ending."""
+            """End all streams before the server stops. An error here ends the process, which is ending in any case."""
             await server.draining.wait()
             await services.drain()
 
@@ -176,7 +178,7 @@ async def open_snode(
         await enodes.locks.attach_new_enodes()
 
         async def sweep() -> None:
-            """Sweep the push sessions and the client sessions."""
+            """Close the push sessions and client sessions that are silent or slow."""
             try:
                 await push_sessions.sweep()
             finally:
@@ -185,6 +187,7 @@ async def open_snode(
         steps: list[tuple[str, float, Callable[[], Awaitable[object]]]] = [
             ("sweep", settings.sweep_interval_s, sweep),
             ("sweep clients", CLIENT_SWEEP_INTERVAL_S, gateway.client_activity.sweep),
+            ("sweep pop consumers", CLIENT_SWEEP_INTERVAL_S, clients.pop_consumers.sweep),
             ("sweep lite topics", CLIENT_SWEEP_INTERVAL_S, gateway.lite_expiry.sweep),
             ("certificates", CERTIFICATE_POLL_INTERVAL_S, channels.renew),
             ("renew leases", LEASE_RENEW_INTERVAL_S, gateway.leases.renew),

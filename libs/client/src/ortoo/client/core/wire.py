@@ -1,9 +1,11 @@
 """Conversions between plain values and protobuf, where names differ or performance matters."""
 
+import asyncio
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from ortoo.client.core.closed import check_loop
 from ortoo.client.core.filters import Filter, filter_expressions
 from ortoo.client.core.queues import Queue
 from ortoo.client.core.received import OnFinished, ReceivedBatch
@@ -80,11 +82,12 @@ def received_batch(
         generation=generation,
         on_finished=on_finished,
         check_current=check_current,
+        check_use=None if on_finished is None else partial(check_loop, asyncio._get_running_loop()),
     )
 
 
 class EnumNames:
-    """The names of an enum's values: without the common prefix, in small letters."""
+    """Names for the values of a protobuf enum: in lower case, without the common prefix."""
 
     def __init__(self, field: str, enum: Any, *, unspecified: str = "", separator: str = "_") -> None:
         """Errors name `field`. `unspecified` is the name of the value 0; empty = the value 0 cannot be chosen."""
@@ -95,11 +98,11 @@ class EnumNames:
         self._numbers = {name: number for number, name in self._names.items()}
 
     def number(self, name: str) -> Any:
-        """The value of a name. Errors: Invalid, whose text lists the valid names."""
+        """The number of the enum value with this name. Errors: Invalid, whose text lists the valid names."""
         if name not in self._numbers:
             raise Invalid(f"{name!r}; expected {', '.join(self._numbers)}", field=self._field)
         return self._numbers[name]
 
     def name(self, number: int) -> str:
-        """The name of a value; "unknown" for a value that this client does not know."""
+        """The name of the enum value with this number; "unknown" if this client does not know the value."""
         return self._names.get(number, "unknown")

@@ -1,4 +1,4 @@
-"""Offsets of consumers: where they are stored, where a queue starts, and lost messages.
+"""Offsets of consumers: where they are stored, and where a queue starts. Also counts messages lost by damage.
 
 `push`, `pull` and `sessions` use this package, which imports only `core`.
 """

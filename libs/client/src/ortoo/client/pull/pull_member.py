@@ -34,11 +34,13 @@ from ortoo.v1 import session_pb2
 
 LEAVE_TIMEOUT_S = 10.0
 T = TypeVar("T")
+DirectHandler = Callable[[ReceivedMessage], Awaitable[BaseException | None]]
+"""Processes one message and returns the failure of the handler, or None."""
 _log = get_logger("consumer")
 
 
 class PullMember:
-    """Joins, takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
+    """A group member: takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
 
     Without topics, the member joins no group, takes no locks, and has the queues given to `assign`.
     """
@@ -64,7 +66,7 @@ class PullMember:
         """Whether a queue is released only when none of its messages is in a handler."""
         self.flow_control_counts = FlowControlCounts()
         self.losses = LossLog(settings.on_loss)
-        self.direct_handler: Callable[[ReceivedMessage], Awaitable[None]] | None = None
+        self.direct_handler: DirectHandler | None = None
         self.limits = settings.limits
         self._connection = connection
         self._clock = connection.clock
@@ -153,7 +155,7 @@ class PullMember:
         return self._owned[queue].queue
 
     def check_open(self) -> None:
-        """Raise the reason why this member gets no messages."""
+        """Raise the error because of which this member gets no messages, if there is such an error."""
         if self.failure is not None:
             raise self.failure
 
@@ -164,7 +166,7 @@ class PullMember:
         return self._locks is None or self._locks.is_trusted(queue.queue)
 
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
-        """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
+        """Change the subscribed topics. Errors: Invalid for a consumer without a group."""
         self._assignment.subscribe(topics)
         for owned in self._owned.values():
             owned.filter = topics.get(owned.queue.queue.topic, owned.filter)
@@ -183,17 +185,14 @@ class PullMember:
         self.has_messages.set()
 
     def seek(self, queue: Queue, offset: int) -> None:
-        """Continue at another offset, forward or back. Errors: NotFound when the queue is not assigned."""
+        """Continue at `offset`, which may be earlier or later. Errors: NotFound when the queue is not assigned."""
         self.owned_queue(queue).reset(offset)
         owned = self._owned[queue]
         owned.task.cancel()  # it may wait at the old offset
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
-    def set_handler(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
-        """Set the handler for `consume_directly`, and whether processing is ordered.
-
-        If it is, `span_max` does not apply.
-        """
+    def set_handler(self, handler: DirectHandler | None, *, ordered: bool) -> None:
+        """Set the handler for `consume_directly`, and whether processing is ordered; then `span_max` does not apply."""
         self.is_ordered, self.direct_handler = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._assignment.changed.set()
@@ -268,12 +267,11 @@ class PullMember:
             )
         return found
 
-    async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message immediately; returns whether this member processes in order."""
+    async def consume_directly(self, message: ReceivedMessage) -> BaseException | None:
+        """Process one message immediately; returns the failure of the handler, or None."""
         if self.direct_handler is None:
             raise Unsupported("this consumer has no handler: the application polls messages")
-        await self.direct_handler(message)
-        return self.is_ordered
+        return await self.direct_handler(message)
 
     # assignment
 

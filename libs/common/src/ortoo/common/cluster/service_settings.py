@@ -17,7 +17,7 @@ TLS_CLUSTER = tuple(f"tls_cluster_{end}" for end in ("listen_address", "certific
 
 @dataclass(frozen=True)
 class ServiceSettings:
-    """The settings of every process. Each role has its own defaults for the first two settings."""
+    """The settings of every process. Each role has its own defaults for `name` and `listen_address`."""
 
     ENVIRON_PREFIX: ClassVar[str]
     """Prefix of its environment variables, such as ORTOO_ENODE_."""
@@ -138,6 +138,6 @@ class InnerSettings(ServiceSettings):
             for role in Role:
                 if self.role_names.names_of(role):
                     raise Invalid(
-                        f"names of certificates need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or no names",
+                        f"certificate names need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or remove the names",
                         field=setting_of(role),
                     )

@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ortoo.client import NotFound
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import topic_names
-from ortoo.spark.writing.sink_progress import GROUP_PREFIX
 
 RETRY: Final = "%RETRY%"
 DEAD_LETTER: Final = "%DLQ%"
@@ -35,7 +35,7 @@ DDL: Final[Mapping[str, str]] = {
 
 
 class ViewReader(DataSourceReader):
-    """A view, read by one small task."""
+    """Reads a view of the cluster (groups or deliveries) as one small task."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Read columns of a view. Errors: Invalid for a column that the view does not have."""
@@ -49,11 +49,11 @@ class ViewReader(DataSourceReader):
             )
 
     def partitions(self) -> Sequence[Any]:
-        """One task."""
+        """The only task of the view."""
         return [InputPartition(0)]
 
     def read(self, partition: Any) -> Iterator[Any]:
-        """Query the cluster."""
+        """Query the cluster, and yield the rows of the view as one Arrow batch."""
         del partition
         link = link_to(self._options.cluster)
         rows = group_rows(link, self._options) if self._options.view == "groups" else delivery_rows(link, self._options)
@@ -66,12 +66,12 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each group, topic and queue.
+    """Rows of the view `groups`: the committed offset and the lag of each group in each queue of each topic.
 
     Without the option `groups`, topics in which a group has no offset are left out.
     """
     groups = options.groups or tuple(
-        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP_PREFIX)
+        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(SINK_GROUP_PREFIX)
     )
     topics = topic_names(link, options) if options.topics or options.pattern else _all_topics(link)
     rows = []

@@ -19,7 +19,7 @@ from ortoo.spark.lake.table import DATE, Lake, NewFile
 
 
 class LakeDataSource(DataSource):
-    """The format `ortoo-lake`, for streams of messages into a lake."""
+    """The format `ortoo-lake` of Spark, which streams messages into a lake."""
 
     @classmethod
     def name(cls) -> str:
@@ -36,14 +36,14 @@ class LakeDataSource(DataSource):
 
 @dataclass
 class LakeCommitMessage(WriterCommitMessage):
-    """The files of one task."""
+    """The files that one task wrote."""
 
     query_id: str = ""
     files: list[NewFile] = field(default_factory=list)
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
-    """Writes rows into files by the date in their column `stored_at`."""
+    """Writes rows into the files of a lake; the date in the column `stored_at` selects the file."""
 
     def __init__(self, lake: Lake, schema: Any) -> None:
         """Write rows of a pyspark schema."""
@@ -53,7 +53,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
             raise Invalid("missing column `stored_at`, whose date partitions the lake; add it", field="columns")
 
     def write(self, iterator: Iterator[Any]) -> LakeCommitMessage:
-        """Write the rows of one task to one file per date, with a unique name."""
+        """Write the rows of one task to one file for each date; returns the files."""
         writers: dict[str, tuple[str, Any, list[Any]]] = {}
         name, folder = Randomness().id_text(), self._lake.files()
         for batches in iterator:
@@ -79,14 +79,14 @@ class LakeWriter(DataSourceStreamArrowWriter):
         return LakeCommitMessage(str(task.getLocalProperty("sql.streaming.queryId")) if task else "", files)
 
     def commit(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Add the files of all tasks. A batch that was added before is skipped."""
+        """Add the files of all tasks to the lake. A batch that the lake has already is skipped."""
         done = [message for message in messages if message is not None]
         if done:
             files = [file for message in done for file in message.files]
             self._lake.add(done[0].query_id, batchId, files, lake_schema(self._rows))
 
     def abort(self, messages: Sequence[LakeCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Leave the written files outside the lake; a later cleanup removes them."""
+        """Do nothing: the written files stay outside the lake until a later cleanup removes them."""
 
 
 def statistics(metadata: Any) -> str:
@@ -119,5 +119,5 @@ _TEXT_MAX = 100
 
 
 def lake_schema(rows: Any) -> Any:
-    """The pyarrow schema of a lake for rows of `schema`: the same columns, and the date."""
+    """The pyarrow schema of a lake: the columns of the schema `rows`, and the date."""
     return pa.schema([*rows, pa.field(DATE, pa.string())])

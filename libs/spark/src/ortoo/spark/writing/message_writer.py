@@ -59,7 +59,7 @@ class MessageWriter:
         return TaskCommitMessage(query_id, self._send(link, identity, batches))
 
     def commit(self, written: Sequence[TaskCommitMessage | None], query_id: str, batch_id: int) -> None:
-        """Record a complete batch if the semantics need this record. A repetition changes nothing."""
+        """With exactly-once semantics, record that a batch is complete. A repeated call changes nothing."""
         if self.options.semantics == "exactly-once" and not any(done is not None and done.skipped for done in written):
             self._sink_progress(query_id).commit(link_to(self.options.cluster), batch_id)
 
@@ -105,6 +105,6 @@ class MessageWriter:
                 if not options.is_repeatable or error.field != "batch.first_sequence":
                     raise
                 raise Conflict(
-                    "this batch was written before with other rows: repeated tasks must give the same rows in the same "
-                    f"order (after a shuffle, sort within partitions). {error.message}"
+                    "an earlier attempt of this task wrote other rows. Repeated tasks must have the same rows in the "
+                    f"same order (after a shuffle, sort within partitions). {error.message}"
                 ) from error

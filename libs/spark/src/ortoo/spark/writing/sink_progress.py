@@ -9,43 +9,43 @@ import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.spark.core.group_offsets import commit_group, group_offset
 from ortoo.spark.core.link import ClusterLink
 
-GROUP_PREFIX = "%SINK%"
 _BATCH_BITS = 36
 
 
 @dataclass(frozen=True, slots=True)
 class SinkProgress:
-    """The newest committed batch of one query in one sink."""
+    """The progress of one query in one sink, stored as the committed offset of a group."""
 
     sink_id: str
     query_id: str
     topic: str
 
     def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
-        """Whether a batch is written and committed. Errors: Conflict when the sink belongs to another query."""
+        """Whether a batch is committed. Errors: Conflict if the sink belongs to another query."""
         every = (group_offset(link, self._group, queue) for queue in self._queues(link))
         stored = next((offset for offset in every if offset >= 0), -1)
         if stored < 0:
             return False
         if stored >> _BATCH_BITS != self._query_mark:
             raise Conflict(
-                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query before "
-                "its checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
+                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query with a "
+                "former checkpoint; writing would duplicate messages. Use a new sinkId",
                 field="sinkId",
             )
         return batch_id < stored & ((1 << _BATCH_BITS) - 1)
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
-        """Record that a batch is written. A repetition changes nothing. Errors: as `is_committed`."""
+        """Record that a batch is written. A repeated call changes nothing. Errors: as `is_committed`."""
         if not self.is_committed(link, batch_id):
             commit_group(link, self._group, {self._queues(link)[0]: self._query_mark << _BATCH_BITS | batch_id + 1})
 
     @property
     def _group(self) -> str:
-        return GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
+        return SINK_GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
 
     @property
     def _query_mark(self) -> int:

@@ -10,7 +10,7 @@ from ortoo.spark.writing.write_options import parse
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Spark makes a writer for each batch and another for each commit, so a writer keeps no state."""
+    """The sink of a streaming query. It has no state, because Spark makes another writer for each batch and commit."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""
@@ -24,7 +24,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Record that all tasks of a batch are complete. A repetition changes nothing."""
+        """Record that all tasks of a batch are complete. A repeated call changes nothing."""
         done = [message for message in messages if message is not None]
         if done:
             self._writer.commit(done, done[0].query_id, batchId)

@@ -65,7 +65,7 @@ class StoreSettings:
     """Age of the last message of a segment above which the segment is deleted. 0 = never by age."""
     segment_age_max_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 0
     """Maximum age of the first message in the newest segment. When it is older, the next messages are written to a new
-    segment, so that retention can delete this one. 0 = the value of retention_age_ms."""
+    segment. Then retention can delete the previous one. 0 = the value of retention_age_ms."""
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False

@@ -1,36 +1,36 @@
 """RPCs of consumer groups: committed offsets, offset searches, and delivery modes."""
 
-from ortoo.common.cluster.names import check_group_name
+from collections.abc import Mapping
+
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX, check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
+from ortoo.common.grpc.messages import read, write
 from ortoo.enode.changes.groups import GroupMode
+from ortoo.enode.pops.retry_copies import OrderedFailure
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_delivery_modes_pb2 as lives_pb
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import lag_pb2 as lag_pb
 
 OFFSETS_MAX = 10_000
 """The number of queues in one commit."""
 
 
 class GroupHandlers(EnodeHandlers):
-    """Committed offsets and delivery modes of groups."""
+    """The methods for committed offsets and delivery modes of groups."""
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Context) -> pb.CommitOffsetsResponse:
-        """Commit offsets of a group. All or none are stored, unless each offset has its own generation."""
+        """Commit offsets of a group, together or not at all. An offset with its own generation may be refused alone."""
         topic_id, group, store = request.topic_id, request.group, self.store
         await self.topics.wait_for(topic_id, max((item.queue_id for item in request.offsets), default=0))
         offsets = _offsets(request)
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
-        for queue_id, offset in offsets.items():
-            if offset > (end_offset := store.queue_range(topic_id, queue_id).end_offset):
-                raise Invalid(
-                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
-                    "what it received",
-                    field="offsets",
-                )
+        if not group.startswith(SINK_GROUP_PREFIX):  # the number of a batch, which no consumer reads
+            self._check_stored(topic_id, offsets)
         fenced: list[int] = []
         with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
@@ -41,6 +41,16 @@ class GroupHandlers(EnodeHandlers):
             else:
                 await store.offsets.commit(topic_id, group, offsets, request.generation, decided)
         return pb.CommitOffsetsResponse(fenced_queue_ids=fenced)
+
+    def _check_stored(self, topic_id: int, offsets: Mapping[int, int]) -> None:
+        """Refuse offsets beyond the end of their queues. Errors: Invalid."""
+        for queue_id, offset in offsets.items():
+            if offset > (end_offset := self.store.queue_range(topic_id, queue_id).end_offset):
+                raise Invalid(
+                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
+                    "what it received",
+                    field="offsets",
+                )
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
         """Get the committed offsets of a group."""
@@ -56,6 +66,29 @@ class GroupHandlers(EnodeHandlers):
     ) -> pb.QueryOffsetGroupsResponse:
         """List the groups that have an offset in a topic."""
         return pb.QueryOffsetGroupsResponse(groups=self.store.offsets.groups(request.topic_id))
+
+    async def DescribeLags(self, request: lag_pb.DescribeLagsRequest, context: Context) -> lag_pb.DescribeLagsResponse:
+        """Describe the unfinished messages of a group."""
+        check_group_name(request.group)
+        return lag_pb.DescribeLagsResponse(
+            lags=[
+                lag_pb.TopicLag(topic_id=one.topic_id, by_state=write(lag_pb.LagByState, one), unfinished=one.by_queue)
+                for one in self.backlogs.of_group(request.group)
+            ]
+        )
+
+    async def RecordFailedAttempt(
+        self, request: lag_pb.RecordFailedAttemptRequest, context: Context
+    ) -> lag_pb.RecordFailedAttemptResponse:
+        """Remember a failed attempt of a consumer that keeps the order."""
+        check_group_name(request.group)
+        self.store.queue_range(request.topic_id, request.queue_id)
+        retry_at_ms = self.backlogs.clock.now_ms() + request.delay_ms
+        self.retry_copies.record_ordered_failure(
+            (request.topic_id, request.group, request.queue_id),
+            read(OrderedFailure, request, retry_at_ms=retry_at_ms),
+        )
+        return lag_pb.RecordFailedAttemptResponse()
 
     async def FindOffset(self, request: pb.FindOffsetRequest, context: Context) -> pb.FindOffsetResponse:
         """Find the first offset stored at or after a time."""

@@ -8,7 +8,7 @@ from ortoo.namesrv.decisions.route_changes import RouteChange, Routes
 
 
 class RouteWatchers:
-    """All watchers of one `Routes`."""
+    """Sends the changes of `Routes` to all watchers."""
 
     def __init__(self, routes: Routes, *, watchers_max: int) -> None:
         """Serve at most `watchers_max` at once."""
@@ -30,12 +30,17 @@ class RouteWatchers:
         self._wake()
 
     def close(self) -> None:
-        """End all watches, including later ones."""
+        """End all watches; a watch that begins later ends at once."""
         self._ended = True
         self._wake()
 
+    async def close_on(self, event: asyncio.Event) -> None:
+        """End all watches as soon as `event` is set, which is when the process shuts down."""
+        await event.wait()
+        self.close()
+
     async def watch(self) -> AsyncGenerator[RouteChange, None]:
-        """A snapshot, then every change; a new snapshot for a reader that is too slow. Errors: Overloaded."""
+        """Yield a snapshot, then every change; a reader that is too slow gets a new snapshot. Errors: Overloaded."""
         if self.count >= self.watchers_max:
             raise Overloaded(
                 f"{self.count} watchers are connected, the maximum; use another name server, or raise watchers_max",

@@ -4,7 +4,8 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 
-from ortoo.common.errors import Conflict, Fenced, Invalid
+from ortoo.common.cluster.names import check_process_name
+from ortoo.common.errors import Conflict, Fenced, Invalid, NotFound
 from ortoo.common.errors.findings import Finding
 from ortoo.common.grpc.cluster_token import ADMIN_TOKEN, check_admin_token
 from ortoo.common.grpc.completion_queue.context import headers_of
@@ -33,7 +34,7 @@ NAME = "ortoo.v1.NameService"
 
 
 def insecure_secrets_reason() -> Conflict:
-    """The error for requests about users while the name server cannot keep their secrets."""
+    """The error for requests about users if every caller could read their secrets."""
     return Conflict(
         "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
         "or mutual TLS (tls_cluster_listen_address), or give name servers and snodes one admin_token_file. Set "
@@ -60,7 +61,7 @@ class NameService(NameServiceServicer):
     _refusals: LeaseRefusals = field(default_factory=LeaseRefusals, init=False)
 
     def findings(self) -> Iterator[Finding]:
-        """The processes that were refused a lease."""
+        """Yield a finding for each process that was refused a lease."""
         return self._refusals.findings(self.clock.monotonic_s())
 
     @contextlib.contextmanager
@@ -76,7 +77,8 @@ class NameService(NameServiceServicer):
     async def RegisterEnode(self, request: pb.RegisterEnodeRequest, context: Context) -> pb.RegisterEnodeResponse:
         """Register an enode or renew its lease."""
         unknown = [read(StoredTopic, one) for one in request.unknown_topics]
-        enode = read(Enode, request.enode, alive=True, replicas=())  # replicas come from their own reports
+        # Replicas come from their own reports, and this name server compares the directories.
+        enode = read(Enode, request.enode, alive=True, replicas=(), other_directory_id="")
         with self._recording_refusals(f"enode {enode.name} at {enode.address}"):
             may_succeed = self.stores.is_acceptable(enode.name, enode.store_id, enode.made_from)
             self.directory.check_double(enode, may_succeed=may_succeed)
@@ -104,7 +106,7 @@ class NameService(NameServiceServicer):
         return pb.UnregisterResponse()
 
     async def CreateTopic(self, request: pb.CreateTopicRequest, context: Context) -> pb.CreateTopicResponse:
-        """Create a topic, or return an existing one with the same properties."""
+        """Create a topic; an existing topic with the same properties is returned instead."""
         topic = await self.directory.create_topic(read_request(NewTopic, request))
         return pb.CreateTopicResponse(topic=wire.topic_to(topic))
 
@@ -140,7 +142,7 @@ class NameService(NameServiceServicer):
         )
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
-        """Add offered topics to the directory."""
+        """Add topics that enodes hold and the directory lacks."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)
@@ -211,7 +213,7 @@ class NameService(NameServiceServicer):
         return pb.ListUsersResponse(users=map(wire.user_to, await self.catalog.run_user_transaction(Users.all)))
 
     async def GetUser(self, request: pb.GetUserRequest, context: Context) -> pb.GetUserResponse:
-        """One user with the secret."""
+        """One user, with the secret."""
         self._check_token(context)
         user = await self.catalog.run_user_transaction(lambda users: users.get(request.access_key))
         return pb.GetUserResponse(user=wire.user_to(user), secret_key=user.secret_key)
@@ -254,7 +256,7 @@ class NameService(NameServiceServicer):
     async def ListReplicas(
         self, request: admin_pb.ListReplicasRequest, context: Context
     ) -> admin_pb.ListReplicasResponse:
-        """The replicas of one enode, or of all."""
+        """The replicas of one enode, or of all enodes."""
         sets = [self.elections.get(request.enode)] if request.enode else self.elections.sets()
         now_s = self.clock.monotonic_s()
         return admin_pb.ListReplicasResponse(
@@ -264,20 +266,34 @@ class NameService(NameServiceServicer):
     async def ElectReplica(
         self, request: admin_pb.ElectReplicaRequest, context: Context
     ) -> admin_pb.ElectReplicaResponse:
-        """Propose the operator's choice."""
+        """Propose the replica that an operator chose as leader."""
         chosen = request.replica
         proposal = await self.elections.elect(request.enode, chosen.number, chosen.disk)
         return admin_pb.ElectReplicaResponse(proposal=write(report_pb.Proposal, proposal))
 
     async def AcceptStore(self, request: admin_pb.AcceptStoreRequest, context: Context) -> admin_pb.AcceptStoreResponse:
-        """Permit an enode to return with another store."""
+        """Permit another store to replace the registered store of an enode."""
         former = await self.stores.accept(request.enode, request.store_id)
         return admin_pb.AcceptStoreResponse(former_store_id=former)
+
+    async def ForgetEnode(self, request: admin_pb.ForgetEnodeRequest, context: Context) -> admin_pb.ForgetEnodeResponse:
+        """Remove an enode that does not come back."""
+        name = request.enode
+        check_process_name(name, "enode")
+        known, reporting = self.stores.find(name), self.elections.reporting(name)
+        if known is None and all(one[:2] != ("enode", name) for one in self.directory.processes()):
+            raise NotFound(f"there is no enode {name!r}; `ortoo cluster` shows the expected enodes", field="enode")
+        if reporting:
+            raise Conflict(f"replicas {reporting} of enode {name!r} report; stop them, then retry", field="enode")
+        replicas = ", ".join(f"replica {one.number} (disk {one.disk})" for one in known.replicas) if known else ""
+        forgotten = await self.directory.forget_enode(name, lose=request.lose, replicas=replicas)
+        await self.stores.forget(name)
+        return write(admin_pb.ForgetEnodeResponse, forgotten)
 
     async def WatchRoutes(
         self, request: pb.WatchRoutesRequest, context: Context
     ) -> AsyncIterator[pb.WatchRoutesResponse]:
-        """The complete directory, then every change."""
+        """Send the complete directory, then every change."""
         if request.include_handle_keys and not self.guarded:
             self._check_token(context)
         async with contextlib.aclosing(self.directory.watches.watch()) as changes:

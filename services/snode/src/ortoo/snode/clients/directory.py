@@ -10,14 +10,14 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.snode.cluster.routes import Queue
 from ortoo.snode.cluster.runtime import Runtime
 from ortoo.snode.membership.group_members import GroupMember
-from ortoo.snode.membership.group_membership import PRODUCER_GROUP_PREFIX, Membership
+from ortoo.snode.membership.group_membership import POP_GROUP_PREFIX, PRODUCER_GROUP_PREFIX, Membership
 from ortoo.snode.push.session import PushSession
 from ortoo.snode.push.sessions import PushSessions
 
 
 @dataclass(slots=True)
 class ClientEntry:
-    """One client and its groups."""
+    """One client and the groups in which it is."""
 
     member: GroupMember
     """The membership in one of its groups, which has the identity of the client."""
@@ -27,7 +27,7 @@ class ClientEntry:
 
 @dataclass(frozen=True, slots=True)
 class OwnedQueue:
-    """A queue of a push session, with the positions known to its snode."""
+    """A queue that a push session consumes, with the positions that this snode knows."""
 
     group: str
     queue: Queue
@@ -38,11 +38,13 @@ class OwnedQueue:
     held_messages: int
     held_bytes: int
     locked: bool
+    waiting_ms: int = 0
+    """The time for which an acknowledgement has been due; 0 = none is due."""
 
 
 @dataclass(slots=True, eq=False)
 class ClientDirectory:
-    """Finds clients, in the sessions of this snode and in the shared membership."""
+    """Finds clients of this snode by their sessions, and clients of other snodes by the shared membership."""
 
     runtime: Runtime
     directory: DirectoryCache
@@ -51,11 +53,11 @@ class ClientDirectory:
     push_sessions: PushSessions
 
     def clients(self, group: str = "") -> list[ClientEntry]:
-        """All clients, or those of one group, sorted by client id and session id."""
+        """The clients in `group`, sorted by client id and session id; if it is empty, all clients."""
         found: dict[tuple[str, str], ClientEntry] = {}
         for name in self.membership.groups():
             producers = name.startswith(PRODUCER_GROUP_PREFIX)
-            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX)
+            group_name = name.removeprefix(PRODUCER_GROUP_PREFIX).removeprefix(POP_GROUP_PREFIX)
             for member in self.membership.members(name).values():
                 entry = found.setdefault((member.client_id, member.session_id), ClientEntry(member))
                 (entry.producer_groups if producers else entry.consumer_groups).append(group_name)
@@ -68,21 +70,24 @@ class ClientDirectory:
         ]
 
     def consumers(self, group: str) -> list[GroupMember]:
-        """The consumers of a group, sorted by client id."""
-        members = self.membership.members(group)
-        return [members[client_id] for client_id in sorted(members)]
+        """The consumers of a group, sorted by client id, with those that pop."""
+        names = (group, POP_GROUP_PREFIX + group)
+        members = [member for name in names for member in self.membership.members(name).values()]
+        return sorted(members, key=lambda member: member.client_id)
 
     def subscribed_groups(self, topic: str) -> list[str]:
-        """The groups with a consumer that subscribes to a topic now."""
+        """The groups that have a consumer with a subscription to this topic."""
         return sorted(
-            group
-            for group in self.membership.groups()
-            if not group.startswith(PRODUCER_GROUP_PREFIX)
-            and any(topic in member.topics for member in self.membership.members(group).values())
+            {
+                name.removeprefix(POP_GROUP_PREFIX)
+                for name in self.membership.groups()
+                if not name.startswith(PRODUCER_GROUP_PREFIX)
+                and any(topic in member.topics for member in self.membership.members(name).values())
+            }
         )
 
     def find(self, client_id: str) -> ClientEntry:
-        """One client. Errors: NotFound."""
+        """The client with this id. Errors: NotFound."""
         for entry in self.clients():
             if entry.member.client_id == client_id:
                 return entry
@@ -96,19 +101,19 @@ class ClientDirectory:
         return entry.member.snode == self.runtime.settings.name
 
     def address_of(self, entry: ClientEntry) -> str:
-        """The address of the client's snode. Errors: Unavailable if the snode is unreachable."""
+        """The address of the snode to which the client is connected. Errors: Unavailable if it is unreachable."""
         for snode in self.directory.snodes():
             if snode.name == entry.member.snode and snode.alive:
                 return snode.cluster_address or snode.address
         raise Unavailable(f"snode {entry.member.snode} of client {entry.member.client_id} is unreachable")
 
     def queues(self, client_id: str, group: str = "") -> list[OwnedQueue]:
-        """The queues of a client's push sessions at this snode."""
+        """The queues of a client's push sessions at this snode, in `group` or in all groups."""
         return [
             owned
             for push in self.push_sessions.all()
             if push.client_id == client_id and group in ("", push.group)
-            for owned in _owned_queues(push)
+            for owned in _owned_queues(push, self.runtime.clock.monotonic_s())
         ]
 
     async def call(self, client_id: str, command_id: str, command: Any, timeout_s: float) -> Any:
@@ -126,17 +131,17 @@ class ClientDirectory:
         return await self.sessions.command(session, command_id, command, timeout_s)
 
 
-def _owned_queues(push: PushSession) -> Iterable[OwnedQueue]:
+def _owned_queues(push: PushSession, now_s: float) -> Iterable[OwnedQueue]:
     for feeder in push.feeders.values():
         cursor = feeder.cursor
         committed = -1 if cursor.committed_offset is None else cursor.committed_offset
-        outstanding = cursor.sent_offset - committed
         yield OwnedQueue(
             push.group,
             cursor.queue,
             committed,
             cursor.sent_offset,
-            max(0, outstanding) if committed >= 0 else 0,
+            cursor.unacknowledged_count,
             cursor.unacknowledged_bytes,
             feeder.fence > 0,
+            0 if cursor.waiting_since_s is None else int((now_s - cursor.waiting_since_s) * 1000),
         )

@@ -1,10 +1,10 @@
 """The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from ortoo.common.errors import Forbidden, Invalid, NotFound
+from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
 from ortoo.common.groups.group_topics import group_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
@@ -14,7 +14,7 @@ AVAILABLE_CACHE_MAX = 4_096
 
 
 class DirectoryCache:
-    """Topics, groups and processes by name, at one version."""
+    """The snode's copy of the directory: topics, groups and processes by name, at one version."""
 
     def __init__(self, seals: HandleSeals | None = None) -> None:
         """Start empty."""
@@ -26,13 +26,15 @@ class DirectoryCache:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
+        self._placed: dict[str, list[str]] | None = None
+        """The topics on each enode, by name; None = to be computed from the topics."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
-        """Apply a change; returns the names of the topics that are new, changed or deleted.
+        """Apply a change; returns the names of new, changed and deleted topics.
 
-        Entries newer than a snapshot are kept, because the snapshot may come from a name server that lags behind.
+        Entries with a higher version than a snapshot are kept, because its name server may lag behind.
         """
         previous_topics = self._topics
         if change.handle_keys is not None:
@@ -50,38 +52,40 @@ class DirectoryCache:
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
+        self._placed = None
         self._available_cache.clear()
         return {
             name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)
         }
 
     def update_topic(self, topic: Topic) -> bool:
-        """Store a topic from a direct query; returns whether it is newer than the stored topic."""
+        """Store a topic from a direct query; returns whether it has a higher version than the stored topic."""
         current = self._topics.get(topic.name)
         if current is not None and current.version >= topic.version:
             return False
         self._topics[topic.name] = topic
+        self._placed = None
         return True
 
     def update_group(self, group: Group) -> None:
-        """Store a group from a direct query, unless the stored group is as new."""
+        """Store a group from a direct query, unless the stored group has the same or a higher version."""
         current = self._groups.get(group.name)
         if current is None or current.version < group.version:
             self._groups[group.name] = group
 
     def find_topic(self, name: str) -> Topic | None:
-        """The topic of this name, or None if it is not stored here."""
+        """The topic with this name; None if the copy does not have it."""
         return self._topics.get(name)
 
     def topic(self, name: str) -> Topic:
-        """The topic of this name. Errors: NotFound."""
+        """The topic with this name. Errors: NotFound."""
         topic = self._topics.get(name)
         if topic is None:
             raise unknown_topic(name)
         return topic
 
     def topic_name(self, topic_id: int) -> str:
-        """The name of the topic with this id; empty if it is not stored here. Scans all topics."""
+        """The name of the topic with this id; empty if the copy does not have it. Scans all topics."""
         return next((topic.name for topic in self._topics.values() if topic.topic_id == topic_id), "")
 
     def topics(self) -> list[Topic]:
@@ -89,28 +93,58 @@ class DirectoryCache:
         return [self._topics[name] for name in sorted(self._topics)]
 
     def group(self, name: str) -> Group | None:
-        """A group's configuration, or None if it is not stored here."""
+        """The configuration of the group with this name; None if the copy does not have it."""
         return self._groups.get(name)
 
     def enode(self, name: str) -> EnodeEntry | None:
-        """An enode, or None if it has never registered."""
+        """The enode with this name; None if this snode has seen no registration of it."""
         return self._enodes.get(name)
 
+    def registered_enode(self, name: str) -> EnodeEntry:
+        """An enode. Errors: Unavailable if this snode has seen no registration of it."""
+        entry = self._enodes.get(name)
+        if entry is None:
+            raise unavailable_enode(f"enode {name} has not registered since this snode started; start the enode")
+        return entry
+
     def enodes(self) -> list[EnodeEntry]:
-        """All enodes, sorted by name."""
+        """The enodes whose registration this snode has seen, sorted by name."""
         return [self._enodes[name] for name in sorted(self._enodes)]
+
+    def expected_enodes(self) -> list[EnodeEntry]:
+        """The enodes that have a lease or queues of topics, by name.
+
+        The placements of topics are stored, so that a restart of all processes does not hide an enode that stayed away.
+        The address of such an enode is empty.
+        """
+        names = self.placed_topics().keys() | {name for name, entry in self._enodes.items() if entry.alive}
+        return [self._enodes.get(name) or EnodeEntry(name, "", "", alive=False) for name in sorted(names)]
+
+    def placed_topics(self) -> Mapping[str, Sequence[str]]:
+        """The names of the topics that have queues on each enode, sorted."""
+        if self._placed is None:
+            self._placed = {}
+            for topic in self.topics():
+                for enode in topic.enodes:
+                    self._placed.setdefault(enode, []).append(topic.name)
+        return self._placed
 
     def snodes(self) -> list[SnodeEntry]:
         """All snodes, sorted by name."""
         return [self._snodes[name] for name in sorted(self._snodes)]
 
     def available_queues(self, queues: Sequence[Queue]) -> Sequence[Queue]:
-        """The queues on enodes with a lease that accept messages; if there are none, all on enodes with a lease."""
+        """Those of `queues` on live enodes that accept messages; if no enode does, those on all live enodes.
+
+        An enode that follows another directory does not accept messages.
+        """
         cached = self._available_cache.get(id(queues))
         if cached is not None and cached[0] is queues:
             return cached[1]
         alive = [(q, entry) for q in queues if (entry := self._enodes.get(q.enode)) is not None and entry.alive]
-        found = [q for q, entry in alive if not entry.write_refusal] or [q for q, _ in alive]
+        found = [q for q, entry in alive if not (entry.write_refusal or entry.other_directory_id)] or [
+            q for q, _ in alive
+        ]
         if isinstance(queues, tuple):  # the cached queues of one version of a topic
             if len(self._available_cache) >= AVAILABLE_CACHE_MAX:
                 self._available_cache.clear()
@@ -129,6 +163,11 @@ def _apply_changes(
     if change.snapshot:
         after.update((name, one) for name, one in current.items() if one.version > change.version)
     return after
+
+
+def unavailable_enode(message: str) -> Unavailable:
+    """The error for a request that was not sent because its enode is unavailable."""
+    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
 
 
 def unknown_topic(name: str) -> NotFound:
@@ -151,7 +190,7 @@ def check_client_writes(topic_name: str, field: str = "topic") -> None:
 
 
 def check_writable(topic: Topic, queue: Queue) -> None:
-    """Refuse a queue that accepts no messages from clients. Errors: Forbidden, Invalid."""
+    """Refuse a queue to which clients may not send. Errors: Forbidden, Invalid."""
     check_client_writes(topic.name, "queue.topic")
     if not topic.writable:
         raise Invalid(f"topic {topic.name} is {topic.permission.name}: it accepts no messages", field="queue.topic")
@@ -159,9 +198,9 @@ def check_writable(topic: Topic, queue: Queue) -> None:
 
 
 def resolve_write_queues(topic: Topic, queue: Queue | None) -> Sequence[Queue]:
-    """The queue that a sender names, or all queues for producers if `queue` is None.
+    """The queues to which a message may be sent: `queue`, or all queues for producers if it is None.
 
-    Errors: Forbidden for a topic of a group, Invalid if the topic takes no messages.
+    Errors: Forbidden for a retry or dead-letter topic, Invalid if the topic or the queue accepts no messages.
     """
     check_client_writes(topic.name)
     if queue is not None:

@@ -1,4 +1,4 @@
-"""The connection to storage: links and streams to enodes, locks of queues, attachment.
+"""The connection to storage: links and streams to enodes, and locks of queues.
 
 The package takes batches and requests, and returns the enodes' answers as plain values. If an enode is unreachable,
 calls fail promptly. Every package except `cluster` may import it.
@@ -12,7 +12,7 @@ from ortoo.snode.settings import ReadFrom
 
 
 class EnodeComponents:
-    """Links by enode, and the locks held through them."""
+    """The links to the enodes, and the locks that push sessions hold through them."""
 
     def __init__(self, runtime: Runtime, cluster: ClusterView, link_factory: LinkFactory) -> None:
         """`link_factory` gives the links to the directory's enodes. Locks end with this run of the snode."""

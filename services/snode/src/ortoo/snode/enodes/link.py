@@ -1,16 +1,16 @@
 """Requests to an enode and its answers, as plain values; and the lookup of links by enode name."""
 
 import enum
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from ortoo.common.errors import NOT_ACCEPTED_FIELD, NotFound, OrtooError, Unavailable
+from ortoo.common.errors import Conflict, NotFound, OrtooError, Unavailable
 from ortoo.common.filters.message_filter import MessageFilter
 from ortoo.common.filters.pushdown import Pushdown
 from ortoo.common.filters.selection import SelectedRows, select_rows
 from ortoo.common.records.sealed_batch import SealedBatch, StoredBatch
-from ortoo.snode.cluster.directory import DirectoryCache
+from ortoo.snode.cluster.directory import DirectoryCache, unavailable_enode
 from ortoo.snode.cluster.routes import EnodeReplicaState, Queue
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ FETCH_BYTES_MAX = 1 << 20
 
 
 class FlushMode(enum.IntEnum):
-    """When an append is acknowledged; the values are those of the protobuf enum."""
+    """The time at which an append is acknowledged; the values are those of the protobuf enum."""
 
     DEFAULT = 0
     SYNC = 1
@@ -44,7 +44,7 @@ class AppendedBatch:
 
 @dataclass(frozen=True, slots=True)
 class FetchBatchesRequest:
-    """One read of a queue."""
+    """A request to read a queue."""
 
     topic_id: int
     queue_id: int
@@ -63,7 +63,7 @@ class FetchBatchesRequest:
 
 @dataclass(frozen=True, slots=True)
 class FetchedBatches:
-    """Whole batches in offset order; the first may start before the requested offset."""
+    """The answer to a read of a queue: batches in offset order. The first may begin before the requested offset."""
 
     batches: tuple[StoredBatch, ...]
     next_offset: int
@@ -80,7 +80,10 @@ class FetchedBatches:
     def select_parts(
         self, from_offset: int, to_offset: int | None = None, message_filter: MessageFilter | None = None
     ) -> Iterator[SelectedRows]:
-        """Yield the selected rows. `message_filter` is that of the request. The last part ends at `next_offset`."""
+        """Yield the requested rows of the batches. `message_filter` is the filter of the request.
+
+        The last part ends at `next_offset`, even if it has no rows.
+        """
         if self.parts is None:
             for stored in self.batches:
                 yield select_rows(stored, from_offset, to_offset, message_filter)
@@ -92,11 +95,71 @@ class FetchedBatches:
 
 @dataclass(frozen=True, slots=True)
 class QueueRange:
-    """The stored range of one queue."""
+    """The range of stored offsets in one queue."""
 
     queue_id: int
     begin_offset: int
     end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class LagByState:
+    """The messages of one topic that a group has not finished; the fields are those of the protobuf message."""
+
+    waiting: int = 0
+    leased: int = 0
+    retrying: int = 0
+    parked: int = 0
+    delayed: int = 0
+    next_retry_at_ms: int = 0
+    attempts: int = 0
+    consumer: str = ""
+    error: str = ""
+    oldest_at_ms: int = 0
+    retention_used: float = 0.0
+    lost: int = 0
+    lost_at_ms: int = 0
+
+    def merged(self, other: "LagByState") -> "LagByState":
+        """The messages of both."""
+        failing = max((self, other), key=lambda one: (bool(one.error), one.attempts))
+        return LagByState(
+            self.waiting + other.waiting,
+            self.leased + other.leased,
+            self.retrying + other.retrying,
+            self.parked + other.parked,
+            self.delayed + other.delayed,
+            min(self.next_retry_at_ms or other.next_retry_at_ms, other.next_retry_at_ms or self.next_retry_at_ms),
+            max(self.attempts, other.attempts),
+            failing.consumer,
+            failing.error,
+            min(self.oldest_at_ms or other.oldest_at_ms, other.oldest_at_ms or self.oldest_at_ms),
+            max(self.retention_used, other.retention_used),
+            self.lost + other.lost,
+            max(self.lost_at_ms, other.lost_at_ms),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLag:
+    """The lag of a group in one topic on one enode."""
+
+    topic_id: int
+    by_state: LagByState
+    unfinished: Mapping[int, int] = field(default_factory=dict)
+    """Queue id to the number of unfinished messages; queues without an offset of the group are absent."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeferredMessage:
+    """A message that is not visible yet: a delayed message, or one of an open transaction."""
+
+    queue_id: int
+    deliver_at_ms: int
+    """0 = it belongs to a transaction."""
+    attempts: int
+    """The number of failed attempts, for a copy in a retry topic."""
+    half: "OpenHalf | None" = None
 
 
 class MessagePlace(NamedTuple):
@@ -133,7 +196,10 @@ class LockRequest:
 
 @dataclass(frozen=True, slots=True)
 class LockResult:
-    """The lock's generation; 0 = `owner` has the lock for `remaining_ms` more, or `error` says why it is refused."""
+    """The result of a lock request: the lock's generation, or 0 if it is refused.
+
+    After a refusal, `owner` has the lock for another `remaining_ms`, or `error` is the reason.
+    """
 
     generation: int
     owner: str = ""
@@ -164,14 +230,14 @@ class OpenHalf:
 
 @dataclass(frozen=True, slots=True)
 class DueHalf:
-    """A transaction that is due for a check at a producer, and its messages."""
+    """A transaction whose producer must be asked for the verdict, and its messages."""
 
     half: OpenHalf
     batch: SealedBatch
 
 
 class HalfVerdict(enum.IntEnum):
-    """How a transaction ends; the values are those of the protobuf enum."""
+    """The end of a transaction, commit or roll back; the values are those of the protobuf enum."""
 
     COMMIT = 1
     ROLL_BACK = 2
@@ -195,20 +261,28 @@ class EnodeLinks:
         self._leader_epochs: dict[str, int] = {}
 
     def to(self, enode: str) -> "GrpcEnodeLink":
-        """The link to an enode. Errors: Unavailable if the enode has never registered or is known to be unreachable."""
-        entry = self._directory.enode(enode)
-        if entry is None:
-            raise _away_error(f"no enode named {enode} has registered; start it, or wait for it")
+        """The link to an enode.
+
+        Errors: Unavailable if it has not registered or is known to be unreachable. Conflict if it follows another
+        directory: it would never learn of the topic, so that a retry cannot succeed.
+        """
+        entry = self._directory.registered_enode(enode)
+        if entry.other_directory_id:
+            raise Conflict(
+                f"enode {enode} follows directory {entry.other_directory_id}, and this snode follows directory "
+                f"{self._directory.directory_id}: their name servers use different databases. `ortoo doctor` names the "
+                "name servers; give all of them one database_url"
+            )
         link = self._link_factory(enode, entry.address, entry.leader_epoch)
         # A lease may be missing because the name server is new; a working connection is better evidence.
         if not entry.alive and not link.connected:
-            raise _away_error(f"enode {enode} is unreachable, its lease expired; retry when it is back")
+            raise unavailable_enode(f"enode {enode} is unreachable, its lease expired; retry when it is back")
         return link
 
     def follower(self, queue: Queue) -> "GrpcEnodeLink | None":
-        """A follower of the queue's enode, for reads of committed messages; None = ask the leader.
+        """The link to a follower of the queue's enode, for reads of committed messages; None = read from the leader.
 
-        The queues of an enode are spread over its followers.
+        The queue id selects the follower, so that the queues of an enode are spread over its followers.
         """
         entry = self._directory.enode(queue.enode) if self._reads_followers else None
         following = (
@@ -220,9 +294,9 @@ class EnodeLinks:
         return self._link_factory(f"{queue.enode} replica {one.number}", one.address, 0)
 
     def update_leaders(self) -> None:
-        """Close links to previous leaders; to be called whenever the directory has changed.
+        """Replace links to former leaders; called whenever the directory has changed.
 
-        Requests in flight on these links then fail at once, instead of when the next request is sent.
+        Requests in flight to a former leader thus fail at once, and not only when the next request is sent.
         """
         for entry in self._directory.enodes():
             if self._leader_epochs.get(entry.name, 0) < entry.leader_epoch:
@@ -237,9 +311,9 @@ class EnodeLinks:
         *,
         is_tolerated: Callable[[OrtooError], bool] = lambda error: error.retriable,
     ) -> dict[str, Answer]:
-        """Ask these enodes one after another; returns the answers by enode.
+        """Run `operation` on the link to each of these enodes, one after another; returns the answers by enode.
 
-        An enode whose error `is_tolerated` is left out. Any other error is raised.
+        If `is_tolerated` returns true for an enode's error, the enode is left out. Any other error is raised.
         """
         answers: dict[str, Answer] = {}
         for enode in enodes:
@@ -251,12 +325,8 @@ class EnodeLinks:
         return answers
 
 
-def _away_error(message: str) -> Unavailable:
-    return Unavailable(message, field=NOT_ACCEPTED_FIELD, retry_after_ms=500)
-
-
 def explain_error(error: OrtooError) -> OrtooError:
-    """Translate an enode's error for a client: a missing topic may reach the enode soon, so it is Unavailable."""
+    """The error for a client after `error` of an enode. A missing topic may arrive there soon, so it is Unavailable."""
     if isinstance(error, NotFound) and error.field in ("topic_id", "queue_id"):
         return Unavailable(f"{error.message}; the enode may receive the topic in a moment; retry", retry_after_ms=100)
     return error

@@ -6,6 +6,7 @@ operators' services import it.
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 from ortoo.common.errors.findings import Findings
@@ -20,9 +21,9 @@ from ortoo.snode.membership.store import MembershipStore
 async def open_membership(
     runtime: Runtime, cluster: ClusterView, connect_redis: Callable[[str], Any], findings: Findings
 ) -> AsyncIterator[ConsumerGroups]:
-    """The groups. With a `redis_url`, their members are shared with other snodes until the block is left.
+    """Yield the members of all groups. With a `redis_url`, snodes share them through that server during the block.
 
-    `findings` gets a finding while the store does not answer. Errors: Invalid for the URL.
+    `findings` shows a finding while the server does not answer. Errors: Invalid for the URL.
     """
     settings, clock = runtime.settings, runtime.clock
     async with contextlib.AsyncExitStack() as stack:
@@ -37,6 +38,8 @@ async def open_membership(
                 lambda: int(store.connected.is_set()),
             )
             findings.sources.append(store.findings)
+            identity = findings.identity
+            findings.identity = lambda: replace(identity(), membership_store=store.identity)
         groups = ConsumerGroups(cluster.directory, membership, clock)
         cluster.watch.on_topics_changed = groups.on_topics_changed
         yield groups

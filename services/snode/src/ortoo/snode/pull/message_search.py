@@ -19,7 +19,7 @@ LIMIT_MAX = 1000
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """A search for messages with a key, or for the message with an id, stored in [begin_ms, end_ms)."""
+    """A search for messages by key or id, among those stored from `begin_ms` to before `end_ms`."""
 
     key: str
     message_id: str
@@ -32,7 +32,7 @@ class SearchRequest:
     """Number of the newest messages to skip, because an earlier answer had them."""
 
     def check(self) -> None:
-        """Refuse a malformed search. Errors: Invalid, naming the field."""
+        """Refuse an invalid search. Errors: Invalid, naming the field."""
         if bool(self.key) == bool(self.message_id):
             raise Invalid("give a key or a message id, and not both", field="key")
         if not 0 <= self.limit <= LIMIT_MAX:
@@ -43,7 +43,7 @@ class SearchRequest:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The messages, newest first, and the enodes that could not be reached."""
+    """The found messages, newest first, and the enodes that could not be reached."""
 
     messages: Sequence[PlacedMessage]
     unreachable_enodes: Sequence[str]
@@ -52,14 +52,17 @@ class SearchResult:
 
 
 class MessageSearch:
-    """Searches on all enodes of a topic."""
+    """Searches for messages on all enodes of a topic."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks) -> None:
         self._watch = watch
         self._links = links
 
     async def find(self, topic_name: str, request: SearchRequest) -> SearchResult:
-        """Messages that match `request`. Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable."""
+        """Find the messages of a topic that match `request`.
+
+        Errors: NotFound (topic), Invalid, Unavailable if no enode is reachable.
+        """
         request.check()
         topic = await self._watch.topic(topic_name)
         named = await self._find_by_address(topic, request.message_id)
@@ -90,7 +93,7 @@ class MessageSearch:
         address = message_address(message_id)
         if address is None or address.topic_id != topic.topic_id or topic.placement(address.enode) is None:
             return None
-        found = await self._read(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
+        found = await self.read_at(topic, Queue(topic.name, address.enode, address.queue_id), address.offset)
         return found if found is not None and found.message_id == message_id else None
 
     async def _find_on(self, enode: str, topic: Topic, request: SearchRequest) -> list[PlacedMessage]:
@@ -102,10 +105,10 @@ class MessageSearch:
             end_ms=request.end_ms,
             limit=request.limit,
         )
-        found = [await self._read(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
+        found = [await self.read_at(topic, Queue(topic.name, enode, one.queue_id), one.offset) for one in places]
         return [message for message in found if message is not None]
 
-    async def _read(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
+    async def read_at(self, topic: Topic, queue: Queue, offset: int) -> PlacedMessage | None:
         """The message at an offset; None if it is expired or damaged."""
         try:
             request = FetchBatchesRequest(topic.topic_id, queue.queue_id, offset, bytes_max=1)

@@ -39,7 +39,7 @@ _log = get_logger("reading")
 
 @dataclass(frozen=True, slots=True)
 class PlacedMessage:
-    """One message and its location."""
+    """A message and its location."""
 
     message_id: str
     queue: Queue
@@ -49,12 +49,12 @@ class PlacedMessage:
 
 
 def message_id_of(message: Message, topic_id: int, queue: Queue, offset: int) -> str:
-    """The id of a message: chosen by its producer, or made from its location."""
+    """The id of a message: chosen by its producer, or else derived from its location."""
     return message.message_id or message_id_text(topic_id, queue.enode, queue.queue_id, offset)
 
 
 class QueueReader:
-    """Reads through any snode; a read joins no group, takes no lock and moves no offset."""
+    """Reads queues of any enode. A read joins no group, takes no lock and moves no offset."""
 
     def __init__(self, watch: DirectoryWatch, links: EnodeLinks, background: Background) -> None:
         self._watch = watch
@@ -64,7 +64,7 @@ class QueueReader:
         """Number of running reads of ranges, each counted before its first request. They share their memory."""
 
     async def queue_ranges(self, topic: Topic) -> dict[Queue, QueueRange]:
-        """The stored ranges of the readable queues, in order, without queues of unreachable enodes."""
+        """The stored ranges of a topic's readable queues, sorted. Queues of unreachable enodes are left out."""
         answers = await self._links.ask_all(
             sorted(topic.enodes),
             lambda link: link.describe_queues(topic.topic_id),
@@ -79,11 +79,13 @@ class QueueReader:
         }
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
-        """The stored ranges of all readable queues. Errors: Unavailable, with `refusal`, if an enode is unreachable."""
+        """The stored ranges of all readable queues of a topic.
+
+        Errors: Unavailable if an enode is unreachable. The text of the error contains `refusal`.
+        """
         ranges = await self.queue_ranges(topic)
-        expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
-        if away := expected - {queue.enode for queue in ranges}:
-            raise Unavailable(f"{', '.join(sorted(away))} cannot be reached now; {refusal}; retry", retry_after_ms=500)
+        if away := missing_enodes(topic, ranges):
+            raise Unavailable(f"{', '.join(away)} cannot be reached now; {refusal}; retry", retry_after_ms=500)
         return ranges
 
     async def fetch(
@@ -99,10 +101,11 @@ class QueueReader:
         coalesce: bool = False,
         memory: MemoryShare | None = None,
     ) -> AsyncIterator[tuple[int, SelectedRows]]:
-        """Yield batches of one queue, each with the topic's id. `bytes_max` limits one request; 0 = automatic.
+        """Yield batches of one queue from `from_offset` to before `to_offset`, each with the topic's id.
 
-        The enode applies `message_filter` and `columns` if it can. With `coalesce`, the enode may merge rows of several
-        batches. Memory is drawn from `memory`; None = the caller limits its memory.
+        With `follow`, the read waits for new messages at the end of the queue. `bytes_max` limits one request; 0 =
+        automatic. The enode applies `message_filter` and `columns` if it can. With `coalesce`, the enode may merge rows
+        of several batches. Memory is drawn from `memory`; None = the caller limits its memory.
 
         Errors: NotFound, Invalid, OutOfRange, Unavailable, Overloaded if memory is exhausted, DataLoss with the offset
         at which to continue.
@@ -178,7 +181,10 @@ class QueueReader:
         follow: bool,
         message_filter: MessageFilter | None = None,
     ) -> AsyncIterator[PlacedMessage]:
-        """Yield the messages of all queues: stored messages in order of time, then new messages as they arrive."""
+        """Yield the messages of all queues of a topic: stored messages in order of time, then new messages.
+
+        Errors: NotFound, Unavailable. Without `follow` the last error names the enodes whose messages are missing.
+        """
         topic = await self._watch.topic(topic_name)
         ranges = await self.queue_ranges(topic)
         if not ranges and topic.placements:
@@ -186,6 +192,11 @@ class QueueReader:
         if from_beginning:
             async for message in self._stored_messages(ranges, message_filter, memory):
                 yield message
+            if not follow and (away := missing_enodes(topic, ranges)):
+                raise Unavailable(
+                    f"{', '.join(away)} cannot be reached now, so their messages of {topic_name} are missing; retry",
+                    retry_after_ms=500,
+                )
         if follow or not from_beginning:
             async for message in self._new_messages(ranges, message_filter, memory):
                 yield message
@@ -269,8 +280,14 @@ class QueueReader:
                 at = error.end_offset
 
 
+def missing_enodes(topic: Topic, answered: Iterable[Queue]) -> list[str]:
+    """The enodes that have readable queues of a topic, and none of the queues that answered."""
+    expected = {placement.enode for placement in topic.placements if placement.read_queue_count}
+    return sorted(expected - {queue.enode for queue in answered})
+
+
 def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iterator[tuple[int, Message]]:
-    """Yield the messages of a part with their offsets. With `among`, only messages at these offsets are decoded."""
+    """Yield the messages of a part with their offsets. With `among`, only the messages at these offsets."""
     if part.batch is None:
         return
     view = open_batch(part.batch)
@@ -281,7 +298,7 @@ def messages_of(part: SelectedRows, among: Container[int] | None = None) -> Iter
 
 
 def offsets_of(part: SelectedRows) -> list[int]:
-    """The offsets of a part's messages, in order."""
+    """The offsets of a part's messages, ascending."""
     rows = np.frombuffer(part.rows, "<i4").tolist() or range(part.messages)
     return [part.first_offset + row for row in rows]
 
@@ -294,7 +311,7 @@ def _end_offset(ranges: Iterable[QueueRange], queue: Queue, from_offset: int) ->
 
 
 def check_in_range(range_: QueueRange, queue: Queue, offset: int, field: str) -> None:
-    """Refuse an offset below 0 or beyond the end of a queue. Errors: OutOfRange, naming the field."""
+    """Refuse an offset below 0 or beyond the end of a queue. Errors: OutOfRange, naming `field`."""
     if not 0 <= offset <= range_.end_offset:
         raise OutOfRange(
             f"offset {offset} is not in {queue}, which has {range_.begin_offset} to {range_.end_offset}, exclusive",

@@ -14,8 +14,10 @@ from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
 from ortoo.common.records.view import open_batch
+from ortoo.snode.clients import ClientComponents
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.wire import encode_batch, encode_queue
+from ortoo.snode.membership.group_members import Subscription
 from ortoo.snode.pop import PopComponents
 from ortoo.snode.pop.call import PopCall, PoppedMessages
 from ortoo.snode.pop.processor import MESSAGES_MAX
@@ -36,22 +38,31 @@ TEXT_LENGTH_MAX = 1_024
 
 @dataclass(kw_only=True, eq=False)
 class PopConsumerHandlers(ConsumerServiceServicer):
-    """The part of ConsumerService for pops."""
+    """The calls of ConsumerService for pops."""
 
     cluster: ClusterView
     pop: PopComponents
+    clients: ClientComponents
     long_calls: LongCalls
 
     async def Pop(self, request: pb.PopRequest, context: Context) -> pb.PopResponse:
-        """Lease messages to a consumer, waiting for the first; or cancel pops and release their messages."""
+        """Lease messages to a consumer, and wait for the first one; or cancel earlier pops of an attempt."""
         call = _decode_pop(request)
         if request.cancel:
             if not call.attempt_id:
                 raise Invalid("is missing; give the attempt id of the pops to cancel", field="attempt_id")
             await self.pop.processor.cancel(call)
             return pb.PopResponse()
-        with self.long_calls.track():
+        await self.cluster.watch.topic(call.topic)  # a consumer of an unknown topic is not listed
+        subscription = Subscription(call.topic, request.tag_expression, request.sql_expression)
+        pop_consumers = self.clients.pop_consumers
+        with (
+            self.long_calls.track(),
+            pop_consumers.popping(call.group, call.consumer, context.peer(), subscription) as listed,
+        ):
             result = await self.pop.processor.pop(call)
+            if result.batches:
+                pop_consumers.on_leased(listed, call.invisible_ms)
         seals = self.cluster.directory.seals
         batches = [_encode_popped(one, seals, readable=request.readable) for one in result.batches]
         return pb.PopResponse(batches=batches, blocked_reason=result.blocked_reason)
@@ -62,7 +73,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         return pb.AckResponse(stale=stale, refused=refused)
 
     async def Nack(self, request: pb.NackRequest, context: Context) -> pb.NackResponse:
-        """Nack popped messages: they are delivered again, or parked."""
+        """Nack popped messages; they are delivered again, or parked after the last attempt."""
         _check("delay_ms", request.delay_ms, 0, DELAY_MS_MAX)
         _check_text("error", request.error)
         _check_text("client_id", request.client_id)
@@ -79,7 +90,7 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         return pb.NackResponse(stale=stale, refused=refused)
 
     async def ChangeInvisible(self, request: pb.ChangeInvisibleRequest, context: Context) -> pb.ChangeInvisibleResponse:
-        """Change how long popped messages stay invisible."""
+        """Change the time until which popped messages stay invisible."""
         invisible_ms = request.invisible_ms or INVISIBLE_MS_DEFAULT
         _check("invisible_ms", invisible_ms, INVISIBLE_MS_MIN, INVISIBLE_MS_MAX)
         stale, refused = await self._settle(request.receipts, Renew(invisible_ms))

@@ -34,7 +34,7 @@ _CONTINUED: Final = bytes(range(_HIGH, 0x100))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawField:
-    """A field of a message that is a list, or that leads to one."""
+    """A list in a protobuf message, or a field that contains a list at any depth."""
 
     path: str
     """The names of the fields from the request to this one, separated by dots."""
@@ -98,7 +98,7 @@ class RawElements:
         return True
 
     def weight_at_most(self, data: bytes) -> int:
-        """An upper bound of the weight, in one pass of C code: each byte that can begin a key counts as an element."""
+        """An upper bound of the message's decoding cost: each byte that can begin a key counts as a list's element."""
         bound = 2 * (len(data) - len(data.translate(None, self._translated)))
         return bound + len(data) // PACKED_BYTES if self.is_packable else bound
 

@@ -20,9 +20,9 @@ _POLL_S = 0.5
 
 
 def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
-    """Read the stored messages into the lake and check the lake; without `once`, continue until the query is stopped.
+    """Archive stored messages into the lake, then check the lake; without `once`, run until the query is stopped.
 
-    Errors: Invalid for settings, or the error of the query.
+    Errors: Invalid for wrong settings, or the error of the query.
     """
     job, lake = settings.archive, settings.open_lake()
     frame = _messages(spark, settings)
@@ -53,7 +53,10 @@ def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> 
 
 
 def check(spark: Any, settings: PipelineSettings, say: Say) -> Reconciliation | None:
-    """Compare the lake with the offsets that the query has read, and write the report beside the lake."""
+    """Compare the lake with the offsets that the query has read, and write a report to a folder beside the lake.
+
+    Returns None if no batch was committed yet.
+    """
     lake = settings.open_lake()
     start, end = recorded_start(lake, settings.checkpoint), committed_offsets(settings.checkpoint)
     if start is None or end is None:
@@ -73,7 +76,7 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
         raise Invalid("expected either `topics` or `pattern` in the table [archive]", field="archive.topics")
     columns = list(job.columns) or [column.name for column in COLUMNS]
     if missing := [name for name in REQUIRED_COLUMNS if name not in columns]:
-        raise Invalid(f"missing columns {', '.join(missing)}; a lake needs them", field="archive.columns")
+        raise Invalid(f"missing columns {', '.join(missing)}; a lake needs these columns", field="archive.columns")
     if unknown := [name for name in columns if name not in BY_NAME]:
         raise Invalid(f"there is no column {unknown[0]!r}", field="archive.columns")
     register(spark)
@@ -91,7 +94,7 @@ def _messages(spark: Any, settings: PipelineSettings) -> Any:
 
 
 def committed_offsets(checkpoint: Path) -> SourceOffsets | None:
-    """The end of the newest committed batch; None before the first commit."""
+    """The offsets at which the newest committed batch in the checkpoint ends; None before the first commit."""
     committed = _numbers(checkpoint / "commits")
     planned = _numbers(checkpoint / "offsets")
     known = [number for number in committed if number in planned]
@@ -99,7 +102,10 @@ def committed_offsets(checkpoint: Path) -> SourceOffsets | None:
 
 
 def recorded_start(lake: Lake, checkpoint: Path) -> SourceOffsets | None:
-    """The start of the query. The first call stores the start in the lake, because Spark deletes old batches."""
+    """The offsets at which the query started; None before its first batch.
+
+    The first call stores them in the lake, because Spark deletes old batches from the checkpoint.
+    """
     if (note := lake.read_note("start.json")) is not None:
         return SourceOffsets.of_json(json.loads(note))
     planned = _numbers(checkpoint / "offsets")

@@ -24,7 +24,7 @@ _NOT_COPIED = {
 
 
 def replay(spark: Any, settings: PipelineSettings, say: Say) -> int:
-    """Write the matching messages into the topic; returns their number."""
+    """Send the messages of the lake that match the settings to a topic; returns their number."""
     lake, job = settings.open_lake(), settings.replay
     if not job.topic:
         raise Invalid("missing topic; set `topic` in the table [replay]", field="replay.topic")
@@ -66,7 +66,11 @@ _IS_SYSTEM_PROPERTY = (
 
 
 def message_columns(names: list[str], mark: str) -> list[str]:
-    """The columns of messages as SQL expressions; the property `mark` gets the original position."""
+    """SQL expressions for the columns of the messages to send.
+
+    `names` are the lake's columns. The property named `mark` gets the original topic, enode, queue and offset; an empty
+    `mark` adds no property.
+    """
     kept = [name for name in names if name in COLUMNS and name not in _NOT_COPIED]
     chosen = [f"`{name}`" for name in kept if name not in ("properties", "born_at")]
     chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")

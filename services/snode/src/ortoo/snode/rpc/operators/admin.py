@@ -16,27 +16,27 @@ from ortoo.snode.rpc.streams import LongCalls
 from ortoo.snode.send import SendComponents
 from ortoo.snode.send.transactions import OpenTransaction
 from ortoo.v1 import admin_pb2 as pb
-from ortoo.v1 import topic_pb2
+from ortoo.v1 import lag_pb2, topic_pb2
 
 NAME = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 @dataclass(kw_only=True, eq=False)
 class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
-    """The calls of operators."""
+    """The service for operators."""
 
     sending: SendComponents
     long_calls: LongCalls
 
     async def DescribeTopic(self, request: pb.DescribeTopicRequest, context: Context) -> pb.DescribeTopicResponse:
-        """One topic with the stored ranges of its queues."""
+        """Describe a topic, with the stored ranges of its queues."""
         topic = await self.cluster.watch.topic(request.name)
         ranges = await self.pull.reader.queue_ranges(topic)
         queues = [write(pb.TopicQueue, held, enode=queue.enode) for queue, held in ranges.items()]
         return pb.DescribeTopicResponse(topic=encode_topic(topic), queues=queues)
 
     async def Tail(self, request: pb.TailRequest, context: Context) -> AsyncIterator[pb.TailResponse]:
-        """Messages of a topic, with readable bodies."""
+        """Send messages of a topic, with readable bodies."""
         sent_count = 0
         message_filter = compile_filter(request.tag_expression, request.sql_expression)
         with self.long_calls.track() as memory:
@@ -56,18 +56,20 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def FindMessages(
         self, request: pb.AdminFindMessagesRequest, context: Context
     ) -> pb.AdminFindMessagesResponse:
-        """Messages with a key or an id."""
+        """Find messages by key or id."""
         found = await self.pull.search.find(request.topic, read(SearchRequest, request))
         return write(pb.AdminFindMessagesResponse, found, messages=map(_encode_tailed, found.messages))
 
     async def DescribeLag(self, request: pb.DescribeLagRequest, context: Context) -> pb.DescribeLagResponse:
         """The lag of a group."""
-        queues = await self.pull.lag.lag_of_available(request.group, request.topic)
-        if all(one.committed_offset < 0 for one in queues):
+        lag = await self.pull.lag.lag_of_available(request.group, request.topic)
+        if all(one.committed_offset < 0 for one in lag.queues):
             await self.check_group_exists(request.group)
         return pb.DescribeLagResponse(
-            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in queues],
-            lag_messages=sum(one.messages for one in queues),
+            queues=[write(pb.QueueLag, one, lag_messages=one.messages) for one in lag.queues],
+            lag_messages=lag.messages,
+            by_state=write(lag_pb2.LagByState, lag.by_state),
+            unreachable_enodes=lag.unreachable_enodes,
         )
 
     async def ListDelayedMessages(
@@ -80,7 +82,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ListTransactions(
         self, request: pb.ListTransactionsRequest, context: Context
     ) -> pb.ListTransactionsResponse:
-        """Open transactions, the oldest first."""
+        """The open transactions, the oldest first."""
         listed = await self.sending.transactions.list_open(
             topic_name=request.topic,
             producer_group=request.producer_group,
@@ -92,7 +94,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
     async def ResumeTransaction(
         self, request: pb.ResumeTransactionRequest, context: Context
     ) -> pb.ResumeTransactionResponse:
-        """Check a parked transaction again."""
+        """Resume the checks of a parked transaction."""
         await self.sending.transactions.resume(request.transaction_id)
         return pb.ResumeTransactionResponse()
 
@@ -100,7 +102,7 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
         """The processes of the cluster, and whether callers of enodes can bypass the access rules of this snode."""
         directory, are_closed = self.cluster.directory, self.runtime.settings.closes_inner_ports
         return pb.DescribeClusterResponse(
-            enodes=[write(topic_pb2.Enode, one) for one in directory.enodes()],
+            enodes=[write(topic_pb2.Enode, one) for one in directory.expected_enodes()],
             snodes=[write(topic_pb2.Snode, one) for one in directory.snodes()],
             version=directory.version,
             now_ms=self.runtime.clock.now_ms(),

@@ -19,11 +19,12 @@ from ortoo.snode.policy import Policy
 from ortoo.snode.policy.flow_control import FlowRule, FlowUnit
 from ortoo.snode.policy.principal import PRINCIPAL
 from ortoo.snode.pull import PullComponents
+from ortoo.snode.pull.backlogs import GroupBacklogs
 from ortoo.snode.pull.offsets import ResetTarget
 from ortoo.snode.rocketmq.rpc.commands import RocketmqCommands
 from ortoo.snode.rpc.conversion import encode_member
 from ortoo.snode.topics import TopicComponents
-from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, pull_pb2, session_pb2, topic_pb2
+from ortoo.v1 import admin_pb2_grpc, flow_control_pb2, lag_pb2, pull_pb2, session_pb2, topic_pb2
 from ortoo.v1 import client_pb2 as pb
 
 COMMAND_TIMEOUT_MS = 10_000
@@ -36,7 +37,7 @@ PLAIN_SETTINGS = frozenset(pb.UpdateGroupRequest.DESCRIPTOR.fields_by_name) - {"
 
 @dataclass(kw_only=True, eq=False)
 class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
-    """The part of AdminService for groups and clients."""
+    """The calls of AdminService for groups and clients."""
 
     runtime: Runtime
     cluster: ClusterView
@@ -58,16 +59,19 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.UpdateGroupResponse(group=write(topic_pb2.Group, group))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Context) -> pb.DescribeGroupResponse:
-        """One group: settings, group members, and progress in the topics that the caller may see."""
+        """Describe a group: its settings, its members, and its progress in the topics that the caller may see."""
         check_group_name(request.name, "name")
         group = await self.cluster.name_server.get_group(request.name)
         members = self.clients.consumers(request.name)
         topics = list(filter(PRINCIPAL.get().may_see, await self._topics_of(request.name)))
+        backlogs = await self.pull.backlogs.read(request.name)
+        progress = [await self._progress(request.name, topic, backlogs) for topic in topics]
         return pb.DescribeGroupResponse(
             group=write(topic_pb2.Group, group),
             members=map(encode_member, members),
             topics=topics,
-            progress=[one for topic in topics if (one := await self._progress(request.name, topic)) is not None],
+            progress=[one for one in progress if one is not None],
+            retries=write(lag_pb2.LagByState, backlogs.retries),
         )
 
     async def ListClients(self, request: pb.ListClientsRequest, context: Context) -> pb.ListClientsResponse:
@@ -75,7 +79,11 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListClientsResponse(clients=map(_encode_client, self.clients.clients(request.group)))
 
     async def DescribeClient(self, request: pb.DescribeClientRequest, context: Context) -> pb.DescribeClientResponse:
-        """One client: its identity, its queues, and its own description."""
+        """Describe a client: its identity, its queues, and the client's own description of itself."""
+        return await self.describe_client(request)
+
+    async def describe_client(self, request: pb.DescribeClientRequest) -> pb.DescribeClientResponse:
+        """Describe a client of any snode. Errors: NotFound, Unavailable."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
@@ -93,7 +101,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return response
 
     async def CallClient(self, request: pb.CallClientRequest, context: Context) -> pb.CallClientResponse:
-        """Send a command to a client and return its answer."""
+        """Send a command to a client, and return the client's answer."""
         entry = self.clients.find(request.client_id)
         if (other_snode := await self._other_snode(entry, request)) is not None:
             with rpc_errors(f"snode {entry.member.snode}", is_internal=True):
@@ -109,14 +117,14 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListConsumersResponse(consumers=map(encode_member, consumers))
 
     async def ListTopicGroups(self, request: pb.ListTopicGroupsRequest, context: Context) -> pb.ListTopicGroupsResponse:
-        """The groups that subscribe to a topic, and those with offsets in it."""
+        """The groups that subscribe to a topic, and the groups with offsets in the topic."""
         with_offsets = await self.pull.offset_operations.groups_with_offsets(request.topic)
         return pb.ListTopicGroupsResponse(
             groups=self.clients.subscribed_groups(request.topic), with_offsets=with_offsets
         )
 
     async def SetDeliveryMode(self, request: pb.SetDeliveryModeRequest, context: Context) -> pb.SetDeliveryModeResponse:
-        """Change how a group consumes a topic."""
+        """Change the delivery mode of a group for a topic."""
         check_known(request, "mode")
         mode = known_or(DeliveryMode, request.mode, DeliveryMode.UNDECIDED)
         previous = await self.topics.delivery_modes.set_mode(request.group, request.topic, mode, force=request.force)
@@ -125,7 +133,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def ListDeliveryModes(
         self, request: pb.ListDeliveryModesRequest, context: Context
     ) -> pb.ListDeliveryModesResponse:
-        """How a group consumes its topics."""
+        """The delivery modes of a group."""
         listed = await self.topics.delivery_modes.list_modes(request.group)
         return pb.ListDeliveryModesResponse(modes=[write(pb.TopicMode, one) for one in listed])
 
@@ -152,7 +160,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def DescribeFlowControl(
         self, request: flow_control_pb2.DescribeFlowControlRequest, context: Context
     ) -> flow_control_pb2.DescribeFlowControlResponse:
-        """The limits on requests of this snode."""
+        """The limits on calls at this snode."""
         flow = self.policy.flow_control
         return flow_control_pb2.DescribeFlowControlResponse(
             rules=_encode_rules(flow.rules), file=self.policy.flow_control_file.path, refused=flow.refused_counts
@@ -161,7 +169,7 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
     async def UpdateFlowControl(
         self, request: flow_control_pb2.UpdateFlowControlRequest, context: Context
     ) -> flow_control_pb2.UpdateFlowControlResponse:
-        """Change the limits, until the snode restarts or its file changes."""
+        """Change the limits on calls at this snode, until it restarts or its flow-control file changes."""
         self.policy.flow_control.replace([_decode_rule(rule) for rule in request.rules])
         return flow_control_pb2.UpdateFlowControlResponse(rules=_encode_rules(self.policy.flow_control.rules))
 
@@ -183,18 +191,20 @@ class GroupAdminHandlers(admin_pb2_grpc.AdminServiceServicer):
         except NotFound:
             return None
 
-    async def _progress(self, group: str, topic: str) -> pb.TopicProgress | None:
+    async def _progress(self, group: str, topic: str, backlogs: GroupBacklogs) -> pb.TopicProgress | None:
         """The progress of a group in a topic; None if the topic was deleted while the group still subscribes to it."""
         try:
-            lags = await self.pull.lag.lag_of_available(group, topic)
+            lag = await self.pull.lag.lag_of_available(group, topic, backlogs)
         except NotFound:
             return None
         return pb.TopicProgress(
             topic=topic,
             offsets=[
-                pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset) for one in lags
+                pull_pb2.ConsumerOffset(queue=encode_queue(one.queue), offset=one.committed_offset)
+                for one in lag.queues
             ],
-            lag_messages=sum(one.messages for one in lags),
+            lag_messages=sum(one.messages for one in lag.queues),
+            by_state=write(lag_pb2.LagByState, lag.backlog),
         )
 
     async def _call_client(self, client_id: str, command: session_pb2.Command) -> session_pb2.CommandResult:
