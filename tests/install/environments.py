@@ -28,7 +28,7 @@ def build_archives(folder: Path) -> Path:
 
 
 def lowest_versions(archives: Path, wanted: str) -> dict[str, str]:
-    """The lowest version that an installation of `wanted` allows for each library; of different ones the highest."""
+    """The lowest version of each library that an installation of `wanted` allows: the highest of its lower bounds."""
     wheels = {wheel.name.split("-")[0].replace("_", "-"): metadata_of(wheel) for wheel in archives.glob("*.whl")}
     found: dict[str, str] = {}
     waiting, seen = [Requirement(wanted)], set()

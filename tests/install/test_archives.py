@@ -9,7 +9,7 @@ import pytest
 
 from tests.install.environments import Environment, metadata_of, run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.install, pytest.mark.timeout(600)]
 
 
 def test_every_archive_carries_its_licence(archives: Path) -> None:

@@ -11,7 +11,7 @@ from tests.e2e.test_documents import as_a_shell_takes, says, steps
 from tests.install.environments import Environment, lowest_versions, run
 from tests.repo.tree import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.install, pytest.mark.timeout(600)]
 HEAVY = ("numpy", "sqlalchemy", "redis", "cryptography", "uvloop", "ortoo.enode", "ortoo.namesrv", "ortoo.snode")
 """Modules that an application's import of the client must not load."""
 IMPORTED = f"import sys, ortoo.client, ortoo.client.blocking; print([one for one in {HEAVY} if one in sys.modules])"
