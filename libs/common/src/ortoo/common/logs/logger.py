@@ -48,7 +48,8 @@ def _configured_structlog() -> Any:
     Other processes write no lines by it, and its import takes as long as that of the whole client.
     """
     structlog = sys.modules.get("structlog")
-    return structlog if structlog is not None and structlog.is_configured() else None
+    is_configured = getattr(structlog, "is_configured", None)  # None while another thread imports the library
+    return structlog if is_configured is not None and is_configured() else None
 
 
 def configure(*, level: str = "info", json: bool | None = None) -> None:

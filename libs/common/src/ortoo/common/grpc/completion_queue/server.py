@@ -24,7 +24,7 @@ UNKNOWN: int = grpc.StatusCode.UNKNOWN.value[0]
 
 
 class _CallDetails(grpc.HandlerCallDetails):
-    """The question for the handler of a method."""
+    """The name of a method, in the form in which gRPC asks for its handler."""
 
     def __init__(self, method: str) -> None:
         self.method, self.invocation_metadata = method, ()
