@@ -51,12 +51,17 @@ LOADED_LATER = (
     "tomllib",
     "ortoo.client.pull",
 )
+FIRST_IMPORTS = """
+import sys
+from ortoo.client import Message, ProducerSettings, connect
+print(*sys.modules)
+"""
 
 
 def test_a_first_producer_loads_only_its_part() -> None:
     """The names of a first program load neither other consumers nor slow libraries."""
-    program = "import sys; from ortoo.client import Message, ProducerSettings, connect; print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    done = subprocess.run([sys.executable, "-c", FIRST_IMPORTS], capture_output=True, text=True, check=True)
+    loaded = done.stdout.split()
     assert "ortoo.client.produce.producer" in loaded
     assert [name for name in LOADED_LATER if name in loaded] == []
 
