@@ -105,8 +105,8 @@ manifests: $(READY) deploy-tools  ## Write the dashboards and the values schema,
 dist: $(PIP_READY)  ## Build wheels and source archives of all published distributions into dist
 	@$(PY) deploy/dist.py
 
-install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages; five minutes
-	@$(PYTEST) -o faulthandler_timeout=0 tests/install
+install-tests: $(READY)  ## Build the packages, install them with the lowest and newest libraries, and run the programs of the pages, five minutes (PYTHON=python3.13)
+	@ORTOO_INSTALL_PYTHON='$(PYTHON)' $(PYTEST) -o faulthandler_timeout=0 tests/install
 
 wheels: $(READY)  ## Download every package of the image into build/wheels
 	@mkdir -p build/wheels

@@ -1,7 +1,6 @@
 """Builds the wheel and the source archive of every published distribution: `make dist`."""
 
 import argparse
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,8 +16,9 @@ def distributions() -> list[Path]:
 
 
 def build(folder: Path) -> None:
-    """Replace the content of `folder` by the archives. Errors: CalledProcessError with the output of the build."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Replace the archives in `folder`. Errors: CalledProcessError with the output of the build."""
+    for archive in (*folder.glob("ortoo*.whl"), *folder.glob("ortoo*.tar.gz")):
+        archive.unlink()  # pip would take a higher version of an earlier build
     command = (sys.executable, "-m", "hatchling", "build", "-d", str(folder.absolute()))
     for distribution in distributions():
         subprocess.run(command, cwd=distribution, check=True, capture_output=True)
@@ -33,7 +33,7 @@ def main() -> None:
         build(folder)
     except subprocess.CalledProcessError as error:
         sys.exit(error.stderr.decode())
-    sys.stdout.write(f"{len(list(folder.iterdir()))} archives in {folder}\n")
+    sys.stdout.write(f"{2 * len(distributions())} archives in {folder}\n")
 
 
 if __name__ == "__main__":

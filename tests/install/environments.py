@@ -17,6 +17,8 @@ from packaging.requirements import Requirement
 
 from tests.repo.tree import ROOT
 
+PYTHON = os.environ.get("ORTOO_INSTALL_PYTHON") or sys.executable
+"""The Python of the environments, which may be newer than the one of this workspace."""
 TIMEOUT_S = 300
 SERVERS_START_TIMEOUT_S = 60
 
@@ -25,6 +27,11 @@ def build_archives(folder: Path) -> Path:
     """Build every published distribution into `folder`, as `make dist` does."""
     run((sys.executable, str(ROOT / "deploy/dist.py"), "--into", str(folder)))
     return folder
+
+
+def has_lowest_wheels() -> bool:
+    """Whether the lowest versions of all libraries have wheels for the Python of the environments."""
+    return run((PYTHON, "-c", "import sys; print(sys.version_info < (3, 12))")).stdout.strip() == "True"
 
 
 def lowest_versions(archives: Path, wanted: str) -> dict[str, str]:
@@ -84,7 +91,7 @@ class Environment:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.python = folder / "bin/python"
-        run((sys.executable, "-m", "venv", "--without-pip", str(folder)))
+        run((PYTHON, "-m", "venv", "--without-pip", str(folder)))
 
     def pip(self, *arguments: str) -> str:
         """Run pip on this environment."""
