@@ -10,6 +10,7 @@ import pytest
 from ortoo.client.core.closed import ConsumerClosed
 from ortoo.client.core.connection import CALL_ATTEMPTS_MAX
 from ortoo.client.core.received import ReceivedBatch
+from ortoo.client.core.retry_log import RetryLog
 from ortoo.client.pop.consumer import CLOSE_TIMEOUT_S, PopConsumer
 from ortoo.client.pop.popped import PopLease
 from ortoo.client.pop.settings import PopSettings
@@ -54,7 +55,7 @@ class Renewals:
 
 def consumer_at(clock: Clock) -> PopConsumer:
     """A consumer without a server."""
-    connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1))
+    connection: Any = SimpleNamespace(clock=clock, client_id="c", randomness=Randomness(1), retry_log=RetryLog(clock))
     return PopConsumer(connection, "g", "t", "*", PopSettings(invisible_ms=LEASE_S * 1000))
 
 

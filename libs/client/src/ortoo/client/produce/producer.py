@@ -385,7 +385,9 @@ class Producer:
             try:
                 await self._refresh_route()
             except OrtooError as error:
-                _log.emit(log_events.ROUTE_LOOKUP_FAILED, topic=self._topic, reason=str(error))
+                self._connection.retry_log.emit(
+                    _log, log_events.ROUTE_LOOKUP_FAILED, topic=self._topic, reason=str(error)
+                )
             await self._clock.sleep(_ROUTE_REFRESH_MIN_S)
 
 
