@@ -176,8 +176,7 @@ def _replica_server(
     """The server for the other replicas."""
 
     def add(server: Any) -> None:
-        add_ReplicationServiceServicer_to_server(service, server)
-        bulk_calls.serve(server, {"Exchange": service.Exchange})
+        bulk_calls.add_service(server, add_ReplicationServiceServicer_to_server, service, "Exchange")
 
     tls = cluster_listener(settings, settings.replica_listen_address)
     return GrpcServer(

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 import structlog
 
 from ortoo.common.errors import OrtooError
+from ortoo.common.logs.logger import restored_configuration
 from ortoo.common.process.randomness import Randomness
 from ortoo.common.records.sealed_batch import SealedBatch, crc32c
 from ortoo.enode.disk.segment_files import SegmentFiles
@@ -348,12 +349,9 @@ def check_fault(seed: int, fault: Callable[[FaultyDisk], None], steps: int = STE
 @contextlib.contextmanager
 def silence_logs() -> Iterator[None]:
     """Suppress the logs of thousands of stores that start and stop."""
-    before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    try:
+    with restored_configuration():
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         yield
-    finally:
-        structlog.configure(**before)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
