@@ -153,6 +153,8 @@ def test_a_message_that_a_dying_enode_may_have_stored_goes_to_no_other_one(seed:
                 stage.later(5.0, enode.start)
 
         async with stage.connect("app") as client, Channels() as channels:
+            while sum(one.alive for one in (await client.admin.describe_cluster()).enodes) < 2:
+                await stage.clock.sleep(0.1)
             await client.admin.ensure_topic("t", queue_count=2)
             await stage.clock.sleep(10)  # nothing else is written
             for enode in stage.cluster.enodes:

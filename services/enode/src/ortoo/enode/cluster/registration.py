@@ -55,7 +55,7 @@ def enode_registration(
         return answer.lease_ms / 1000
 
     async def leave(address: str) -> None:
-        request = namesrv_pb2.UnregisterRequest(enode=enode.name)
+        request = namesrv_pb2.UnregisterRequest(enode=enode.name, epoch=enode.epoch)
         with rpc_errors(f"name server {address}"):
             await stub(address).Unregister(request, timeout=LEAVE_TIMEOUT_S)
 
