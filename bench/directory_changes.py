@@ -24,8 +24,8 @@ from ortoo.snode.cluster.directory import DirectoryCache
 from ortoo.v1 import namesrv_pb2, topic_pb2
 
 METHOD = (
-    "processor time of one process for one change, without RPCs, on average of `changes` changes beside `topics` "
-    "topics on one enode: a name server creates a topic in SQLite, a snode and an enode apply a changed topic"
+    "average processor time of one process for one change, without RPCs, beside other topics on one enode. A name "
+    "server creates a topic in SQLite. A snode and an enode apply a changed topic"
 )
 ENODE = "enode-0"
 

@@ -1,4 +1,4 @@
-"""The doctor of a cluster whose lists take longer than it waits: it says what it could not check, and no more."""
+"""The doctor of a cluster whose lists take longer than it waits: it only reports the checks that are incomplete."""
 
 import asyncio
 from collections import Counter

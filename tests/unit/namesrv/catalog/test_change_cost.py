@@ -98,7 +98,8 @@ async def test_a_restored_topic_costs_the_same_beside_more_topics(tmp_path: Path
     steps = []
     async with opened(tmp_path) as catalog:
         for begin, end in ((0, FEW), (FEW, MANY)):
-            await change(catalog, lambda stored: [stored.put_topic(topic(n), None) for n in range(begin, end)])  # noqa: B023
+            for number in range(begin, end):
+                await change(catalog, create(number))
             await change(catalog, lambda stored: deletion.delete_topic("t7", 0, 1, 1_000, stored))
             with steps_of_sqlite() as counted:
                 restored, _ = await change(catalog, lambda stored: deletion.undelete_topic("t7", 7, stored))
@@ -145,7 +146,7 @@ async def test_a_count_before_a_change_of_another_name_server_is_not_used(tmp_pa
     async with opened(tmp_path) as catalog:
         await change(catalog, create(1))
         engine = sa.create_engine(f"sqlite:///{tmp_path}/namesrv.db")
-        with engine.begin() as connection:  # what another name server stores
+        with engine.begin() as connection:  # a change of another name server
             other = CatalogTransaction(connection)
             other.begin_version()
             other.put_topic(topic(2), None)

@@ -38,7 +38,7 @@ class QueueStarts:
         """Store the group's first offset in a queue, under the lock generation `fence`.
 
         If only this queue's generation is refused, the next read of the queue is refused, too. Errors: those of the
-        enode; Fenced if the generations of all queues in the request are refused.
+        enode, and Fenced if the generations of all queues in the request are refused.
         """
         await self._commits.request((queue_id, offset, fence))
 
