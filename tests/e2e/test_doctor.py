@@ -301,7 +301,7 @@ async def test_whatever_hangs_is_named_within_two_seconds(tmp_path: Path) -> Non
             assert found == ["advertised address"]
             cluster.enode.freeze()
             found, taken["frozen enode"] = await looked(cluster.address, topic="orders", group="stable")
-            assert "topic unreachable" in found
+            assert {"enode unresponsive", "checks incomplete"} <= set(found)
             cluster.enode.thaw()
             cluster.namesrv.freeze()
             found, taken["frozen name server"] = await looked(cluster.address, topic="orders", group="stable")

@@ -9,6 +9,7 @@ from ortoo.client import (
     Client,
     Fenced,
     Message,
+    PopConsumer,
     PoppedMessage,
     PopSettings,
     RetryLater,
@@ -16,6 +17,7 @@ from ortoo.client import (
     blocking,
     connect,
 )
+from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX
 from ortoo.common.process.background import Background
 from ortoo.common.process.clock import SystemClock
 from ortoo.verification.servers.cluster import open_cluster
@@ -86,6 +88,34 @@ async def test_workers_of_one_consumer_pop_together_and_settle_their_own(tmp_pat
 
             await asyncio.gather(leave(), *[work() for _ in range(8)])
         assert sorted(map(int, seen)) == list(range(3000))
+
+
+async def test_a_consumer_with_more_messages_than_fit_a_request_releases_them_all(tmp_path: Path) -> None:
+    """It renews and releases them in several requests, so that the next consumer gets each at once, uncounted."""
+    count, settings = SETTLED_OFFSETS_MAX + 1_616, PopSettings(messages_max=1_024, invisible_ms=600_000, wait_ms=5_000)
+    async with open_cluster(tmp_path) as cluster, connect(cluster.address) as mq:
+        await cluster.create_topic("jobs", queues=4)  # a queue has at most 10,000 unfinished messages of a group
+        async with mq.producer("jobs") as producer:
+            for begin in range(0, count, 1_000):
+                await (await producer.send_many(str(number).encode() for number in range(begin, begin + 1_000)))
+
+        async def pop_all(consumer: PopConsumer) -> list[PoppedMessage]:
+            popped: list[PoppedMessage] = []
+            while len(popped) < count:
+                more = await consumer.pop()
+                assert more, f"{len(popped)} of {count} messages are available"
+                popped += more
+            return popped
+
+        async with mq.pop_consumer("g", "jobs", settings=settings) as consumer:
+            unfinished = await pop_all(consumer)
+        assert len({message.body for message in unfinished}) == count
+        async with mq.pop_consumer("g", "jobs", settings=settings) as consumer:
+            again = await pop_all(consumer)
+            assert {message.attempt for message in again} == {1}
+            offsets = {lease: list(lease.open_offsets) for lease in (message.lease for message in again)}
+            await asyncio.gather(*[consumer.ack(lease, chosen) for lease, chosen in offsets.items()])
+            assert not consumer._leases
 
 
 async def test_a_failing_handler_decides_when_its_message_comes_again(tmp_path: Path) -> None:

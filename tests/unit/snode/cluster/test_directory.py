@@ -49,7 +49,7 @@ def test_an_enode_is_expected_while_topics_have_queues_on_it() -> None:
     entries = (EnodeEntry("e1", "h:1", "s", alive=True), EnodeEntry("e3", "h:3", "s", alive=False))
     directory.apply(DirectoryUpdate(1, True, (topic("b"), topic("a")), enodes=entries))
     assert [(one.name, one.alive) for one in directory.expected_enodes()] == [("e1", True), ("e2", False)]
-    assert directory.placed_topics() == {"e1": ["a", "b"], "e2": ["a", "b"]}
+    assert [directory.topics_on(enode) for enode in ("e1", "e2", "e3")] == [["a", "b"], ["a", "b"], []]
     assert directory.enode("e2") is None
     directory.apply(DirectoryUpdate(2, deleted_topics=("a", "b")))
     assert [one.name for one in directory.expected_enodes()] == ["e1"]

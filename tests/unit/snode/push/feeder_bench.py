@@ -18,6 +18,7 @@ from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.feeder import Feeder
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
+from ortoo.snode.push.queue_starts import QueueStarts
 from tests.unit.snode.fake_enode import FakeEnode
 from tests.unit.snode.push.push_bench import Bench, bench
 
@@ -126,6 +127,7 @@ class Feed:
             lambda: BYTES_MAX,
             9,
             self.client.share,
+            QueueStarts(it.parts.links, it.parts.background, QUEUE.enode, 77, "g"),
         )
         assert not chosen
         self.cursor = self.feeder.cursor

@@ -63,6 +63,8 @@ class Facts:
     reported_error: str = ""
     """The reason why the processes could not be queried."""
     replica_sets: Sequence[ReplicaSetInfo] = ()
+    unchecked: Sequence[str] = ()
+    """The subjects of queries that were not answered in time, about which nothing is known."""
 
 
 def address_findings(check: AddressCheck) -> Iterator[DoctorFinding]:
@@ -127,6 +129,7 @@ def cluster_findings(facts: Facts) -> list[DoctorFinding]:
         *_directory_findings(facts),
         *_topic_findings(facts),
         *_group_findings(facts),
+        *_unchecked_findings(facts),
     ]
     reported = list(_reported_findings(facts))
     reported_names = {finding.name for finding in reported}
@@ -295,6 +298,14 @@ def _group_findings(facts: Facts) -> Iterator[DoctorFinding]:
     elif facts.lag_messages and facts.consumer_count == 0:
         observed = f"group {group.name} is {facts.lag_messages} messages behind, and it has no consumer"
         yield DoctorFinding("no consumers", observed, "start a consumer of this group, and look at its log")
+
+
+def _unchecked_findings(facts: Facts) -> Iterator[DoctorFinding]:
+    """The checks that took too long. A timeout does not show that a process is unavailable."""
+    if facts.unchecked:
+        observed = f"no answer in time about {', '.join(sorted(facts.unchecked))}"
+        remedy = "give it more time: ortoo doctor --patience 10. With many topics, long lists take longer"
+        yield DoctorFinding("checks incomplete", observed, remedy, critical=False)
 
 
 def _suggestion(name: str, names: Sequence[str]) -> str:

@@ -9,7 +9,17 @@ from typing import Any, Generic, TypeVar
 
 from ortoo.cli.doctor.findings import DoctorFinding, Facts, address_findings, cluster_findings
 from ortoo.cli.terminal.output import CommandOutput, show
-from ortoo.client import Admin, ClusterInfo, NotFound, OrtooError, connect
+from ortoo.client import (
+    Admin,
+    ClusterInfo,
+    DeletedTopic,
+    GroupInfo,
+    NotFound,
+    OrphanedTopic,
+    OrtooError,
+    Unavailable,
+    connect,
+)
 from ortoo.client.admin.address_check import CHECK_TIMEOUT_S, AddressCheck, check_address, check_reachable
 from ortoo.client.core.credentials import IDENTITY_VARIABLES, addresses_from, effective_environment
 from ortoo.common.process.clock import SystemClock
@@ -86,31 +96,38 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
     snode_addresses = list(dict.fromkeys(snode.address for snode in cluster.snodes))[
         :SNODES_CHECKED_MAX
     ]  # workers share one
-    snodes, groups, topics, described, (lag, members), (orphaned, deleted, replica_sets) = await asyncio.gather(
-        asyncio.gather(*(_check_reachable(other, details_s) for other in snode_addresses)),
-        _try_call(admin.list_groups(), details_s),
-        _try_call(admin.list_topics(), details_s),
-        _try_call(admin.describe_topic(topic) if topic else None, details_s),
-        asyncio.gather(
-            _try_call(admin.describe_lag(group, topic) if topic and group else None, details_s),
-            _try_call(admin.count_consumers(group) if group else None, details_s),
+    unchecked: list[str] = []
+    details_end_s = asyncio.get_running_loop().time() + details_s
+    (snodes, groups, orphaned, deleted), described, lag, members, replica_sets = await asyncio.gather(
+        _addresses_then_lists(admin, snode_addresses, group, details_s, unchecked),
+        _query(f"topic {topic}", admin.describe_topic(topic) if topic else None, details_s, unchecked),
+        _query(
+            f"the lag of group {group}",
+            admin.describe_lag(group, topic) if topic and group else None,
+            details_s,
+            unchecked,
         ),
-        asyncio.gather(
-            _try_call(admin.list_orphaned_topics(), details_s),
-            _try_call(admin.list_deleted_topics(), details_s),
-            _try_call(admin.replicas.list(), details_s),
+        _query(
+            f"the consumers of group {group}",
+            admin.count_consumers(group) if group else None,
+            details_s,
+            unchecked,
         ),
+        _query("the replicas of enodes", admin.replicas.list(), details_s, unchecked),
     )
+    left_s = details_end_s - asyncio.get_running_loop().time()
+    topics = await _try_call(admin.list_topics() if described.is_not_found else None, left_s)  # similar names
+    name_server_calls = (replica_sets, orphaned, deleted, groups)
     return Facts(
         cluster,
         skew_ms,
-        groups.error,
+        next((one.error for one in name_server_calls if one.is_unavailable), ""),
         snodes,
-        topic,
+        topic if described.is_answered else "",
         described.value,
         "" if described.is_not_found else described.error,
         [one.name for one in topics.value or ()],
-        group,
+        group if groups.is_answered else "",
         groups.value or (),
         lag.value.lag_messages if lag.value else 0,
         members.value,
@@ -119,7 +136,33 @@ async def _facts(admin: Admin, topic: str, group: str, deadline_s: float, detail
         reported.value or (),
         reported.error,
         replica_sets=replica_sets.value or (),
+        unchecked=unchecked,
     )
+
+
+async def _addresses_then_lists(
+    admin: Admin, addresses: Sequence[str], group: str, timeout_s: float, unchecked: list[str]
+) -> tuple[
+    list[AddressCheck],
+    "_CallResult[list[GroupInfo]]",
+    "_CallResult[list[OrphanedTopic]]",
+    "_CallResult[list[DeletedTopic]]",
+]:
+    """The checks of addresses and the lists that are needed. The lists begin after the checks, or after half the time.
+
+    A long list keeps the event loop busy while it is decoded. A connection that is tried meanwhile could time out.
+    """
+    loop = asyncio.get_running_loop()
+    deadline_s = loop.time() + timeout_s
+    checks = asyncio.gather(*(_check_reachable(one, timeout_s) for one in addresses))
+    await asyncio.wait([checks], timeout=timeout_s / 2)
+    left_s = deadline_s - loop.time()
+    lists = await asyncio.gather(
+        _query("the groups", admin.list_groups() if group else None, left_s, unchecked),
+        _query("topics that only enodes have", admin.list_orphaned_topics(), left_s, unchecked),
+        _query("deleted topics", admin.list_deleted_topics(), left_s, unchecked),
+    )
+    return list(await checks), *lists
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +172,10 @@ class _CallResult(Generic[T]):
     value: T | None = None
     error: str = ""
     is_not_found: bool = False
+    is_unavailable: bool = False
+    """Whether the called process answered that a process behind it is unavailable."""
+    is_answered: bool = True
+    """Whether the answer, or an error, arrived in time."""
 
 
 async def _try_call(call: Awaitable[T] | None, timeout_s: float) -> _CallResult[T]:
@@ -138,8 +185,19 @@ async def _try_call(call: Awaitable[T] | None, timeout_s: float) -> _CallResult[
     try:
         async with asyncio.timeout(timeout_s):
             return _CallResult(await call)
-    except (OrtooError, TimeoutError) as error:
-        return _CallResult(None, str(error) or "no answer in time", isinstance(error, NotFound))
+    except OrtooError as error:
+        is_not_found, is_unavailable = isinstance(error, NotFound), isinstance(error, Unavailable)
+        return _CallResult(None, str(error), is_not_found, is_unavailable)
+    except TimeoutError:
+        return _CallResult(None, "no answer in time", is_answered=False)
+
+
+async def _query(what: str, call: Awaitable[T] | None, timeout_s: float, unchecked: list[str]) -> _CallResult[T]:
+    """The result of `call`. Without an answer in time, `what` is added to `unchecked`, and nothing follows from it."""
+    result = await _try_call(call, timeout_s)
+    if not result.is_answered:
+        unchecked.append(what)
+    return result
 
 
 async def _check_reachable(address: str, timeout_s: float) -> AddressCheck:

@@ -6,6 +6,7 @@ from typing import Any
 from ortoo.client.core.connection import Connection
 from ortoo.common.errors import OrtooError, Unavailable
 from ortoo.common.errors.status import error_of
+from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX
 from ortoo.common.grpc.request_batcher import RequestBatcher
 from ortoo.common.process.background import Background
 from ortoo.v1 import pop_pb2
@@ -15,6 +16,8 @@ MARGIN_S = 10.0
 """Time limit of a pop beyond its wait for messages."""
 RECEIPTS_MAX = 1_000
 """Largest number of receipts in one request."""
+OFFSETS_PER_RECEIPT = SETTLED_OFFSETS_MAX // RECEIPTS_MAX
+"""An acknowledgement of this number of messages counts as one more receipt, so that requests have both limits."""
 
 LeaseOffsets = tuple[str, Sequence[int]]
 """A receipt handle and offsets of messages of its lease."""
@@ -53,7 +56,12 @@ class PopCalls:
         Errors: those of the server, for this receipt or for the whole request.
         """
         if enode not in self._acks:
-            self._acks[enode] = RequestBatcher(self._ack, self._background, size_max=RECEIPTS_MAX)
+            self._acks[enode] = RequestBatcher(
+                self._ack,
+                self._background,
+                size_max=RECEIPTS_MAX,
+                size_of=lambda receipt: 1 + len(receipt[1]) // OFFSETS_PER_RECEIPT,
+            )
         stale = await self._acks[enode].request((receipt_handle, offsets))
         if isinstance(stale, OrtooError):
             raise stale

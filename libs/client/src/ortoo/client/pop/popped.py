@@ -7,6 +7,7 @@ from typing import Protocol
 
 from ortoo.client.core.received import MessageFields, ReceivedBatch
 from ortoo.client.core.wire import queue_of
+from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX
 from ortoo.common.grpc.bulk_calls import batch_of
 from ortoo.v1 import pop_pb2
 
@@ -105,8 +106,17 @@ def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
 
 
 def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
-    """Split `leases` into parts, each small enough for one request."""
-    return [leases[start : start + LEASES_PER_REQUEST_MAX] for start in range(0, len(leases), LEASES_PER_REQUEST_MAX)]
+    """Split `leases` into parts, each with few enough leases and unsettled messages for one request."""
+    chunks: list[list[PopLease]] = []
+    free_offsets = 0
+    for lease in leases:
+        count = len(lease.open_offsets)
+        if not chunks or count > free_offsets or len(chunks[-1]) >= LEASES_PER_REQUEST_MAX:
+            chunks.append([])
+            free_offsets = SETTLED_OFFSETS_MAX
+        chunks[-1].append(lease)
+        free_offsets -= count
+    return list(chunks)
 
 
 class PoppedMessage(MessageFields):

@@ -7,6 +7,9 @@ from ortoo.common.errors import OrtooError
 from ortoo.common.groups.failure_rule import ATTEMPTS_MAX
 from ortoo.common.records.sealed_batch import SealedBatch
 
+SETTLED_OFFSETS_MAX = 16_384
+"""Maximum number of messages in one request that acknowledges, nacks, releases or renews. Clients split longer ones."""
+
 
 @dataclass(frozen=True, slots=True)
 class PopRules:

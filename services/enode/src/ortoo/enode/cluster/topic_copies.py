@@ -94,7 +94,10 @@ class TopicCopies:
         )
 
     async def apply(self, response: namesrv_pb2.WatchRoutesResponse) -> None:
-        """Apply an update of the name server."""
+        """Apply an update of the name server.
+
+        The cost depends on the size of the update, not on the number of topics: all tables are changed in place.
+        """
         here = [
             copy for topic in response.topics if (copy := self._placed_copy(topic, response.directory_id)) is not None
         ]
@@ -102,13 +105,17 @@ class TopicCopies:
         deleted = self._due_deletions(response)
         if response.snapshot:
             self._placed, self._deleted = {}, set()
-        self._deleted = (self._deleted | set(response.deleted_topic_ids)) - placed.keys() - deleted
-        ended = self._deleted | deleted
-        self._placed = {topic_id: count for topic_id, count in (self._placed | placed).items() if topic_id not in ended}
+        self._deleted.update(response.deleted_topic_ids)
+        self._deleted.difference_update(placed)
+        self._deleted.difference_update(deleted)
+        for topic_id in (*response.deleted_topic_ids, *deleted):
+            self._placed.pop(topic_id, None)
+        self._placed.update(placed)
         self.directory_id = response.directory_id
         held = [self._merged_with_stored(copy) for copy in here]
         await self._store.put_topics([copy for copy in held if copy != self._store.topic(copy.topic_id)])
-        await self._store.delete_topics(sorted(deleted))
+        if deleted:  # the locks of deleted topics are found among all locks
+            await self._store.delete_topics(sorted(deleted))
         self._serve(here, response)
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -142,11 +149,12 @@ class TopicCopies:
                 _log.emit(
                     log_events.ORPHANED_TOPICS_FOUND,
                     count=len(missing) - len(newer),
-                    topics=[copy.name for copy in missing if copy not in newer][:NAMES_LOGGED_MAX],
+                    topics=[c.name for c in missing if c.topic_id not in self._queue_counts][:NAMES_LOGGED_MAX],
                 )
         self._queue_counts.update((copy.topic_id, copy.queue_count) for copy in here)
-        for topic_id in {*response.deleted_topic_ids, *response.due_topic_ids} - self._placed.keys():
-            self._queue_counts.pop(topic_id, None)
+        for topic_id in (*response.deleted_topic_ids, *response.due_topic_ids):
+            if topic_id not in self._placed:
+                self._queue_counts.pop(topic_id, None)
 
 
 async def watch_topics(

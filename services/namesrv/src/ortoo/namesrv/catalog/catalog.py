@@ -18,7 +18,7 @@ from ortoo.namesrv.catalog.named_leases import NamedLeases
 from ortoo.namesrv.catalog.schema import migrate_to_head
 from ortoo.namesrv.catalog.stored_proposals import StoredProposals
 from ortoo.namesrv.catalog.stores import Stores
-from ortoo.namesrv.catalog.transaction import CatalogTransaction
+from ortoo.namesrv.catalog.transaction import CatalogTransaction, RowCounts
 from ortoo.namesrv.catalog.users import Users
 from ortoo.namesrv.decisions.route_changes import StoredDirectory
 
@@ -41,6 +41,8 @@ class Catalog:
         self._engine = database.engine
         self.stores = Stores(database)
         """The registered store of each enode."""
+        self._row_counts = RowCounts()
+        """The counts after the last change of this name server. Only the database's thread uses them."""
         self._lock = contextlib.ExitStack()
         """The resources to release on close: the thread, and the lock of a file."""
 
@@ -141,11 +143,13 @@ class Catalog:
         def work() -> T:
             with self._engine.connect() as connection, connection.begin() as database_transaction:
                 transaction = CatalogTransaction(connection, self._encryption)
-                transaction.begin_version(above_version)
+                transaction.begin_version(above_version, self._row_counts)
                 answer, keep = decide(transaction)
                 if not keep:
                     database_transaction.rollback()
-                return answer
+            if keep:
+                self._row_counts = RowCounts(transaction.version, transaction.counts)
+            return answer
 
         return self._database.submit(work)
 

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -21,6 +22,14 @@ GROUP_DELETION = ("deleted_at_ms", "due_at_ms", "due_version")
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
+class RowCounts:
+    """The number of rows of some tables after the transaction that stored a version."""
+
+    version: int = -1
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
 class CatalogTransaction:
     """One open transaction on the directory. The caller commits all its changes, or rolls all of them back."""
 
@@ -28,18 +37,22 @@ class CatalogTransaction:
         self._connection = connection
         self._encryption = encryption or Encryption()
         self.version = 0
+        self.counts: dict[str, int] = {}
+        """The number of rows of each table that was counted, including the changes of this transaction."""
 
-    def begin_version(self, above_version: int = 0) -> None:
+    def begin_version(self, above_version: int = 0, known: RowCounts = RowCounts()) -> None:
         """Set this transaction's version to one above the stored version and above `above_version`.
 
         `above_version` is the last version that was read before the database was restored. The row with the version
-        stays locked until the commit, so that the changes of all name servers run one after another.
+        stays locked until the commit, so that the changes of all name servers run one after another. The counts in
+        `known` are used if no transaction was committed after them.
         """
         table = tables.directory
         is_behind = table.c.version < above_version
         version = sa.case((is_behind, sa.literal(above_version, sa.BigInteger())), else_=table.c.version) + 1
         self._connection.execute(sa.update(table).values(version=version))
         self.version = self._connection.execute(sa.select(table.c.version)).scalar_one()
+        self.counts = dict(known.counts) if not above_version and known.version == self.version - 1 else {}
 
     def stored_version(self) -> int:
         """The version of the stored contents."""
@@ -103,15 +116,16 @@ class CatalogTransaction:
 
     def topic_count(self) -> int:
         """The number of topics."""
-        return self._connection.execute(sa.select(sa.func.count()).select_from(tables.topics)).scalar_one()
+        return self._count(tables.topics)
 
     def group_count(self) -> int:
         """The number of groups."""
-        return self._connection.execute(sa.select(sa.func.count()).select_from(tables.groups)).scalar_one()
+        return self._count(tables.groups)
 
     def put_topic(self, topic: Topic, existing: Topic | None) -> None:
         """Store a topic; `existing` is the stored topic or None. Only changed columns are written."""
         self._upsert(tables.topics, {"name": topic.name}, topic, existing)
+        self._add_to_count(tables.topics, int(existing is None))
         before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
         for placement in topic.placements:
             key = {"topic_id": topic.topic_id, "enode": placement.enode}
@@ -125,6 +139,7 @@ class CatalogTransaction:
         """Move a topic to the deleted topics; its placements stay stored until its messages are to be deleted."""
         topic = deletion.topic
         self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
+        self._add_to_count(tables.topics, -1)
         given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
         row = row_of(tables.deleted_topics, topic, **given)
         self._connection.execute(sa.insert(tables.deleted_topics).values(row))
@@ -135,13 +150,14 @@ class CatalogTransaction:
         """Restore a deleted topic; its placements are still stored."""
         self._delete_rows(tables.deleted_topics, {topic.topic_id})
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
+        self._add_to_count(tables.topics, 1)
 
     def deleted_topics(self, *, name: str | None = None) -> list[TopicDeletion]:
         """The deleted topics that had this name; with None, all deleted topics."""
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         rows = self._connection.execute(wanted).all()
-        placed = self._placement_rows() if name is None or rows else {}
+        placed = self._placement_rows(None if name is None else [row.topic_id for row in rows])
         return [_topic_deletion_of(row, placed.get(row.topic_id, ())) for row in rows]
 
     def mark_topics_due(self, due: Collection[int], expired_ids: Collection[int]) -> None:
@@ -155,10 +171,12 @@ class CatalogTransaction:
     def put_group(self, group: Group, existing: Group | None) -> None:
         """Store a group; `existing` is the stored group or None. Only changed columns are written."""
         self._upsert(tables.groups, {"name": group.name}, group, existing)
+        self._add_to_count(tables.groups, int(existing is None))
 
     def delete_group(self, deletion: GroupDeletion) -> None:
         """Move a group to the deleted groups, in place of an earlier deleted group of the same name."""
         self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == deletion.name))
+        self._add_to_count(tables.groups, -1)
         self.remove_deleted_groups([deletion.name])
         given = {name: getattr(deletion, name) for name in GROUP_DELETION}
         self._connection.execute(
@@ -203,12 +221,29 @@ class CatalogTransaction:
         for ids in _in_batches(topic_ids):
             self._connection.execute(sa.delete(table).where(table.c.topic_id.in_(ids)))
 
-    def _placement_rows(self) -> dict[int, list[Any]]:
-        """The rows of all placements by topic id."""
-        placed = defaultdict(list)
-        for row in self._connection.execute(sa.select(tables.placements)):
-            placed[row.topic_id].append(row)
+    def _placement_rows(self, topic_ids: Collection[int] | None = None) -> dict[int, list[Any]]:
+        """The rows of the placements of these topics, by topic id; None = of all topics."""
+        placed, every = defaultdict(list), sa.select(tables.placements)
+        wanted = (
+            [every]
+            if topic_ids is None
+            else (every.where(tables.placements.c.topic_id.in_(ids)) for ids in _in_batches(topic_ids))
+        )
+        for statement in wanted:
+            for row in self._connection.execute(statement):
+                placed[row.topic_id].append(row)
         return placed
+
+    def _count(self, table: sa.Table) -> int:
+        """The number of rows of a table. The database counts them only if the number is not known already."""
+        if table.name not in self.counts:
+            counted = self._connection.execute(sa.select(sa.func.count()).select_from(table)).scalar_one()
+            self.counts[table.name] = counted
+        return self.counts[table.name]
+
+    def _add_to_count(self, table: sa.Table, count: int) -> None:
+        if table.name in self.counts:
+            self.counts[table.name] += count
 
 
 def database_now_ms(connection: sa.Connection) -> int:

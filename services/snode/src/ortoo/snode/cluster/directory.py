@@ -1,11 +1,12 @@
 """The snode's copy of the cluster's directory: applies changes and answers lookups without I/O or clock."""
 
 import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from ortoo.common.errors import NOT_ACCEPTED_FIELD, Forbidden, Invalid, NotFound, Unavailable
-from ortoo.common.groups.group_topics import group_of_topic
+from ortoo.common.groups.group_topics import group_of_topic, parent_of_topic
 from ortoo.common.groups.handle_seal import HandleSeals
 from ortoo.snode.cluster.routes import DirectoryUpdate, EnodeEntry, Group, Queue, SnodeEntry, Topic
 
@@ -26,46 +27,70 @@ class DirectoryCache:
         self._groups: dict[str, Group] = {}
         self._enodes: dict[str, EnodeEntry] = {}
         self._snodes: dict[str, SnodeEntry] = {}
-        self._placed: dict[str, list[str]] | None = None
-        """The topics on each enode, by name; None = to be computed from the topics."""
+        self._placed: dict[str, set[str]] = {}
+        """The names of the topics that have queues on each enode, without enodes that have none."""
+        self._lite_counts: Counter[str] = Counter()
+        """The number of lite topics of each parent."""
         self._available_cache: dict[int, tuple[Sequence[Queue], Sequence[Queue]]] = {}
         """Results of `available_queues`, cached because every send needs them and a topic may have many queues."""
 
     def apply(self, change: DirectoryUpdate) -> set[str]:
         """Apply a change; returns the names of new, changed and deleted topics.
 
-        Entries with a higher version than a snapshot are kept, because its name server may lag behind.
+        The cost depends on the size of the change, not of the directory: changed entries are replaced in place. Entries
+        with a higher version than a snapshot are kept, because its name server may lag behind.
         """
-        previous_topics = self._topics
         if change.handle_keys is not None:
             self.seals.use_keys(change.handle_keys)
-        if change.snapshot and change.directory_id != self.directory_id:
-            # Versions of another directory cannot be compared with those stored here.
-            self._topics, self._groups = {}, {}
-            self.directory_id = change.directory_id
-        topics = _apply_changes(self._topics, change.topics, change.deleted_topics, change)
-        self._topics, self._groups = topics, _apply_changes(self._groups, change.groups, change.deleted_groups, change)
+        # Versions of another directory cannot be compared with those stored here.
+        is_same = change.directory_id == self.directory_id
+        topics = _replaced_entries(self._topics, change.topics, change.deleted_topics, change, keep_newer=is_same)
+        groups = _replaced_entries(self._groups, change.groups, change.deleted_groups, change, keep_newer=is_same)
+        for name, topic in topics.items():
+            self._replace_topic(name, topic)
+        for name, group in groups.items():
+            if group is None:
+                del self._groups[name]
+            else:
+                self._groups[name] = group
         if change.snapshot:
+            self.directory_id = change.directory_id
             # A name server that just started has no leases yet; the earlier addresses are still worth a try.
             self._enodes = {n: dataclasses.replace(e, alive=False) for n, e in self._enodes.items()}
             self._snodes = {n: dataclasses.replace(s, alive=False) for n, s in self._snodes.items()}
+        if change.snapshot or change.enodes:
+            self._available_cache.clear()
         self._enodes.update((enode.name, enode) for enode in change.enodes)
         self._snodes.update((snode.name, snode) for snode in change.snodes)
         self.version = change.version
-        self._placed = None
-        self._available_cache.clear()
-        return {
-            name for name in previous_topics.keys() | topics.keys() if previous_topics.get(name) != topics.get(name)
-        }
+        return set(topics)
 
     def update_topic(self, topic: Topic) -> bool:
         """Store a topic from a direct query; returns whether it has a higher version than the stored topic."""
         current = self._topics.get(topic.name)
         if current is not None and current.version >= topic.version:
             return False
-        self._topics[topic.name] = topic
-        self._placed = None
+        self._replace_topic(topic.name, topic)
         return True
+
+    def _replace_topic(self, name: str, topic: Topic | None) -> None:
+        """Store a topic in place of the one with its name, or remove that one; also in what is derived from topics."""
+        previous = self._topics.get(name)
+        for enode in set(previous.enodes) if previous is not None else ():
+            names = self._placed[enode]
+            names.discard(name)
+            if not names:
+                del self._placed[enode]
+        if (parent := parent_of_topic(name)) is not None:
+            self._lite_counts[parent] += (topic is not None) - (previous is not None)
+            if not self._lite_counts[parent]:
+                del self._lite_counts[parent]
+        if topic is None:
+            del self._topics[name]
+            return
+        self._topics[name] = topic
+        for enode in topic.enodes:
+            self._placed.setdefault(enode, set()).add(name)
 
     def update_group(self, group: Group) -> None:
         """Store a group from a direct query, unless the stored group has the same or a higher version."""
@@ -117,17 +142,16 @@ class DirectoryCache:
         The placements of topics are stored, so that a restart of all processes does not hide an enode that stayed away.
         The address of such an enode is empty.
         """
-        names = self.placed_topics().keys() | {name for name, entry in self._enodes.items() if entry.alive}
+        names = self._placed.keys() | {name for name, entry in self._enodes.items() if entry.alive}
         return [self._enodes.get(name) or EnodeEntry(name, "", "", alive=False) for name in sorted(names)]
 
-    def placed_topics(self) -> Mapping[str, Sequence[str]]:
-        """The names of the topics that have queues on each enode, sorted."""
-        if self._placed is None:
-            self._placed = {}
-            for topic in self.topics():
-                for enode in topic.enodes:
-                    self._placed.setdefault(enode, []).append(topic.name)
-        return self._placed
+    def lite_topic_count(self, parent: str) -> int:
+        """The number of lite topics of a parent."""
+        return self._lite_counts[parent]
+
+    def topics_on(self, enode: str) -> list[str]:
+        """The names of the topics that have queues on an enode, sorted."""
+        return sorted(self._placed.get(enode, ()))
 
     def snodes(self) -> list[SnodeEntry]:
         """All snodes, sorted by name."""
@@ -152,17 +176,29 @@ class DirectoryCache:
         return found
 
 
-def _apply_changes(
-    current: dict[str, Kind], updated: Iterable[Kind], deleted: Iterable[str], change: DirectoryUpdate
-) -> dict[str, Kind]:
-    """The entries after a change. Entries newer than a snapshot stay."""
-    after = {} if change.snapshot else dict(current)
-    for name in deleted:
-        after.pop(name, None)
-    after.update((one.name, one) for one in updated)
+def _replaced_entries(
+    current: Mapping[str, Kind],
+    updated: Iterable[Kind],
+    deleted: Iterable[str],
+    change: DirectoryUpdate,
+    *,
+    keep_newer: bool,
+) -> dict[str, Kind | None]:
+    """The entries that differ after a change, by name; None for a removed entry.
+
+    Only a snapshot is compared with all current entries. With `keep_newer`, entries newer than a snapshot stay.
+    """
+    wanted: dict[str, Kind | None] = {one.name: one for one in updated}
     if change.snapshot:
-        after.update((name, one) for name, one in current.items() if one.version > change.version)
-    return after
+        for name, one in current.items():
+            if keep_newer and one.version > change.version:
+                wanted[name] = one
+            else:
+                wanted.setdefault(name, None)
+    else:
+        for name in deleted:
+            wanted.setdefault(name, None)
+    return {name: one for name, one in wanted.items() if current.get(name) != one}
 
 
 def unavailable_enode(message: str) -> Unavailable:

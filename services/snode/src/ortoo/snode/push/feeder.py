@@ -24,6 +24,7 @@ from ortoo.snode.observe.traffic import Traffic
 from ortoo.snode.pull.offsets import SessionStart, StartFrom
 from ortoo.snode.push.flow import QueueCursor
 from ortoo.snode.push.outbox import Delivery
+from ortoo.snode.push.queue_starts import QueueStarts
 
 FETCH_BYTES_MIN = 64 << 10
 SESSION_BYTES = 8 << 20
@@ -73,6 +74,8 @@ class Feeder:
     """The generation of the assignment, for deliveries."""
     memory: MemoryShare
     """The memory of the session. Each read draws from it before it is requested."""
+    starts: QueueStarts
+    """The first offsets of the session's queues in this topic on this enode."""
     fence: int = field(default=0, init=False)
     """The generation of the queue's lock; 0 = no lock."""
     task: asyncio.Task[Any] = field(init=False)
@@ -128,29 +131,27 @@ class Feeder:
             self.fence = await self.context.locks.acquire(self.cursor.queue.enode, self.lock)
 
     async def _set_start_offset(self) -> None:
-        queue, link = self.cursor.queue, self.context.links.to(self.cursor.queue.enode)
+        queue = self.cursor.queue
         if self.lock is None:
             stored = self.start.offsets.get(queue)
             self.cursor.start(await self._first_offset() if stored is None else stored, is_committed=stored is not None)
             return
-        offsets = await link.query_offsets(self.topic_id, self.group, (queue.queue_id,))
-        if (committed := offsets.get(queue.queue_id)) is not None:
+        if (committed := await self.starts.committed_offset(queue.queue_id)) is not None:
             self.cursor.start(committed, is_committed=True)
             return
         start = await self._first_offset()
         # From here on the group subscribes: messages stored from now on are its own, even if this session ends before
         # it has acknowledged anything.
-        rows = [(queue.queue_id, start, self.fence)]
-        await self.context.links.to(queue.enode).commit_offsets(self.topic_id, self.group, rows)
+        await self.starts.commit(queue.queue_id, start, self.fence)
         self.cursor.start(start, is_committed=False)
 
     async def _first_offset(self) -> int:
-        queue, link = self.cursor.queue, self.context.links.to(self.cursor.queue.enode)
+        queue = self.cursor.queue
         rule = self.start.start_from_in(queue)
         if rule is StartFrom.TIME:
+            link = self.context.links.to(queue.enode)
             return await link.find_offset(self.topic_id, queue.queue_id, self.start.time_ms)
-        ranges = await link.describe_queues(self.topic_id)
-        found = next((r for r in ranges if r.queue_id == queue.queue_id), None)
+        found = await self.starts.stored_range(queue.queue_id)
         if found is None:
             raise NotFound(f"enode {queue.enode} does not have queue {queue} yet", field="queue_id")
         return found.begin_offset if rule is StartFrom.FIRST else found.end_offset

@@ -20,6 +20,7 @@ from ortoo.snode.push.feeder import FETCH_BYTES_MIN, SESSION_BYTES, Feeder, Push
 from ortoo.snode.push.flow import Credit, QueueCursor
 from ortoo.snode.push.offset_commits import OffsetCommitBatcher
 from ortoo.snode.push.outbox import Assignment, Delivery, PushOutbox, SessionClosed, SessionOpened
+from ortoo.snode.push.queue_starts import QueueStarts
 
 MEMORY_DIVISOR = 16
 """A read requests at most this fraction of the remaining memory, so reads get smaller as memory fills."""
@@ -83,6 +84,7 @@ class PushSession:
         """By topic: the queues, with the topic's id, that existed when the session subscribed to the topic."""
         self._remember_queues()
         self._batchers: dict[tuple[str, int], OffsetCommitBatcher] = {}
+        self._starts: dict[tuple[str, int], QueueStarts] = {}
         self._may_be_sendable = asyncio.Event()
         self._suspended: frozenset[Queue] | None = frozenset()
         """The suspended queues; None = all."""
@@ -259,6 +261,7 @@ class PushSession:
             self._fetch_bytes,
             generation,
             self.memory,
+            self._queue_starts(queue.enode, topic.topic_id),
         )
         feeder.task = self._scope.start(f"feed {queue}", self._feed(feeder))
         self.feeders[queue] = feeder
@@ -345,6 +348,14 @@ class PushSession:
             if (lock := feeder.lock) is not None and flush:
                 self._context.locks.release(queue.enode, dataclasses.replace(lock, resume=False))
             self._context.groups.release(self.group, queue, feeder)
+
+    def _queue_starts(self, enode: str, topic_id: int) -> QueueStarts:
+        key = (enode, topic_id)
+        starts = self._starts.get(key)
+        if starts is None:
+            links, background = self._context.links, self._context.background
+            starts = self._starts[key] = QueueStarts(links, background, enode, topic_id, self.group)
+        return starts
 
     def _commit_batcher(self, enode: str, topic_id: int) -> OffsetCommitBatcher:
         key = (enode, topic_id)

@@ -8,7 +8,7 @@ from ortoo.common.errors import Invalid, OrtooError
 from ortoo.common.errors.status import failure_of
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.groups.handle_seal import HandleSeals
-from ortoo.common.groups.pop import Finish, LeaseVerdict, PopRules, Redeliver, Renew
+from ortoo.common.groups.pop import SETTLED_OFFSETS_MAX, Finish, LeaseVerdict, PopRules, Redeliver, Renew
 from ortoo.common.groups.retry_policy import DELAY_MS_MAX
 from ortoo.common.grpc.enum_values import check_known
 from ortoo.common.grpc.errors import Context
@@ -32,7 +32,6 @@ INVISIBLE_MS_DEFAULT = 30_000
 INVISIBLE_MS_MIN, INVISIBLE_MS_MAX = 10, 43_200_000
 WAIT_MS_MAX = 60_000
 RECEIPTS_MAX = 1_024
-OFFSETS_MAX = 16_384
 TEXT_LENGTH_MAX = 1_024
 
 
@@ -106,8 +105,8 @@ class PopConsumerHandlers(ConsumerServiceServicer):
         """
         if not 1 <= len(lease_receipts) <= RECEIPTS_MAX:
             raise Invalid(f"{len(lease_receipts)} receipts; give 1 to {RECEIPTS_MAX}", field="receipts")
-        if sum(len(one.offsets) for one in lease_receipts) > OFFSETS_MAX:
-            raise Invalid(f"give at most {OFFSETS_MAX} offsets in one request", field="receipts.offsets")
+        if sum(len(one.offsets) for one in lease_receipts) > SETTLED_OFFSETS_MAX:
+            raise Invalid(f"give at most {SETTLED_OFFSETS_MAX} offsets in one request", field="receipts.offsets")
         seals = self.cluster.directory.seals
         texts, receipts, errors = list[str](), list[tuple[ReceiptHandle, list[int]]](), list[tuple[str, OrtooError]]()
         for one in lease_receipts:

@@ -4,7 +4,6 @@ import asyncio
 
 from apache.rocketmq.v2.definition_pb2 import Code
 from ortoo.common.errors import AlreadyExists, NotFound
-from ortoo.common.groups.group_topics import parent_of_topic
 from ortoo.common.groups.queue_choice import queue_of_group
 from ortoo.snode.cluster import ClusterView
 from ortoo.snode.cluster.routes import MessageType, Permission, Queue, Topic
@@ -71,7 +70,7 @@ class LiteTopics:
             return await self._name_server.get_topic(name)
 
     def _check_quota(self, parent: Topic) -> None:
-        count = sum(parent_of_topic(topic.name) == parent.name for topic in self._directory.topics())
+        count = self._directory.lite_topic_count(parent.name)
         if count >= PER_PARENT_MAX:
             raise GrpcProxyError(
                 Code.LITE_TOPIC_QUOTA_EXCEEDED,

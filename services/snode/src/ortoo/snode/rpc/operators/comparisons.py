@@ -63,11 +63,10 @@ def unknown_name_servers(probed: Sequence[ProbedProcess]) -> list[ProbedProcess]
 
 def away_enodes(directory: DirectoryCache) -> Iterator[Finding]:
     """The enodes without a lease on which topics have queues."""
-    placed = directory.placed_topics()
     for enode in directory.expected_enodes():
         if enode.alive:
             continue
-        topics = placed.get(enode.name, ())
+        topics = directory.topics_on(enode.name)
         count = f"{len(topics)} topic has" if len(topics) == 1 else f"{len(topics)} topics have"
         at = f" ({enode.address})" if enode.address else ""
         yield Finding(

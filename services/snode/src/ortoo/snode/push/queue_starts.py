@@ -1,0 +1,56 @@
+"""The first offsets of a session's queues in a topic on one enode, in requests for all queues that start together."""
+
+from collections.abc import Sequence
+
+from ortoo.common.grpc.request_batcher import RequestBatcher
+from ortoo.common.process.background import Background
+from ortoo.snode.enodes.link import EnodeLinks, OffsetRow, QueueRange
+
+QUEUES_MAX = 1_024
+"""Maximum number of queues in one request, which is also the maximum of a topic on an enode."""
+
+
+class QueueStarts:
+    """Reads and stores the offsets at which queues start.
+
+    Queues that ask during a request share the next one. A session that gets all queues of a topic thus sends a constant
+    number of requests, and not one for each queue.
+    """
+
+    def __init__(self, links: EnodeLinks, background: Background, enode: str, topic_id: int, group: str) -> None:
+        self._links = links
+        self._enode = enode
+        self._topic_id = topic_id
+        self._group = group
+        self._committed = RequestBatcher(self._query_offsets, background, size_max=QUEUES_MAX)
+        self._ranges = RequestBatcher(self._describe_queues, background, size_max=QUEUES_MAX)
+        self._commits = RequestBatcher(self._commit_offsets, background, size_max=QUEUES_MAX)
+
+    async def committed_offset(self, queue_id: int) -> int | None:
+        """The group's offset in a queue; None if it has none. Errors: those of the enode."""
+        return await self._committed.request(queue_id)
+
+    async def stored_range(self, queue_id: int) -> QueueRange | None:
+        """The range of stored offsets in a queue; None if the enode lacks the queue. Errors: those of the enode."""
+        return await self._ranges.request(queue_id)
+
+    async def commit(self, queue_id: int, offset: int, fence: int) -> None:
+        """Store the group's first offset in a queue, under the lock generation `fence`.
+
+        If only this queue's generation is refused, the next read of the queue is refused, too. Errors: those of the
+        enode, and Fenced if the generations of all queues in the request are refused.
+        """
+        await self._commits.request((queue_id, offset, fence))
+
+    async def _query_offsets(self, queue_ids: Sequence[int]) -> list[int | None]:
+        offsets = await self._links.to(self._enode).query_offsets(self._topic_id, self._group, queue_ids)
+        return [offsets.get(queue_id) for queue_id in queue_ids]
+
+    async def _describe_queues(self, queue_ids: Sequence[int]) -> list[QueueRange | None]:
+        described = await self._links.to(self._enode).describe_queues(self._topic_id)
+        ranges = {one.queue_id: one for one in described}
+        return [ranges.get(queue_id) for queue_id in queue_ids]
+
+    async def _commit_offsets(self, rows: Sequence[OffsetRow]) -> list[None]:
+        await self._links.to(self._enode).commit_offsets(self._topic_id, self._group, rows)
+        return [None] * len(rows)

@@ -1,0 +1,58 @@
+"""The doctor of a cluster whose lists take longer than it waits: it only reports the checks that are incomplete."""
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ortoo.cli.doctor.run import _findings_behind
+from ortoo.client import Admin
+from ortoo.verification.servers.cluster import open_cluster
+
+LISTS = ("list_groups", "list_topics", "list_orphaned_topics", "list_deleted_topics")
+
+
+async def test_a_list_that_takes_too_long_is_no_outage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process is called unavailable, no topic or group unknown, and the exit code stays 0."""
+
+    async def endless(self: Admin) -> Any:
+        await asyncio.get_running_loop().create_future()
+
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("orders")
+        for name in LISTS:
+            monkeypatch.setattr(Admin, name, endless)
+        deadline_s = asyncio.get_running_loop().time() + 20
+        (found,) = await _findings_behind([cluster.address], {}, "orders", "billing", deadline_s, 4.0)
+    assert (found.name, found.critical) == ("checks incomplete", False)
+    assert "deleted topics" in found.observed
+    assert "--patience" in found.remedy
+
+
+async def test_lists_are_queried_only_if_they_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All topics only for names similar to an unknown one, all groups only for a group; no list is queried twice."""
+    asked: Counter[str] = Counter()
+
+    def count(name: str) -> None:
+        query = getattr(Admin, name)
+
+        async def counting(self: Admin) -> Any:
+            asked[name] += 1
+            return await query(self)
+
+        monkeypatch.setattr(Admin, name, counting)
+
+    for name in LISTS:
+        count(name)
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.create_topic("orders")
+        deadline_s = asyncio.get_running_loop().time() + 20
+        assert await _findings_behind([cluster.address], {}, "orders", "", deadline_s, 4.0) == []
+        assert asked == {"list_orphaned_topics": 1, "list_deleted_topics": 1}
+        asked.clear()
+        found = await _findings_behind([cluster.address], {}, "order", "billing", deadline_s, 4.0)
+        assert [one.name for one in found] == ["unknown topic", "unknown group"]
+        assert "did you mean orders?" in found[0].remedy
+        assert asked == dict.fromkeys(LISTS, 1)
