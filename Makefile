@@ -35,6 +35,8 @@ GENERATED_GO := tests/integration/generated_clients/go
 TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
 SITE_READY := .tools/site/.ready
+# Makes the search of the site work on pages that are opened from a folder. PyPI does not have it.
+FILE_SEARCH := iframe-worker@1.0.4
 PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that no worker starts a long test at the end.
@@ -322,6 +324,8 @@ $(SITE_READY): deploy/website/requirements.txt | $(PIP_READY)
 	@$(PY) -m venv --clear --without-pip .tools/site
 	@$(PY) -m pip --python .tools/site/bin/python --disable-pip-version-check --quiet install --no-compile \
 	  -r deploy/website/requirements.txt
+	@cd .tools/site && npm pack --silent $(FILE_SEARCH) >/dev/null && tar -xzf iframe-worker-*.tgz \
+	  || echo 'NOT INSTALLED: $(FILE_SEARCH), which needs npm; the search of the site will need a web server'
 	@touch $@
 
 # Modules of an old generator can be imported beside every later protobuf and grpcio. It has a folder of its own, because
