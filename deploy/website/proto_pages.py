@@ -150,13 +150,13 @@ class _File:
         nested = message.get("nestedType", ())
         entries = {f".{full}.{one['name']}": one for one in nested if one.get("options", {}).get("mapEntry")}
         if message.get("field"):
-            yield from ("| number | field | type | meaning |", "|---|---|---|---|")
+            yield from ("| field | type | meaning |", "|---|---|---|")
         oneofs = message.get("oneofDecl", ())
         for number, field in enumerate(message.get("field", ())):
             meaning = _cell(self.comments.get((*path, _FIELD, number), ""))
             if "oneofIndex" in field and not field.get("proto3Optional"):
                 meaning = f"One of `{oneofs[field['oneofIndex']]['name']}`. {meaning}"
-            yield f"| {field['number']} | `{field['name']}` | {self._field_type(field, entries)} | {meaning} |"
+            yield f"| `{field['name']} = {field['number']}` | {self._field_type(field, entries)} | {meaning} |"
         yield ""
         for number, one in enumerate(nested):
             if not one.get("options", {}).get("mapEntry"):
@@ -168,10 +168,10 @@ class _File:
         full = f"{prefix}.{enum['name']}"
         short = full.removeprefix(f"{self.file['package']}.")
         yield from (f"## enum {short} {{ #{full} }}", "", prose(self.comments.get(path, "")), "")
-        yield from ("| number | value | meaning |", "|---|---|---|")
+        yield from ("| value | meaning |", "|---|---|")
         for number, value in enumerate(enum["value"]):
             meaning = _cell(self.comments.get((*path, _VALUE, number), ""))
-            yield f"| {value.get('number', 0)} | `{value['name']}` | {meaning} |"
+            yield f"| `{value['name']} = {value.get('number', 0)}` | {meaning} |"
         yield ""
 
     @staticmethod

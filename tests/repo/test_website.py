@@ -112,5 +112,5 @@ def test_the_page_of_a_proto_links_its_types_and_shows_its_comments() -> None:
     assert page.path == "reference/protocol/x/v1/a.md"
     assert page.text.startswith("# x/v1/a.proto\n\nA file.\n")
     assert "Request: [Ask](a.md#x.v1.Ask). Response: stream of [Ask](a.md#x.v1.Ask)." in page.text
-    assert "| 3 | `names` | map of `string` to [Ask](a.md#x.v1.Ask) |" in page.text
-    assert "| 4 | `size` | `uint32` | A size \\| a count, in bytes. |" in page.text
+    assert "| `names = 3` | map of `string` to [Ask](a.md#x.v1.Ask) |" in page.text
+    assert "| `size = 4` | `uint32` | A size \\| a count, in bytes. |" in page.text
