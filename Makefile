@@ -252,7 +252,7 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m bench.capacity --page
 
 site: $(SITE_READY)  ## Build the documentation site with search and references, and check its links: build/site/index.html
-	@NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs --quiet build --strict -f deploy/website/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict -f deploy/website/mkdocs.yml
 	@echo 'built build/site/index.html'
 
 clean:  ## Remove caches and the files that runs left behind; .venv stays
