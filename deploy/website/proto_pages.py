@@ -5,12 +5,15 @@ import json
 import posixpath
 import re
 import subprocess
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 FOLDER = "reference/protocol"
+COMMAND = "grpcurl "
+"""The start of a paragraph that is an example of a call."""
 _MESSAGE, _ENUM, _SERVICE, _SYNTAX, _PACKAGE = 4, 5, 6, 12, 2
 _FIELD, _NESTED, _NESTED_ENUM, _VALUE, _METHOD = 2, 3, 4, 2, 2
 
@@ -44,9 +47,15 @@ def pages(files: list[dict[str, Any]]) -> list[ProtoPage]:
 
 
 def prose(comment: str) -> str:
-    """A comment as Markdown: text outside backticks means itself, lists and paragraphs stay."""
+    """A comment as Markdown: text outside backticks means itself, lists stay, and an example of a command is code."""
     lines = [line.removeprefix(" ") for line in comment.strip("\n").split("\n")]
-    return "\n".join(_literal(line) for line in lines).strip()
+    return "\n\n".join(_paragraph(paragraph) for paragraph in re.split(r"\n\s*\n", "\n".join(lines))).strip("\n")
+
+
+def _paragraph(text: str) -> str:
+    if text.startswith(COMMAND):
+        return textwrap.indent(text, "    ")
+    return "\n".join(_literal(line) for line in text.split("\n"))
 
 
 def _literal(line: str) -> str:
@@ -90,8 +99,8 @@ def _overview(files: list[dict[str, Any]]) -> str:
         "For authors of clients: the services of Ortoo, and those of RocketMQ and KEDA that Ortoo implements. "
         "These pages are made from the files in `protos/`.",
         "",
-        "| service | file | purpose |",
-        "|---|---|---|",
+        "| service | purpose |",
+        "|---|---|",
     ]
     for file in files:
         comments = _comments(file)
@@ -99,7 +108,7 @@ def _overview(files: list[dict[str, Any]]) -> str:
         for number, service in enumerate(file.get("service", ())):
             full = f"{file['package']}.{service['name']}"
             purpose = re.split(r"(?<=\.)\s", _cell(comments.get((_SERVICE, number), "")))[0]
-            lines.append(f"| [{full}]({link}#{full}) | `{file['name']}` | {purpose} |")
+            lines.append(f"| [{full}]({link}#{full}) | {purpose} |")
     return "\n".join(lines) + "\n"
 
 

@@ -68,9 +68,11 @@ def test_lists_are_indented_for_the_site_as_github_reads_them(written: str, read
 
 
 def test_comments_of_protos_mean_themselves() -> None:
-    """Markup characters of a comment are text, except in code and at the start of a list item."""
-    comment = " Parked in %DLQ%<group>, or `a_b`: see *x* and y_z.\n\n * a list [1]\n"
-    expected = "Parked in %DLQ%&lt;group&gt;, or `a_b`: see \\*x\\* and y\\_z.\n\n* a list \\[1\\]"
+    """Markup in a comment is text, except the start of a list item. Code and commands stay as they are."""
+    comment = " Parked in %DLQ%<group>, or `a_b`: see *x* and y_z.\n\n * a list [1]\n\n grpcurl -d '<x_y_z>'\n"
+    expected = (
+        "Parked in %DLQ%&lt;group&gt;, or `a_b`: see \\*x\\* and y\\_z.\n\n* a list \\[1\\]\n\n    grpcurl -d '<x_y_z>'"
+    )
     assert prose(comment) == expected
 
 
@@ -108,7 +110,7 @@ def test_the_page_of_a_proto_links_its_types_and_shows_its_comments() -> None:
         "sourceCodeInfo": {"location": locations},
     }
     overview, page = pages([file])
-    assert "| [x.v1.Calls](x/v1/a.md#x.v1.Calls) | `x/v1/a.proto` | A service. |" in overview.text
+    assert "| [x.v1.Calls](x/v1/a.md#x.v1.Calls) | A service. |" in overview.text
     assert page.path == "reference/protocol/x/v1/a.md"
     assert page.text.startswith("# x/v1/a.proto\n\nA file.\n")
     assert "Request: [Ask](a.md#x.v1.Ask). Response: stream of [Ask](a.md#x.v1.Ask)." in page.text
