@@ -34,6 +34,9 @@ GO_CLIENT := tests/official/go
 GENERATED_GO := tests/integration/generated_clients/go
 TYPED_READY := $(JAVA_CLIENT)/.build/.ready $(GO_CLIENT)/.build/.ready $(GENERATED_GO)/.build/.ready
 SPARK_READY := $(VENV)/.spark-ready
+SITE_READY := .tools/site/.ready
+# Makes the search of the site work on pages that are opened from a folder. PyPI does not have it.
+FILE_SEARCH := iframe-worker@1.0.4
 PEERS_READY := $(VENV)/.peers-ready
 
 # The folders with the longest tests first, so that no worker starts a long test at the end.
@@ -43,7 +46,7 @@ QUICK_TESTS := tests/simulation tests/property tests/unit tests/golden tests/rep
 SKIPS := build/skips
 RUNS := spark-tests official-tests all-tests
 
-.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs clean
+.PHONY: help setup demo demo-ha dev check test bench bench-store bench-peers bench-guard crash descriptors simulate take-overs hand-overs rejoin lost-disks directory-away protos protos-check docs site clean
 .PHONY: quick-seeds planted cancellations mutants
 .PHONY: demo-spark spark-setup spark-tests spark-long spark-kills spark-matrix bench-spark
 .PHONY: alerts deep drain explore full-enode hostile rolling upgrade dist install-tests wheels image-check manifests deploy-tools sbom arm-check
@@ -248,6 +251,10 @@ docs: $(READY)  ## Regenerate the generated documents, such as the list of decis
 	@$(PY) -m bench.table
 	@$(PY) -m bench.capacity --page
 
+site: $(SITE_READY)  ## Build the documentation site with search and references, and check its links: build/site/index.html
+	@NO_MKDOCS_2_WARNING=1 .tools/site/bin/mkdocs build --strict -f deploy/website/mkdocs.yml
+	@echo 'built build/site/index.html'
+
 clean:  ## Remove caches and the files that runs left behind; .venv stays
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist .ortoo
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf
@@ -309,6 +316,16 @@ $(READY): $(PROJECTS) $(PIP_READY)
 # Programs that may not write compiled files would otherwise compile at each start.
 $(COMPILED): $(READY)
 	@$(PY) -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
+	@touch $@
+
+# The tools of the site have an environment of their own, so that they change no version in .venv.
+$(SITE_READY): deploy/website/requirements.txt | $(PIP_READY)
+	@echo 'installing the tools of the documentation site (half a minute the first time)'
+	@$(PY) -m venv --clear --without-pip .tools/site
+	@$(PY) -m pip --python .tools/site/bin/python --disable-pip-version-check --quiet install --no-compile \
+	  -r deploy/website/requirements.txt
+	@cd .tools/site && npm pack --silent $(FILE_SEARCH) >/dev/null && tar -xzf iframe-worker-*.tgz \
+	  || echo 'NOT INSTALLED: $(FILE_SEARCH), which needs npm; the search of the site will need a web server'
 	@touch $@
 
 # Modules of an old generator can be imported beside every later protobuf and grpcio. It has a folder of its own, because
