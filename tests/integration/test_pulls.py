@@ -126,6 +126,8 @@ async def test_offsets_are_kept_by_enode_topic_group_and_queue(tmp_path: Path) -
         refused = await commit([101, 2, 3, 4])
         assert len(refused) == 2  # those of the same enode
         assert "offset 101 of queue 0; the queue ends at 100" in refused[0]
+        assert not await commit([1 << 60, 2, 3, 4], "%SINK%a")  # the batch number of a sink
+        assert await stored("%SINK%a") == [1 << 60, 2, 3, 4]
         assert await stored() == [50, 2, 3, 4]
         wrong = pull_pb2.CommitConsumerOffsetsRequest(group="", offsets=[pull_pb2.ConsumerOffset(queue=queues[0])])
         assert await refusal(running.consumer.CommitOffsets(wrong)) is grpc.StatusCode.INVALID_ARGUMENT

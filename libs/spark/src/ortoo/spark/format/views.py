@@ -12,12 +12,12 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ortoo.client import NotFound
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.common.errors import Invalid
 from ortoo.spark.arrow.schema import utc_schema
 from ortoo.spark.core.link import ClusterLink, link_to
 from ortoo.spark.core.read_options import ReadOptions
 from ortoo.spark.reading.topic_state import topic_names
-from ortoo.spark.writing.sink_progress import GROUP_PREFIX
 
 RETRY: Final = "%RETRY%"
 DEAD_LETTER: Final = "%DLQ%"
@@ -68,7 +68,7 @@ class ViewReader(DataSourceReader):
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
     """One row for each group, topic and queue. Without the option `groups`, topics without an offset are left out."""
     groups = options.groups or tuple(
-        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(GROUP_PREFIX)
+        group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(SINK_GROUP_PREFIX)
     )
     topics = topic_names(link, options) if options.topics or options.pattern else _all_topics(link)
     rows = []

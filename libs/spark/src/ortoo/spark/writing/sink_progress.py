@@ -1,18 +1,18 @@
 """The newest committed batch of a sink, stored durably beside the messages as the offset of a group.
 
 The group is `%SINK%` and the sink's id, in the first queue of the topic. The offset holds a part of the query's id and
-the batch number. A committed batch is therefore never written again, however late it is repeated. A second query, or
-one whose checkpoint was deleted, is refused.
+the batch number. A committed batch is therefore never written again, however late it is repeated. A second query, and
+one whose checkpoint was deleted or restored from an old copy, is refused.
 """
 
 import hashlib
 from dataclasses import dataclass
 
 from ortoo.client import Conflict, Queue
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX
 from ortoo.spark.core.group_offsets import commit_group, group_offset
 from ortoo.spark.core.link import ClusterLink
 
-GROUP_PREFIX = "%SINK%"
 _BATCH_BITS = 36
 
 
@@ -25,7 +25,11 @@ class SinkProgress:
     topic: str
 
     def is_committed(self, link: ClusterLink, batch_id: int) -> bool:
-        """Whether a batch is written and committed. Errors: Conflict when the sink belongs to another query."""
+        """Whether a batch is the newest one that is committed.
+
+        Errors: Conflict when the sink belongs to another query, or for a batch before the newest one. Spark repeats
+        only the newest batch, so that an earlier one comes from an old copy of the checkpoint.
+        """
         every = (group_offset(link, self._group, queue) for queue in self._queues(link))
         stored = next((offset for offset in every if offset >= 0), -1)
         if stored < 0:
@@ -36,7 +40,15 @@ class SinkProgress:
                 "checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
                 field="sinkId",
             )
-        return batch_id < stored & ((1 << _BATCH_BITS) - 1)
+        newest = (stored & ((1 << _BATCH_BITS) - 1)) - 1
+        if batch_id < newest:
+            raise Conflict(
+                f"the sink {self.sink_id!r} of topic {self.topic} has committed batch {newest}, and this is batch "
+                f"{batch_id}: the checkpoint was restored from an old copy, whose batches may have other rows. Use a "
+                "new checkpoint and sinkId, and start where the sink ended",
+                field="checkpointLocation",
+            )
+        return batch_id == newest
 
     def commit(self, link: ClusterLink, batch_id: int) -> None:
         """Record that a batch is written. A repetition changes nothing. Errors: as `is_committed`."""
@@ -45,7 +57,7 @@ class SinkProgress:
 
     @property
     def _group(self) -> str:
-        return GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
+        return SINK_GROUP_PREFIX + hashlib.blake2b(self.sink_id.encode(), digest_size=16).hexdigest()
 
     @property
     def _query_mark(self) -> int:

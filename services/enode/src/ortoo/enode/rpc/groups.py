@@ -1,6 +1,8 @@
 """RPCs of consumer groups: committed offsets, offset searches, and delivery modes."""
 
-from ortoo.common.cluster.names import check_group_name
+from collections.abc import Mapping
+
+from ortoo.common.cluster.names import SINK_GROUP_PREFIX, check_group_name
 from ortoo.common.errors import Invalid
 from ortoo.common.grpc.enum_values import check_known, known_or
 from ortoo.common.grpc.errors import Context
@@ -24,13 +26,8 @@ class GroupHandlers(EnodeHandlers):
         if request.reset:
             await store.offsets.reset(topic_id, group, offsets)
             return pb.CommitOffsetsResponse()
-        for queue_id, offset in offsets.items():
-            if offset > (end_offset := store.queue_range(topic_id, queue_id).end_offset):
-                raise Invalid(
-                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
-                    "what it received",
-                    field="offsets",
-                )
+        if not group.startswith(SINK_GROUP_PREFIX):  # the number of a batch, which no consumer reads
+            self._check_stored(topic_id, offsets)
         fenced: list[int] = []
         with store.modes.decide([(topic_id, group)], GroupMode.OFFSETS) as (decided, refused):
             for error in refused.values():
@@ -41,6 +38,16 @@ class GroupHandlers(EnodeHandlers):
             else:
                 await store.offsets.commit(topic_id, group, offsets, request.generation, decided)
         return pb.CommitOffsetsResponse(fenced_queue_ids=fenced)
+
+    def _check_stored(self, topic_id: int, offsets: Mapping[int, int]) -> None:
+        """Refuse offsets beyond the end of their queues. Errors: Invalid."""
+        for queue_id, offset in offsets.items():
+            if offset > (end_offset := self.store.queue_range(topic_id, queue_id).end_offset):
+                raise Invalid(
+                    f"offset {offset} of queue {queue_id}; the queue ends at {end_offset}. A consumer can commit only "
+                    "what it received",
+                    field="offsets",
+                )
 
     async def QueryOffsets(self, request: pb.QueryOffsetsRequest, context: Context) -> pb.QueryOffsetsResponse:
         """Get the committed offsets of a group."""
