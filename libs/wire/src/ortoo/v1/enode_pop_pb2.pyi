@@ -55,7 +55,7 @@ Global___DeliveryPhase: _TypeAlias = DeliveryPhase  # noqa: Y015
 
 @_typing.final
 class LeaseRequest(_message.Message):
-    """One of many requests on one stream. A cancellation is also a pop, see `call_off`."""
+    """One of many requests on one stream. A cancellation is also a pop, see `cancel`."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -413,7 +413,9 @@ class CommitConsumerOffsetsRequest(_message.Message):
     """The group."""
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___ConsumerOffset]:
-        """New offsets. A smaller offset than the stored one replaces it, and a warning is logged."""
+        """New offsets. A smaller offset than the stored one replaces it, and a warning is logged. An offset beyond the end of
+        its queue is refused.
+        """
 
     def __init__(
         self,

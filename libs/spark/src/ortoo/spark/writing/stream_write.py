@@ -25,9 +25,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Record that all tasks of a batch are complete. A repetition changes nothing."""
-        done = [message for message in messages if message is not None]
-        if done:
-            self._writer.commit(done, done[0].query_id, batchId)
+        del batchId  # the messages of the tasks have it
+        self._writer.commit(messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """The batch failed; it is repeated with the same ids, so that nothing is stored twice."""
