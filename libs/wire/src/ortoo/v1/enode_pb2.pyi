@@ -532,6 +532,82 @@ class DescribeQueuesResponse(_message.Message):
 Global___DescribeQueuesResponse: _TypeAlias = DescribeQueuesResponse  # noqa: Y015
 
 @_typing.final
+class DescribeQueuesOfTopicsRequest(_message.Message):
+    """The topics to describe."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """At most 1,000 topics."""
+
+    def __init__(
+        self,
+        *,
+        topic_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topic_ids", b"topic_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeQueuesOfTopicsRequest: _TypeAlias = DescribeQueuesOfTopicsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeQueuesOfTopicsResponse(_message.Message):
+    """The queues of topics on this enode."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPICS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def topics(self) -> _containers.RepeatedCompositeFieldContainer[Global___TopicQueues]:
+        """Topics that this enode does not have are missing."""
+
+    def __init__(
+        self,
+        *,
+        topics: _abc.Iterable[Global___TopicQueues] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["topics", b"topics"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeQueuesOfTopicsResponse: _TypeAlias = DescribeQueuesOfTopicsResponse  # noqa: Y015
+
+@_typing.final
+class TopicQueues(_message.Message):
+    """The queues of one topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPIC_ID_FIELD_NUMBER: _builtins.int
+    QUEUES_FIELD_NUMBER: _builtins.int
+    topic_id: _builtins.int
+    """The topic."""
+    @_builtins.property
+    def queues(self) -> _containers.RepeatedCompositeFieldContainer[Global___QueueRange]:
+        """In order of queue id."""
+
+    def __init__(
+        self,
+        *,
+        topic_id: _builtins.int = ...,
+        queues: _abc.Iterable[Global___QueueRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["queues", b"queues", "topic_id", b"topic_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TopicQueues: _TypeAlias = TopicQueues  # noqa: Y015
+
+@_typing.final
 class QueueRange(_message.Message):
     """The offsets of one queue."""
 

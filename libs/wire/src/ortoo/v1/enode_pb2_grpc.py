@@ -63,6 +63,11 @@ class EnodeServiceStub:
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.SerializeToString,
                 response_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.FromString,
                 _registered_method=True)
+        self.DescribeQueuesOfTopics = channel.unary_unary(
+                '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
+                request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.FromString,
+                _registered_method=True)
         self.FindOffset = channel.unary_unary(
                 '/ortoo.v1.EnodeService/FindOffset',
                 request_serializer=ortoo_dot_v1_dot_enode__pb2.FindOffsetRequest.SerializeToString,
@@ -225,6 +230,13 @@ class EnodeServiceServicer:
 
     def DescribeQueues(self, request, context):
         """The first and the next offset of each queue of a topic.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeQueuesOfTopics(self, request, context):
+        """The same for the queues of many topics.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -436,6 +448,11 @@ def add_EnodeServiceServicer_to_server(servicer, server):
                     servicer.DescribeQueues,
                     request_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.FromString,
                     response_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.SerializeToString,
+            ),
+            'DescribeQueuesOfTopics': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeQueuesOfTopics,
+                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.SerializeToString,
             ),
             'FindOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.FindOffset,
@@ -699,6 +716,33 @@ class EnodeService:
             '/ortoo.v1.EnodeService/DescribeQueues',
             ortoo_dot_v1_dot_enode__pb2.DescribeQueuesRequest.SerializeToString,
             ortoo_dot_v1_dot_enode__pb2.DescribeQueuesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeQueuesOfTopics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
+            ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -31,6 +31,8 @@ class EnodeServiceStub:
     """The committed offsets of a group."""
     DescribeQueues: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeQueuesRequest, _enode_pb2.DescribeQueuesResponse]
     """The first and the next offset of each queue of a topic."""
+    DescribeQueuesOfTopics: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeQueuesOfTopicsRequest, _enode_pb2.DescribeQueuesOfTopicsResponse]
+    """The same for the queues of many topics."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The offset of the first message stored at or after a time."""
     FindMessages: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindMessagesRequest, _enode_pb2.FindMessagesResponse]
@@ -132,6 +134,14 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _aio.ServicerContext[_enode_pb2.DescribeQueuesRequest, _abc.Awaitable[_enode_pb2.DescribeQueuesResponse]],
     ) -> _abc.Awaitable[_enode_pb2.DescribeQueuesResponse]:
         """The first and the next offset of each queue of a topic."""
+
+    @_abc_1.abstractmethod
+    def DescribeQueuesOfTopics(
+        self,
+        request: _enode_pb2.DescribeQueuesOfTopicsRequest,
+        context: _aio.ServicerContext[_enode_pb2.DescribeQueuesOfTopicsRequest, _abc.Awaitable[_enode_pb2.DescribeQueuesOfTopicsResponse]],
+    ) -> _abc.Awaitable[_enode_pb2.DescribeQueuesOfTopicsResponse]:
+        """The same for the queues of many topics."""
 
     @_abc_1.abstractmethod
     def FindOffset(

@@ -1,5 +1,9 @@
 """DescribeQueues, DescribeStore and FindMessages."""
 
+import contextlib
+
+from ortoo.common.cluster.names import TOPICS_MAX
+from ortoo.common.errors import Invalid, NotFound
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -14,6 +18,19 @@ class StorageHandlers(EnodeHandlers):
         await self.topics.wait_for(request.topic_id)
         queues = self.store.describe_queues(request.topic_id)
         return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
+
+    async def DescribeQueuesOfTopics(
+        self, request: pb.DescribeQueuesOfTopicsRequest, context: Context
+    ) -> pb.DescribeQueuesOfTopicsResponse:
+        """Get the first and the next offset of each queue of many topics. Unknown topics are left out."""
+        if len(request.topic_ids) > TOPICS_MAX:
+            raise Invalid(f"{len(request.topic_ids)} topics; expected at most {TOPICS_MAX}", field="topic_ids")
+        topics = []
+        for topic_id in request.topic_ids:
+            with contextlib.suppress(NotFound):
+                queues = [write(pb.QueueRange, one) for one in self.store.describe_queues(topic_id)]
+                topics.append(pb.TopicQueues(topic_id=topic_id, queues=queues))
+        return pb.DescribeQueuesOfTopicsResponse(topics=topics)
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Find the places of messages with a key or an id."""

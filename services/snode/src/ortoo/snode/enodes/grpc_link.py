@@ -164,6 +164,15 @@ class GrpcEnodeLink(ReplicaLink):
         response = await self._call(lambda stub: stub.DescribeQueues, pb.DescribeQueuesRequest(topic_id=topic_id))
         return [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in response.queues]
 
+    async def describe_queues_of_topics(self, topic_ids: Sequence[int]) -> dict[int, list[QueueRange]]:
+        """The stored range of each queue of many topics, without topics that the enode does not have."""
+        request = pb.DescribeQueuesOfTopicsRequest(topic_ids=topic_ids)
+        response = await self._call(lambda stub: stub.DescribeQueuesOfTopics, request)
+        return {
+            topic.topic_id: [QueueRange(q.queue_id, q.begin_offset, q.end_offset) for q in topic.queues]
+            for topic in response.topics
+        }
+
     async def recall_delayed(self, topic_id: int, timer_id: int, deliver_at_ms: int) -> None:
         """Delete a delayed message. Errors: NotFound if no such message waits, Conflict during its delivery."""
         request = deferred_pb.RecallDelayedRequest(topic_id=topic_id, timer_id=timer_id, deliver_at_ms=deliver_at_ms)

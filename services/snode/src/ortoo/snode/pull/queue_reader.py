@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import heapq
-from collections.abc import AsyncIterator, Container, Iterable, Iterator
+from collections.abc import AsyncIterator, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,6 +77,26 @@ class QueueReader:
             for item in ranges
             if item.queue_id < counts[enode]
         }
+
+    async def queue_ranges_of(self, topics: Sequence[Topic]) -> list[dict[Queue, QueueRange]]:
+        """As `queue_ranges`, for each of many topics, with one call for each enode."""
+        ids: dict[str, list[int]] = {}
+        for topic in topics:
+            for enode in topic.enodes:
+                ids.setdefault(enode, []).append(topic.topic_id)
+        answers = {
+            enode: await self._links.ask_all([enode], lambda link, wanted=wanted: link.describe_queues_of_topics(wanted))
+            for enode, wanted in sorted(ids.items())
+        }
+        return [
+            {
+                Queue(topic.name, placement.enode, item.queue_id): item
+                for placement in sorted(topic.placements, key=lambda one: one.enode)
+                for item in answers[placement.enode].get(placement.enode, {}).get(topic.topic_id, ())
+                if item.queue_id < placement.read_queue_count
+            }
+            for topic in topics
+        ]
 
     async def all_queue_ranges(self, topic: Topic, refusal: str) -> dict[Queue, QueueRange]:
         """The stored ranges of all readable queues. Errors: Unavailable, with `refusal`, if an enode is unreachable."""
