@@ -51,7 +51,7 @@ class DescribeTopicsRequest(_message.Message):
     NAMES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At most 1,000 names."""
+        """At most 1,024 names."""
 
     def __init__(
         self,

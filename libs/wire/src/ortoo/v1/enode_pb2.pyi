@@ -540,7 +540,7 @@ class DescribeQueuesOfTopicsRequest(_message.Message):
     TOPIC_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def topic_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """At most 1,000 topics."""
+        """At most 1,024 topics."""
 
     def __init__(
         self,

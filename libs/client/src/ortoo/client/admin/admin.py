@@ -108,7 +108,7 @@ class Admin:
         return _description(await self._call("DescribeTopic", admin_pb2.DescribeTopicRequest(name=name)))
 
     async def describe_topics(self, names: Sequence[str]) -> list[TopicDescription]:
-        """Many topics with the offset range of each queue, in one call for 1,000 names. Missing topics are left out.
+        """Many topics with the offset range of each queue, in one call for 1,024 names. Missing topics are left out.
 
         Errors: Unsupported by older servers.
         """

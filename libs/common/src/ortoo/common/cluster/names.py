@@ -11,7 +11,7 @@ TOPIC_NAME_LENGTH_MAX = 127
 GROUP_NAME_LENGTH_MAX = 120
 PROCESS_NAME_LENGTH_MAX = 63
 
-TOPICS_MAX = 1_000
+TOPICS_MAX = 1_024
 """Largest number of topics that one call describes."""
 SINK_GROUP_PREFIX = "%SINK%"
 """Groups whose offsets are the batch numbers of an exactly-once sink. They have no consumers."""

@@ -2,8 +2,7 @@
 
 import contextlib
 
-from ortoo.common.cluster.names import TOPICS_MAX
-from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.errors import NotFound
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import EnodeHandlers
@@ -23,8 +22,6 @@ class StorageHandlers(EnodeHandlers):
         self, request: pb.DescribeQueuesOfTopicsRequest, context: Context
     ) -> pb.DescribeQueuesOfTopicsResponse:
         """Get the first and the next offset of each queue of many topics. Unknown topics are left out."""
-        if len(request.topic_ids) > TOPICS_MAX:
-            raise Invalid(f"{len(request.topic_ids)} topics; expected at most {TOPICS_MAX}", field="topic_ids")
         topics = []
         for topic_id in request.topic_ids:
             with contextlib.suppress(NotFound):

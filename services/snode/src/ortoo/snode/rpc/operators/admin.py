@@ -4,8 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from ortoo.common.cluster.names import TOPICS_MAX
-from ortoo.common.errors import Invalid, NotFound
+from ortoo.common.errors import NotFound
 from ortoo.common.filters.message_filter import compile_filter
 from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import read, write
@@ -40,8 +39,6 @@ class AdminService(ReplicaAdminHandlers, GroupAdminHandlers):
 
     async def DescribeTopics(self, request: pb.DescribeTopicsRequest, context: Context) -> pb.DescribeTopicsResponse:
         """Many topics with the stored ranges of their queues. Topics that do not exist are left out."""
-        if len(request.names) > TOPICS_MAX:
-            raise Invalid(f"{len(request.names)} names; expected at most {TOPICS_MAX}", field="names")
         topics = []
         for name in request.names:
             with contextlib.suppress(NotFound):
