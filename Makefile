@@ -199,7 +199,7 @@ demo-spark: $(SPARK_READY) $(DEMO_READY)  ## The flights through the broker into
 	@libs/spark/find_java.sh 'the demo on Spark'
 	@$(PY) -m ortoo.spark.demo
 
-spark-setup: $(SPARK_READY)  ## Add pyspark and the pipeline's dependencies to .venv; finds or installs Java 17
+spark-setup: $(SPARK_READY)  ## Add pyspark and the pipeline's dependencies to .venv
 
 spark-long: $(SPARK_READY)  ## 10,000,000 messages through Spark while drivers and workers are killed 20 times, and the other long tests; half an hour
 	@libs/spark/find_java.sh 'the long tests of Spark'

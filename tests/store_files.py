@@ -70,7 +70,7 @@ FILES = (
         r"identity",
         "The identity of the store: cluster, enode, store id, the disk id of a replica, and whether it has hard state.",
         "no",
-        "Refuses. A folder without any file becomes a new store, which name servers that know the enode refuse.",
+        "Refuses. A folder without any file becomes a new store. Name servers that know the enode refuse this store.",
         outcomes(Start.REFUSED, older=Start.RIGHT),
         outcomes(Start.REFUSED, older=Start.RIGHT),
     ),
@@ -98,7 +98,7 @@ FILES = (
         LAST_SEGMENT,
         r"\d{20}\.seg",
         "The segment to which the log is appended: messages, state changes, checkpoints, and the count of openings.",
-        "of a replica",
+        "only of a replica",
         "A replica fetches the missing frames from the other replicas, and leads only when it has them. Without "
         "replicas, reads of the segment's offsets are answered DATA_LOSS, and the offsets are not assigned again. If "
         "the file is cut short, the store continues with the rest of the file, under another store id.",
@@ -109,7 +109,7 @@ FILES = (
         FULL_SEGMENT,
         r"\d{20}\.seg",
         "A full segment of the log.",
-        "of a replica",
+        "only of a replica",
         "A replica fetches a missing frame from the other replicas when the frame is read, or when a start computes "
         "the state from it. Without replicas, reads of the segment's offsets are answered DATA_LOSS.",
         outcomes(Start.NAMED),
@@ -163,8 +163,9 @@ FILES = (
     StoreFile(
         "`restored`",
         r"restored",
-        "The mark of a store whose log ends before data that clients may have seen. The next start raises the store's "
-        "numbers and removes the mark.",
+        "The mark of a store whose log ends before data that clients may have seen. The next start raises the "
+        "numbers of leases, locks, transactions and delayed messages above those that clients may hold, and removes "
+        "the mark.",
         "no",
         "Refuses if `identity` requires `restored`. Then repeat the command that made the store, such as a restore.",
         outcomes(Start.RIGHT, deleted=Start.REFUSED, emptied=Start.REFUSED),
@@ -191,7 +192,7 @@ For contributors: the files of a store, and the behaviour of a start when one of
 [The log of an enode](log.md) has the formats, and [crash safety](crash-safety.md) the reasons.
 `python -m tests.store_files docs/formats/files.md` writes this page; the tests of lost files use the same table.
 
-A store is one folder. Every start without a file behaves in the same way, not only the first. A
+A store is one folder. If a file is missing, later starts behave like the first start without it. A
 refused start changes nothing, and names the file and the remedy. The start succeeds when the file is put back. A lost
 file never causes a message to be taken for another one, or a store id to be used for two different histories.
 
@@ -199,12 +200,14 @@ A process locks the folder itself, so there is no lock file. Checkpoints, topics
 are frames of the log. A running process detects at its next flush, or within a second, that its folder was moved,
 replaced or emptied. From then on the process acknowledges nothing, and `ortoo doctor` reports `data folder missing`.
 
-"""
-TAIL = """
 *Starts right* means that the store starts with all acknowledged data. *Names the loss* means that the start reports the
 file and the positions. Reads of the file's offsets are then answered DATA_LOSS, and all other data is served. Only
 segments of an enode without replicas can be lost in this way, because no other process has a copy of
-them. If a replica refuses to start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data
+them.
+
+"""
+TAIL = """
+If a replica refuses to start, empty its disk and [admit it as a new replica](../operations/replicas.md); no data
 is lost.
 
 No file shows that a whole disk was restored from an older image. But the number of each start has random bits, so a

@@ -116,9 +116,10 @@ def _members(three: Figures, one: Figures) -> Iterator[PeerRow]:
     section = "an enode of three replicas, beside an enode of one replica"
     yield PeerRow(section, "`send_many`", three["bench many"]["per_s"], one["bench many"]["per_s"], "/s")
     cpu, alone = three["bench many"]["cpu_us"], one["bench many"]["cpu_us"]["enode"]
-    yield PeerRow(section, "processor time a message: the leader, the only replica", cpu["leader"], alone, " µs", True)
+    leader = "processor time a message: the leader beside the only replica"
+    yield PeerRow(section, leader, cpu["leader"], alone, " µs", True)
     follower = fmean(us for name, us in cpu.items() if name.startswith("follower"))
-    yield PeerRow(section, "processor time a message: a follower, the only replica", follower, alone, " µs", True)
+    yield PeerRow(section, "processor time a message: a follower beside the only replica", follower, alone, " µs", True)
     both = three["bench steady"]["p99_ms"], one["bench steady"]["p99_ms"]
     yield PeerRow(section, "send to acknowledgement at 200/s, p99", *both, " ms", True)
 
@@ -144,8 +145,9 @@ def setting(result: Figures) -> str:
     return (
         f"Measured by `make bench-peers` on {one['cores']} cores and {one['memory_gib']} GiB, every process on it. "
         f"Linux {one['kernel'].split('-')[0]}, Python {one['python']}, Java {versions['java']}, RocketMQ's Java client"
-        f" {versions['client']}, confluent-kafka {versions['confluent-kafka']}. Rounds: {result['rounds']}, each with "
-        f"the systems one after another, each started again. {result['seconds']:g} seconds a figure, medians, bodies "
+        f" {versions['client']}, confluent-kafka {versions['confluent-kafka']}. Rounds: {result['rounds']}. In each "
+        "round the systems run one after another, and each system is started again. Each figure is a median of "
+        f"{result['seconds']:g} seconds, bodies "
         f"of 256 bytes, 8 queues. Load average, of which the load itself is a part: {min(loads):.1f} to "
         f"{max(loads):.1f}. Unrelated programs took {min(others):.0f} to {max(others):.0f} % of the machine "
         f"meanwhile{caveat}. A ratio above 1 means that Ortoo is ahead; for times and memory, less is better."

@@ -147,6 +147,6 @@ async def doctor(cluster: ProcessCluster, wanted: str) -> str:
 
 def stores_in(said: str) -> tuple[str, str]:
     """The id of the enode's registered store, and of the store that it has now."""
-    found = re.search(r"known by store (\w+), and this is store (\w+)", " ".join(said.split()))
+    found = re.search(r"registered store (\w+), and this process has store (\w+)", " ".join(said.split()))
     assert found is not None, said
     return found[1], found[2]

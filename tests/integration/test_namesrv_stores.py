@@ -64,7 +64,7 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
             await accept(stub, "second")
         await register(stub, "first")
         await leave(stub)
-        with pytest.raises(Conflict, match="known by store first, and this is store second"):
+        with pytest.raises(Conflict, match="registered store first, and this process has store second"):
             await register(stub, "second")
     async with name_server("", tmp_path) as stub:
         with pytest.raises(Conflict, match="ortoo enode accept-store e second"):
@@ -74,7 +74,7 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
         for wrong in ("second", "of-no-enode"):
             assert await accept(stub, wrong) == "first"
         assert await accept(stub, "first") == "first"
-        with pytest.raises(Conflict, match="known by store first"):
+        with pytest.raises(Conflict, match="registered store first"):
             await register(stub, "second")
         assert await accept(stub, "second") == "first"
     async with name_server("", tmp_path) as stub:
@@ -83,7 +83,7 @@ async def test_another_store_needs_an_operators_word_also_after_a_start(tmp_path
         await register(stub, "second")
         await leave(stub)
     async with name_server("", tmp_path) as stub:
-        with pytest.raises(Conflict, match="known by store second"):
+        with pytest.raises(Conflict, match="registered store second"):
             await register(stub, "first")
         await register(stub, "second")
 
@@ -101,7 +101,7 @@ async def test_a_store_that_was_made_of_the_known_one_needs_no_word(tmp_path: Pa
         await leave(stub)
         await register(stub, "restored", made_from="first")
         await leave(stub)
-        with pytest.raises(Conflict, match="known by store restored"):
+        with pytest.raises(Conflict, match="registered store restored"):
             await register(stub, "first")
 
 
@@ -122,7 +122,7 @@ async def test_what_one_name_server_accepts_all_accept(two: list[NameServiceStub
     first, second = ("x", "y") if told[0] is None else ("y", "x")
     for stub in two:
         await leave(stub)
-        with pytest.raises(Conflict, match=f"known by store {first}"):
+        with pytest.raises(Conflict, match=f"registered store {first}"):
             await register(stub, second)
     assert await accept(two[0], second) == first
     async with asyncio.timeout(20):

@@ -75,7 +75,7 @@ async def test_a_secret_is_of_its_user_alone(tmp_path: Path) -> None:
     await secret_after(tmp_path, chosen, put=True)
     with sa.create_engine(f"sqlite:///{tmp_path / 'namesrv' / 'namesrv.db'}").begin() as connection:
         connection.execute(sa.text("INSERT INTO users SELECT 'eve', enabled, created_at_ms, kept_secret FROM users"))
-    with pytest.raises(Invalid, match="of eve in the database is that of ann"):
+    with pytest.raises(Invalid, match="has the secret of ann in the place of the secret of eve"):
         await secret_after(tmp_path, chosen)
 
 

@@ -176,7 +176,12 @@ def test_accounts_are_listed_and_removed_by_a_command(
 
 @FORMATS
 def test_a_replay_that_was_broken_off_goes_on_exactly_and_then_takes_newer_rows(
-    spark: Any, broker: Broker, topic: str, settings: PipelineSettings, lake_format: str, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    broker: Broker,
+    topic: str,
+    settings: PipelineSettings,
+    lake_format: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The lake grows and is compacted between two attempts. Each row is replayed once, in one job."""
     said: list[str] = []

@@ -82,7 +82,7 @@ def seals_are_not_checked() -> None:
 
 
 def an_identified_send_ends_the_snode() -> None:
-    """Containment: a send with a dedup id that its enode does not answer ends the snode."""
+    """Containment: the snode ends when an enode does not answer a send with a dedup id."""
     asked = background.Background.start_future
 
     def spawned(self: Any, name: str, work: Any) -> Any:

@@ -13,7 +13,7 @@ from ortoo.snode.pop import lease_release
 
 
 def pop_cancelled_by_repeating_it() -> None:
-    """G8: a cancelled pop is repeated and released, and the first request may arrive after that."""
+    """G8: a snode sends the pop again and releases the result, and the first request may arrive later."""
     once, ask = lease_release.LeaseReleaser.cancel_once, pop_calls.PopCalls.pop
 
     class Forgetful:

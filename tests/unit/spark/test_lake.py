@@ -107,7 +107,7 @@ def test_a_batch_that_comes_again_with_other_messages_is_refused(tmp_path: Path,
     more = pa.RecordBatch.from_pydict({"stored_at": [day] * 3, "offset": [3, 5, 7]}, schema=writer._rows)
     other_day = pa.RecordBatch.from_pydict({"stored_at": [day.replace(day=3)], "offset": [7]}, schema=writer._rows)
     for batch_id, rows in ((1, more), (2, more), (2, other_day)):
-        with pytest.raises(Conflict, match="not 1 of its messages: the checkpoint is older"):
+        with pytest.raises(Conflict, match="1 of its messages are not: the checkpoint is older"):
             writer.commit([writer.write(iter([rows]))], batch_id)
 
 

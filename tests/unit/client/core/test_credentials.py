@@ -94,5 +94,5 @@ def test_a_profile_that_is_not_there(tmp_path: Path) -> None:
     environ = home(tmp_path)
     with pytest.raises(NotFound, match="no profile prod"):
         effective_environment("prod", environ)
-    with pytest.raises(Invalid, match="no name of a profile"):
+    with pytest.raises(Invalid, match="not a valid name of a profile"):
         effective_environment("../prod", environ)

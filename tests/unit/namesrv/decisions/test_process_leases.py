@@ -54,7 +54,7 @@ def test_second_store_under_a_living_name_is_refused() -> None:
     """Another store is refused during the lease, with the remaining time; then it may have the name."""
     leases = ProcessLeases(15)
     enode(leases, 0)
-    with pytest.raises(Conflict, match="Give this one another name") as caught:
+    with pytest.raises(Conflict, match="Give this enode another name") as caught:
         enode(leases, 14, store_id="other")
     assert caught.value.retry_after_ms == 1000
     assert caught.value.field == DOUBLE_FIELD
@@ -66,7 +66,7 @@ def test_the_successor_of_a_store_waits_for_the_lease_alone() -> None:
     leases = ProcessLeases(15)
     enode(leases, 0)
     successor = Enode("e", "h:2", "other", made_from="s")
-    with pytest.raises(Conflict, match="gets the lease when the other one has ended") as caught:
+    with pytest.raises(Conflict, match="gets the lease when the current lease ends") as caught:
         leases.check_double(successor, 14, may_succeed=True)
     assert caught.value.field == LEASE_FIELD
     assert LEASE_FIELD not in OTHER_STORE_FIELDS

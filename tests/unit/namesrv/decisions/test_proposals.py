@@ -338,7 +338,7 @@ def test_of_two_disks_with_one_number_the_one_that_is_there_is_elected() -> None
     [
         ((report(1, is_leading=True), report(2), report(3)), 2, "transfer leadership instead"),
         ((silent(1), silent(2, is_electable=False)), 2, "cannot become leader"),
-        ((silent(1), silent(2)), 3, "start it first"),
+        ((silent(1), silent(2)), 3, "start the replica first"),
         ((silent(1),), 1, "start one of 2, 3"),
         ((silent(1), silent(2, end=101)), 1, "elect replica 2"),
         ((silent(1, is_electable=False, end=101), silent(2)), 2, "1 of 3 voters can vote for replica 2.*one of 3"),

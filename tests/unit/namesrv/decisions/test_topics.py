@@ -74,8 +74,8 @@ def test_wrong_wish_is_invalid_by_field(what: str) -> None:
 @pytest.mark.parametrize(
     ("asked", "enodes", "kind", "words"),
     [
-        (NewTopic("t"), {}, Conflict, "no enode is alive. Start one"),
-        (NewTopic("t"), {"a": False}, Conflict, "no enode is alive. Start one"),
+        (NewTopic("t"), {}, Conflict, "no enode is alive. Start an enode"),
+        (NewTopic("t"), {"a": False}, Conflict, "no enode is alive. Start an enode"),
         (NewTopic("t", enodes=("c",)), ALIVE, NotFound, "Live enodes: a, b"),
         (NewTopic("t", enodes=("a",)), {"a": False, "b": True}, Conflict, "is not alive; start it"),
     ],

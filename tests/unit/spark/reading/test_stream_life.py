@@ -256,7 +256,9 @@ def test_a_deleted_topic_leaves_the_offsets_when_it_cannot_be_restored(is_restor
     for name in NAMES:
         world.create(name)
         world.send(name, 0, 3)
-    with query_of(world, subscribePattern=".*", onDataLoss="earliest", startingOffsets="earliest", consumerGroup="g") as (
+    with query_of(
+        world, subscribePattern=".*", onDataLoss="earliest", startingOffsets="earliest", consumerGroup="g"
+    ) as (
         spark,
         _,
     ):

@@ -98,7 +98,7 @@ FAMILIES: dict[str, tuple[str, dict[str, Callable[..., Any]]]] = {
         {"get": processes.get_settings, "set": processes.set_settings, "history": processes.settings_history},
     ),
     "tx": (
-        "Show and end transactions without a verdict.",
+        "Show open transactions; commit them or roll them back.",
         {
             "list": transactions.show_all,
             "commit": transactions.commit,

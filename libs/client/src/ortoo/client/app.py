@@ -42,8 +42,8 @@ class Client:
     def transactional_producer(self, topic: str, group: str, checker: TransactionChecker) -> TransactionalProducer:
         """A producer whose messages wait for a verdict; enter it with `async with`.
 
-        `checker` returns the verdict of a transaction of `group` if the verdict was lost. Any producer may have begun
-        it.
+        `checker` returns the verdict of a transaction of `group` if the verdict was lost. Any producer of the group may
+        have begun that transaction.
         """
         return TransactionalProducer(self._connection, topic, group, checker)
 
@@ -56,7 +56,9 @@ class Client:
         return Consumer(self._connection, group, topic_filters(topics), settings or ConsumerSettings())
 
     async def recall(self, recall_handle: str) -> None:
-        """Cancel a delayed message by the handle in its receipt. After this call returns it is never delivered.
+        """Cancel a delayed message by the handle in its receipt.
+
+        After this call returns, the message is never delivered.
 
         Errors: NotFound when it was delivered or recalled before, Conflict while it is being delivered, Invalid.
         """
@@ -110,11 +112,11 @@ async def connect(
 ) -> AsyncIterator[Client]:
     """Connect to a cluster through one or more snodes, host:port each. Calls fail over to the next address.
 
-    Defaults come from a profile (see `ortoo profile`): `profile`, else the one that ORTOO_PROFILE names, else the
-    current one, which ORTOO_ADDRESS overrides. Without a profile the address is localhost:8081. If `addresses` are
+    Defaults come from a profile (see `ortoo profile`): `profile`, else the profile that ORTOO_PROFILE names, else the
+    current profile unless ORTOO_ADDRESS is set. Without a profile the address is localhost:8081. If `addresses` are
     given, a profile is used only if `profile` is given too.
-    `client_id` names this client in its groups (default: made of host and process). `zone` is the availability zone
-    of this client, for allocation strategies that prefer queues of the same zone.
+    `client_id` names this client in its groups; by default it is made of host and process. `zone` is the availability
+    zone of this client, for allocation strategies that prefer queues of the same zone.
     `access_key` and `secret_key` sign every call (default: ORTOO_ACCESS_KEY and ORTOO_SECRET_KEY).
     `tls_ca_file` (PEM, or "system") holds the roots of the server certificates and turns TLS on.
     `tls_certificate_file` and `tls_key_file` are the client's certificate.

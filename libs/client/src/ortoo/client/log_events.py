@@ -136,7 +136,7 @@ NACK_FAILED_RETRYING_LOCALLY = warning(
 )
 HANDLER_TIMEOUT_MESSAGE_RETRIED = warning(
     "handler_timeout_message_retried",
-    "A handler exceeded its timeout. Its message is retried by another group member.",
+    "A handler exceeded its timeout. The client nacks the message, so the group receives it again; broadcasts drop it.",
     "Find the reason why the handler blocks.",
 )
 FINAL_OFFSET_COMMIT_FAILED = warning(
@@ -146,8 +146,8 @@ FINAL_OFFSET_COMMIT_FAILED = warning(
 )
 QUEUE_LOCK_REJECTED = warning(
     "queue_lock_rejected",
-    "The enode rejected the lock of a queue.",
-    "None during a rebalance. The client asks again.",
+    "The lock of a queue could not be taken or renewed. Locks that another consumer holds are not logged.",
+    "Act on the error in `reason` if the event repeats. The client asks again.",
 )
 QUEUE_LOCK_RELEASE_FAILED = warning(
     "queue_lock_release_failed",

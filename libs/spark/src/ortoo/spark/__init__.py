@@ -2,7 +2,7 @@
 
     spark.read.format("ortoo").option("subscribe", "orders").load()
 
-needs no registration where this package is installed; with `--py-files`, call `register(spark)` first.
+works without registration if this package is installed. With `--py-files`, call `register(spark)` first.
 """
 
 from typing import Any

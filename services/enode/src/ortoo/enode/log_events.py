@@ -47,7 +47,7 @@ REPLICA_STATE_MISMATCH = error(
     "replica_state_mismatch",
     "The state of this replica differs from the leader's at the same position.",
     "None at first: the replica opens its log again and computes its state once more. If the event repeats, follow "
-    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with the tables.",
+    "OrtooDamagedLog in docs/operations/alerts.md, and report the event with its field `tables`.",
 )
 REPLICATION_READ_FAILED = warning(
     "replication_read_failed",
@@ -87,8 +87,8 @@ DAMAGED_FRAME_COPY_MISSING = warning(
 )
 LOG_TRUNCATED = error(
     "log_truncated",
-    "Messages that the leader lacks were truncated from this log. They were acknowledged only if `durability` is "
-    "`leader`, or if a disk that acknowledged them was emptied or restored since.",
+    "Messages that the leader lacks were truncated from this log. They may have been acknowledged in two cases: "
+    "`durability` is `leader`, or a disk that had acknowledged them was later emptied or restored.",
     "None if they were not acknowledged. Otherwise read the file that the event names.",
 )
 DELAYED_READ_FAILED_RETRYING = warning(

@@ -148,7 +148,10 @@ async def open_namesrv(
 async def _open_catalog_with_retries(
     open_catalog: OpenCatalog, settings: NamesrvSettings, clock: Clock, randomness: Randomness
 ) -> Catalog:
-    """Open the database; a remote one is awaited, in any start order. Errors: as `Catalog.open`."""
+    """Open the database; retry until a database on another machine answers, as the two may start in any order.
+
+    Errors: as `Catalog.open`.
+    """
     attempt, backoff, new_id = 0, Backoff(first_s=0.1, max_s=2.0), randomness.uuid_text()
     while True:
         try:

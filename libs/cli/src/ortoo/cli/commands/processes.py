@@ -86,7 +86,7 @@ async def set_settings(
     process: Process = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = False,
 ) -> CommandOutput:
-    """Change settings of running processes until their next start. Either all selected processes change or none."""
+    """Change settings of running processes until their next start. No process changes if one refuses."""
     values: dict[str, str] = {}
     for one in changes or ():
         name, is_set, value = one.partition("=")

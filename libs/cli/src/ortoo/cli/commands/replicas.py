@@ -66,7 +66,7 @@ async def transfer_leadership(
 
 
 async def elect(mq: "Client", enode: EnodeName, replica: Number, disk: Disk = "") -> CommandOutput:
-    """Propose a replica as leader while no replica leads and none is elected automatically, as with two replicas."""
+    """Propose a replica as leader while none leads. With two, only the last leader is proposed automatically."""
     epoch = await mq.admin.replicas.elect(enode, replica, disk)
     return CommandOutput(
         {"enode": enode, "replica": replica, "epoch": epoch},

@@ -70,7 +70,7 @@ async def update(
         list[str] | None, typer.Option(help="An enode to add; several times.", autocompletion=complete_enodes)
     ] = None,
     publish_order: Annotated[
-        str, typer.Option(help="Queues that producers use, in this order: ENODE:QUEUES;ENODE:QUEUES, or sorted.")
+        str, typer.Option(help="Order for producers, ENODE:COUNT;…, with COUNT queues of each enode; sorted = all.")
     ] = "",
     lite_ttl: LiteTtl = "",
 ) -> CommandOutput:

@@ -1,4 +1,5 @@
 """The operator's calls. Results are plain values that can be converted to JSON.
 
-`app` and `blocking` use it; the command line calls it through them. It imports `read`, `produce` and `core`.
+`app` and `blocking` use this package, and the command line uses these two. This package imports `read`, `produce` and
+`core`.
 """

@@ -1,7 +1,7 @@
 """Examines an address: DNS name, port, protocol, and role of the server. The answers are not trusted.
 
-Each step has a short limit and independent steps run concurrently, so that the total stays below two seconds.
-The findings are derived from the result elsewhere.
+Each step has a short limit and independent steps run concurrently, so that the total stays below two seconds. Other
+packages derive findings from the result.
 """
 
 import asyncio
@@ -185,7 +185,7 @@ async def _speaks_tls(host: str, port: int, deadline_s: float) -> bool:
 
 
 async def _detect_role(address: str, deadline_s: float, tls: TlsClient | None) -> tuple[str, bool, bool]:
-    """The role by its services, whether it is serving, and whether it answers at all."""
+    """The role of the server at `address`, whether the server is serving, and whether it answers at all."""
     timeout_s = max(0.0, deadline_s - asyncio.get_running_loop().time())
     async with Channels(tls=tls.credentials() if tls is not None else None) as channels:
         health = health_pb2_grpc.HealthStub(channels.channel_to(address))

@@ -152,7 +152,7 @@ class Admin:
     async def undelete_topic(self, name: str, *, topic_id: int = 0) -> TopicInfo:
         """Restore a deleted topic with its messages and offsets. `topic_id` selects one of several with the same name.
 
-        Errors: NotFound, AlreadyExists when another topic has the name now, Conflict when several deleted ones had it.
+        Errors: NotFound, AlreadyExists if the name is used again, Conflict if several deleted topics had the name.
         """
         request = namesrv_pb2.UndeleteTopicRequest(name=name, topic_id=topic_id)
         return _topic((await self._call("UndeleteTopic", request)).topic)
@@ -168,9 +168,9 @@ class Admin:
         return [read(OrphanedTopic, one) for one in answer.topics]
 
     async def adopt_topics(self, *names: str) -> Adoption:
-        """Add offered topics to the directory, with their messages and offsets; without names, all that can be adopted.
+        """Add the topics `names`, which enodes hold, to the directory; without names, all topics without a conflict.
 
-        Errors: NotFound, or Conflict when one of `names` cannot be adopted (then none is).
+        Either all of `names` are adopted or none. Errors: NotFound, or Conflict when one of `names` cannot be adopted.
         """
         answer = await self._call("AdoptTopics", namesrv_pb2.AdoptTopicsRequest(names=names, all=not names))
         return Adoption(tuple(map(_topic, answer.topics)), tuple(read(OrphanedTopic, one) for one in answer.refused))
@@ -195,7 +195,7 @@ class Admin:
         slow_consumer_threshold_messages: int = 0,
         slow_consumer_grace_ms: int = 0,
     ) -> GroupInfo:
-        """Create or change a group. 0 = the default; `consume_enabled` None = unchanged, and True for a new group."""
+        """Create or change a group. 0 = the default; a `consume_enabled` of None = unchanged, True for a new group."""
         group = topic_pb2.Group(
             name=name,
             consume_enabled=consume_enabled,
@@ -219,7 +219,7 @@ class Admin:
         return group_info((await self._call("UndeleteGroup", group_deletion_pb2.UndeleteGroupRequest(name=name))).group)
 
     async def list_deleted_groups(self) -> list[DeletedGroup]:
-        """The deleted groups that can come back, the last deleted first."""
+        """The deleted groups that can be restored, most recently deleted first."""
         answer = await self._call("ListDeletedGroups", group_deletion_pb2.ListDeletedGroupsRequest())
         return [read(DeletedGroup, one, group=group_info(one.group)) for one in answer.groups]
 
@@ -244,10 +244,9 @@ class Admin:
     async def find_messages(
         self, topic: str, *, key: str = "", message_id: str = "", begin_ms: int = 0, end_ms: int = 0, limit: int = 0
     ) -> FoundMessages:
-        """Messages with a key, or the one with an id, stored in [begin_ms, end_ms), newest first.
+        """Messages with a key, or the message with an id, stored in [begin_ms, end_ms), newest first.
 
-        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound (topic), Invalid, or Unavailable when no enode can be
-        reached or none keeps a key index.
+        `end_ms` 0 = no end, `limit` 0 = 32. Errors: NotFound (topic), Invalid, Unavailable without a usable key index.
         """
         messages: list[StoredMessage] = []
         while True:
@@ -283,7 +282,7 @@ class Admin:
         return [read(OpenTransaction, one) for one in answer.transactions]
 
     async def end_transaction(self, transaction_id: str, verdict: TransactionVerdict) -> None:
-        """Commit or roll back on behalf of the producer. Errors: NotFound, Conflict when it ended otherwise."""
+        """Commit or roll back in place of the producer. Errors: NotFound, Conflict after the other verdict."""
         if verdict is TransactionVerdict.UNKNOWN:
             raise Invalid("UNKNOWN does not end a transaction; expected COMMIT or ROLLBACK", field="verdict")
         await end_transaction(self._connection, transaction_id, verdict, enode_deferred_pb2.VERDICT_SOURCE_OPERATOR)
@@ -301,9 +300,10 @@ class Admin:
         messages_max: int = 0,
         filter: Filter = "*",
     ) -> AsyncIterator[StoredMessage]:
-        """Messages of all queues of a topic, from the oldest or from now. Without `from_beginning` it always follows.
+        """Messages of all queues of a topic: new messages without end, or all messages with `from_beginning`.
 
-        Joins no group and moves no offset. Errors: NotFound, or Unavailable when the snode or an enode disconnects.
+        With both `from_beginning` and `follow=False` the iterator ends. No group is joined and no offset moves.
+        Errors: NotFound, or Unavailable when the snode or an enode disconnects.
         """
         tags, sql = filter_expressions(filter)
         request = admin_pb2.TailRequest(
@@ -319,7 +319,7 @@ class Admin:
     async def tail_last(
         self, topic: str, count: int, *, follow: bool = True, filter: Filter = "*"
     ) -> AsyncIterator[StoredMessage]:
-        """The newest `count` messages of a topic, then with `follow` each new one. Errors: as `tail`."""
+        """The newest `count` messages of a topic; with `follow`, each new message after them. Errors: as `tail`."""
         queues = (await self.describe_topic(topic)).queues
         ranges = {it.queue: (it.begin_offset, it.end_offset) for it in queues}
         for stored in await newest_messages(self._connection, ranges, _count(count, "count"), filter):
@@ -351,10 +351,10 @@ class Admin:
         messages_max: int = 0,
         dry_run: bool = False,
     ) -> AsyncIterator[ReplayProgress]:
-        """Send dead letters again, each once. After an interruption, another call continues where the first one ended.
+        """Send dead letters again, each once. After an interruption, another call sends the remaining dead letters.
 
-        They go to the group's retry topic unless `to_topic` names another. Each item reports the progress.
-        Errors: Invalid, NotFound, Conflict (`to_topic` has no queue on an enode with dead letters), Unavailable.
+        The messages go to the group's retry topic, or to `to_topic`. Each item reports the progress. Errors: Invalid,
+        NotFound, Conflict (`to_topic` has no queue on an enode with dead letters), Unavailable.
         """
         request = dead_letter_pb2.ReplayDeadLettersRequest(
             group=group,
@@ -367,7 +367,7 @@ class Admin:
         return self._stream(ReplayProgress, DeadLetterServiceStub, "ReplayDeadLetters", request)
 
     async def peek(self, topic: str, group: str = "", *, messages_max: int = 10) -> list[PeekedMessage]:
-        """The next messages of a topic for a group that pops; without a group the oldest. Takes no lease or attempt."""
+        """The next messages for a group that pops; without a group, the oldest. No lease is taken."""
         count = _count(messages_max, "messages_max")
         found: list[PeekedMessage] = []
         while True:

@@ -10,7 +10,7 @@ from ortoo.common.records.message import Message
 
 @dataclass(frozen=True, slots=True)
 class TopicPlacement:
-    """A topic's queues on one enode; queue ids run from 0."""
+    """The numbers of a topic's queues on one enode. Queue ids start at 0."""
 
     enode: str
     read_queue_count: int
@@ -58,7 +58,7 @@ class OrphanedTopic:
 
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """The result of adopting topics: those taken into the directory, and those refused."""
+    """The result of adopting topics: the adopted topics, and the topics that could not be adopted."""
 
     topics: tuple[TopicInfo, ...]
     refused: tuple[OrphanedTopic, ...]
@@ -116,7 +116,7 @@ class DeletedGroup:
 
 @dataclass(frozen=True, slots=True)
 class QueueLag:
-    """The lag of a group in one queue; a `committed_offset` of -1 means that it has committed none."""
+    """The lag of a group in one queue; a `committed_offset` of -1 means that the group has committed no offset."""
 
     queue: Queue
     committed_offset: int
@@ -134,7 +134,7 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class ProcessInfo:
-    """An enode or a snode; the address of an enode is for operators, clients do not use it."""
+    """An enode or a snode. The address of an enode is for operators; clients connect to snodes only."""
 
     name: str
     address: str
@@ -216,7 +216,7 @@ class GroupMemberInfo:
 
 @dataclass(frozen=True, slots=True)
 class QueueOffset:
-    """The next offset that a group will consume in a queue; -1 = it has no offset there."""
+    """The next offset that a group will consume in a queue; -1 = the group has no offset in the queue."""
 
     queue: Queue
     offset: int
@@ -270,7 +270,10 @@ class ClientInfo:
 
 @dataclass(frozen=True, slots=True)
 class ClientQueue:
-    """One queue of a client. `offset` is its position after processing, `next_offset` after reading; -1 = unknown."""
+    """One queue of a client.
+
+    `offset` follows the last processed message, `next_offset` the last one read; -1 = unknown.
+    """
 
     group: str
     queue: Queue
@@ -282,7 +285,7 @@ class ClientQueue:
 
 @dataclass(frozen=True, slots=True)
 class ClientDescription:
-    """One client and its queues. Its snode knows them, or the client reported them on request."""
+    """One client and its queues, as its snode knows them or as the client reported them on request."""
 
     client: ClientInfo
     queues: tuple[ClientQueue, ...]

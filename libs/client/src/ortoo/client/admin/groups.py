@@ -38,7 +38,7 @@ class GroupAdmin:
         self._call = partial(connection.call, AdminServiceStub)
 
     async def describe(self, name: str) -> GroupDescription:
-        """A group's settings, its members, and its progress in their topics. Errors: NotFound."""
+        """The settings of a group, its members, and its progress in the topics that they consume. Errors: NotFound."""
         answer = await self._call("DescribeGroup", client_pb2.DescribeGroupRequest(name=name))
         members = tuple(map(_group_member_info, answer.members))
         return read(GroupDescription, answer, group=group_info(answer.group), members=members)
@@ -61,7 +61,8 @@ class GroupAdmin:
     ) -> GroupInfo:
         """Change the settings that are given; a group that does not exist is created. Errors: Invalid.
 
-        `retry` is "classic", "exponential:1s:10m", with a third part for a factor other than 2, or "list:1s,5s,30s".
+        `retry` is "classic", "list:1s,5s,30s" or "exponential:1s:10m"; "exponential:1s:10m:3" multiplies by 3 instead
+        of 2.
         """
         request = client_pb2.UpdateGroupRequest(
             name=name,
@@ -115,8 +116,8 @@ class GroupAdmin:
     ) -> list[QueueOffset]:
         """Move a group to a time (-1 = the end), to one offset, or to one offset per queue; returns the new offsets.
 
-        Its members continue from there immediately. Without `force` only backwards. Errors: Invalid, or NotFound for a
-        topic or a group without offsets.
+        Its members continue from the new offsets immediately. Without `force`, offsets move only backwards. Errors:
+        Invalid, or NotFound for a topic or a group without offsets.
         """
         if sum(target is not None for target in (time_ms, offset, offsets)) != 1:
             raise Invalid("expected exactly one of time_ms, offset and offsets", field="target")
@@ -142,12 +143,15 @@ class GroupAdmin:
         return _offsets(await self._call("CloneOffsets", request))
 
     async def list_clients(self, group: str = "") -> list[ClientInfo]:
-        """The clients that are connected, at any snode; with `group` only its producers and consumers."""
+        """The clients that are connected to any snode; with `group`, only the producers and consumers of that group."""
         answer = await self._call("ListClients", client_pb2.ListClientsRequest(group=group))
         return [read(ClientInfo, one) for one in answer.clients]
 
     async def describe_client(self, client_id: str, group: str = "", *, ask_client: bool = True) -> ClientDescription:
-        """One client and its queues; with `ask_client` as the client itself reports them. Errors: NotFound."""
+        """One client and its queues, as its snode knows them; with `ask_client`, as the client reports them.
+
+        Errors: NotFound.
+        """
         request = client_pb2.DescribeClientRequest(client_id=client_id, group=group, ask_client=ask_client)
         answer = await self._call("DescribeClient", request)
         queues = answer.running.queues if answer.HasField("running") else answer.queues
@@ -194,7 +198,7 @@ def group_info(group: topic_pb2.Group) -> GroupInfo:
 
 
 def _retry_text(policy: topic_pb2.RetryPolicy) -> str:
-    """The back-off as people type it; "unknown" for a kind of a newer server."""
+    """The retry policy in the form of `GroupAdmin.update`; "unknown" for a policy of a newer server."""
     kind = known_or(RetryKind, policy.kind, None)
     return "unknown" if kind is None else read(RetryPolicy, policy, kind=kind).text()
 

@@ -114,7 +114,7 @@ class Operations:
         return [read(ClusterFinding, one) for one in answer.findings]
 
     async def list_settings(self, role: str, process: str = "") -> list[ProcessSettings]:
-        """The current settings of each process of a role (`namesrv`, `enode` or `snode`), or in one of them.
+        """The current settings of each process of a role (`namesrv`, `enode` or `snode`), or of the named `process`.
 
         Errors: Invalid, Forbidden, NotFound (process).
         """
@@ -131,10 +131,12 @@ class Operations:
         process: str = "",
         dry_run: bool = False,
     ) -> list[ProcessSettings]:
-        """Change settings of running processes until their next start; `reset` restores those of file and environment.
+        """Change settings of running processes until their next start.
 
-        Values are written as in the environment. Either every process takes the change or none; with `dry_run` none
-        does. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
+        `reset` names the settings to restore to their values at the start.
+
+        Values are written as in the environment. Either every process takes the change or none does; `dry_run` only
+        checks it. Errors: Invalid (names the setting), Forbidden, NotFound (process), Unavailable.
         """
         request = settings_pb2.UpdateSettingsRequest(
             role=role, process=process, values=values, reset=reset, dry_run=dry_run
@@ -160,8 +162,9 @@ class Operations:
     ) -> MessageDeliveries:
         """The states of messages of a topic, or of one of its queues, for a group, by queue and offset.
 
-        Without `from_offset` only messages that the group has not finished. `to_offset` is exclusive; 0 = the end.
-        At most `limit` messages of each queue, and at most one answer's size. Errors: NotFound (topic), Invalid.
+        Without `from_offset`, only messages that the group has not finished are listed. `to_offset` is exclusive; 0 =
+        the end of the queue. The result has at most `limit` messages of each queue and fits into one answer. Errors:
+        NotFound (topic), Invalid.
         """
         request = delivery_pb2.ListDeliveriesRequest(
             group=group,
@@ -177,7 +180,10 @@ class Operations:
         )
 
     async def explain_consumption(self, group: str, topic: str, message_id: str = "") -> Explanation:
-        """Why a group does not consume a topic, or one message of it. Errors: NotFound (topic or message), Invalid."""
+        """The reasons why a group does not consume a topic, or one message of that topic.
+
+        Errors: NotFound (topic or message), Invalid.
+        """
         request = delivery_pb2.ExplainConsumptionRequest(group=group, topic=topic, message_id=message_id)
         answer = await self._connection.call(DeliveryServiceStub, "ExplainConsumption", request)
         row = _delivery(answer.delivery) if answer.HasField("delivery") else None

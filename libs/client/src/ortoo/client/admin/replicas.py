@@ -72,7 +72,7 @@ class ReplicaAdmin:
         return tuple(map(_replica_set, answer.enodes))
 
     async def transfer_leadership(self, enode: str, to: int | None = None) -> int:
-        """Transfer leadership to a replica, by default the one with the longest log; returns its number.
+        """Transfer leadership to a replica, by default the replica with the longest log; returns its number.
 
         Errors: NotFound, Conflict, or Unavailable without a leader.
         """
@@ -88,7 +88,7 @@ class ReplicaAdmin:
         return int((await self._call("ElectReplica", request)).proposal.epoch)
 
     async def add(self, enode: str, number: int, disk: str = "") -> None:
-        """Add a replica that waits with an empty disk; it votes once it has the log.
+        """Add a replica that waits with an empty disk; the new replica votes once it has the log.
 
         Errors: NotFound, Conflict, Unavailable.
         """
@@ -105,8 +105,9 @@ class ReplicaAdmin:
     async def accept_store(self, enode: str, store_id: str) -> str:
         """Accept another store of an enode, such as an empty one; returns the id of the store that it replaces.
 
-        Until the new store has registered, the registered one is accepted too. Its id as `store_id` cancels the change.
-        Errors: NotFound for an enode that was never registered, Invalid, Unavailable.
+        Until the new store has registered, the registered store is accepted too. To cancel the change, give the id of
+        the registered store as `store_id`. Errors: NotFound for an enode that was never registered, Invalid,
+        Unavailable.
         """
         request = replica_admin_pb2.AcceptStoreRequest(enode=enode, store_id=store_id)
         return str((await self._call("AcceptStore", request)).former_store_id)

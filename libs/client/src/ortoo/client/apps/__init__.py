@@ -1,4 +1,4 @@
 """Programs declared with decorators: handler functions, their topics, their body types and their dependencies.
 
-Built on the consumers and producers of the rest of the client, which imports nothing from here.
+This package uses the consumers and producers of the other packages, which import nothing from it.
 """

@@ -97,7 +97,9 @@ class _DeclaredConsumer:
         bodies = [name for name in parameters if name not in dependencies and name not in messages]
         if len(bodies) > 1:
             name = getattr(self.handler, "__qualname__", repr(self.handler))
-            raise Invalid(f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider")
+            raise Invalid(
+                f"{name} takes {' and '.join(bodies)}, but only one can be the body; add a provider for the others"
+            )
         codecs = {name: codec_of(parameters[name]) for name in bodies}
 
         async def handle(message: PoppedMessage) -> None:
@@ -124,7 +126,7 @@ class _DeclaredConsumer:
         return settings if self.retries is None else replace(settings, attempts_max=len(self.retries) + 1)
 
     def _retry_after(self, attempt: int) -> RetryLater | None:
-        """The delay after the `attempt`th failure; None = by the policy of consumer and group."""
+        """The delay after the `attempt`th failure; None = the retry policy of the consumer and the group decides."""
         if self.retries is None or attempt > len(self.retries):  # the last attempt of `pop_settings`
             return None
         return RetryLater(delay_ms=self.retries[attempt - 1] / timedelta(milliseconds=1))
@@ -137,7 +139,7 @@ class App:
     """
 
     def __init__(self, group: str) -> None:
-        """`group` is the consumer group of all consumers that do not name their own."""
+        """`group` is the consumer group of all consumers that name no group."""
         self.group = group
         self._providers = Providers()
         self._consumers: list[_DeclaredConsumer] = []
@@ -156,9 +158,9 @@ class App:
         """Let the decorated function handle each message of `topic`, up to `concurrency` at a time.
 
         One parameter is the body, decoded to its annotated type. A parameter of type `PoppedMessage` is the message
-        itself; others come from providers. The message is acknowledged when the function returns. When the function
-        raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the group's
-        retry policy. A body that cannot be decoded is parked at once.
+        itself; other parameters come from providers. The message is acknowledged when the function returns. When the
+        function raises, the message is delivered again after each delay in `retries` and then parked. `None` uses the
+        group's retry policy. A body that cannot be decoded is parked at once.
         """
 
         def declare(handler: Handler) -> Handler:
@@ -184,12 +186,12 @@ class App:
         return provider
 
     def override(self, value: object, kind: Any = None) -> None:
-        """Provide `value` as a `kind` (None = its own type) instead of calling a provider, for tests."""
+        """In tests: use `value` for the type `kind` (None = the value's type) instead of calling a provider."""
         self._providers.set_value(value, kind or type(value))
 
     @asynccontextmanager
     async def running(self, mq: Client) -> AsyncIterator[None]:
-        """Run until the block ends. Messages in handlers are then released without counting an attempt.
+        """Run until the block ends. Messages that handlers still process are then released without counting an attempt.
 
         Errors: Invalid for a missing dependency, or the error that ended a consumer, as an ExceptionGroup.
         """

@@ -13,7 +13,7 @@ Provider = Callable[..., Any]
 class Providers:
     """Functions that make dependencies, by the type that they return.
 
-    A provider may depend on others. A provider that yields is resumed when the program ends, in reverse order.
+    A provider may depend on other providers. When the program ends, providers that yield are resumed in reverse order.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class Providers:
         self._providers[made] = provider
 
     def set_value(self, value: object, kind: Any) -> None:
-        """Provide an existing value as a `kind` instead of calling a provider, for tests."""
+        """In tests: use an existing value for the type `kind` instead of calling a provider."""
         self._providers[kind] = lambda: value
 
     async def make(self, stack: AsyncExitStack) -> dict[Any, Any]:
-        """All dependencies, by type; leaving `stack` closes them. Errors: Invalid for one that cannot be made."""
+        """All dependencies, by type; leaving `stack` closes them. Errors: Invalid if a dependency cannot be made."""
         provided: dict[Any, Any] = {}
         in_progress: list[Any] = []
 

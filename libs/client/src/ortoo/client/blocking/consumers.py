@@ -31,9 +31,9 @@ class HandlerFacade(ClosableFacade[A]):
         self._is_stopped = False
 
     def stop(self) -> None:
-        """Let the current `run` return, or the next one; call it from another thread or from a handler.
+        """End the current `run`, or else the next `run`. Call `stop` from another thread or from a handler.
 
-        `run` waits for handlers that still run and acknowledges the messages that they have processed.
+        `run` waits for handlers that have not returned, and acknowledges the messages that they process.
         """
         self._thread.call_soon(self._stop)
 
@@ -48,7 +48,10 @@ class HandlerFacade(ClosableFacade[A]):
         handler: Callable[[M], T],
         run: Callable[[Callable[[M], Awaitable[T]]], Awaitable[None]],
     ) -> None:
-        """Wait for `run`, which gets a handler for the loop, until it ends or `stop` is called. Errors: as `run`."""
+        """Call `run` with a coroutine handler that runs `handler` in a thread; wait for its end or for `stop`.
+
+        Errors: as `run`.
+        """
 
         async def handle(received: M) -> T:
             task = asyncio.current_task()
@@ -99,7 +102,7 @@ class BlockingConsumer(HandlerFacade[AsyncConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Until `stop`, call `handler` for each message in `concurrency` threads; acknowledge it after the call."""
         self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
 
@@ -141,12 +144,12 @@ class BlockingPullConsumer(HandlerFacade[AsyncPullConsumer]):
         self._thread.call_soon(received.ack)
 
     def run(self, handler: Callable[[ReceivedMessage], None], options: HandlerOptions | None = None) -> None:
-        """Give each message to `handler` in threads and acknowledge it when it returns, until `stop`."""
+        """Until `stop`, call `handler` for each message in threads; acknowledge it after the call."""
         chosen = options or HandlerOptions()
         self._run(chosen.concurrency, handler, lambda handle: self._wrapped.run(handle, chosen))
 
     def run_batches(self, handler: Callable[[Sequence[ReceivedMessage]], int | None], options: HandlerOptions) -> None:
-        """As `run`, with several messages of a queue at once; the handler returns the number of processed ones."""
+        """As `run`, with several messages of a queue in each call; the handler returns the number that it processed."""
         self._run(options.concurrency, handler, lambda handle: self._wrapped.run_batches(handle, options))
 
     def run_in_order(
@@ -168,7 +171,7 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
             yield from self.pop()
 
     def run(self, handler: Callable[[PoppedMessage], None], *, concurrency: int = 1) -> None:
-        """Give each message to `handler` in `concurrency` threads and acknowledge it when it returns, until `stop`."""
+        """Until `stop`, call `handler` for each message in `concurrency` threads; acknowledge it after the call."""
         self._run(concurrency, handler, lambda handle: self._wrapped.run(handle, concurrency=concurrency))
 
     def ack(self, message: PoppedMessage) -> None:
@@ -178,7 +181,7 @@ class BlockingPopConsumer(HandlerFacade[AsyncPopConsumer]):
     def nack(
         self, message: PoppedMessage, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = ""
     ) -> None:
-        """Release a message, so that it is delivered again."""
+        """Let a message be delivered again after a failed attempt; see `PoppedMessage.nack`."""
         self._thread.run(message.nack(delay_ms, count_attempt=count_attempt, error=error), self._timeout_s)
 
     def park(self, message: PoppedMessage, error: str = "") -> None:

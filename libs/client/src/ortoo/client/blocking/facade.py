@@ -1,4 +1,4 @@
-"""Makes the blocking classes from the asynchronous ones, with one line for each method.
+"""Makes the blocking classes from the asynchronous classes, with one line for each method.
 
     class BlockingProducer(BlockingFacade[ortoo.client.Producer]):
         send = blocking(ortoo.client.Producer.send)
@@ -26,7 +26,7 @@ class BlockingFacade(Generic[A]):
     """An object of the asynchronous client and the thread of its loop. Calls may come from any thread."""
 
     def __init__(self, thread: LoopThread, wrapped: A) -> None:
-        """Applications get one from `connect` or from the methods of `Client`."""
+        """Applications get blocking objects from `connect` or from the methods of `Client`."""
         self._thread = thread
         self._wrapped = wrapped
         self._timeout_s: float | None = None
@@ -55,7 +55,7 @@ class ClosableFacade(BlockingFacade[A]):
         self._close(error)
 
     def close(self) -> None:
-        """Close it gracefully, as the end of a `with` block does. A second call does nothing."""
+        """Close the object gracefully, as the end of a `with` block does. A second call does nothing."""
         self._close(None)
 
     def _close(self, error: BaseException | None) -> None:
@@ -87,7 +87,7 @@ def on_loop(method: Callable[Concatenate[A, P], T]) -> Callable[Concatenate[Bloc
 def iterating(
     method: Callable[Concatenate[A, P], AsyncIterator[T]],
 ) -> Callable[Concatenate[BlockingFacade[A], P], Iterator[T]]:
-    """Make a method that returns an iterator from one that returns an async iterator."""
+    """Make a method that returns an iterator from a method that returns an async iterator."""
 
     @wraps(method)
     def call(facade: BlockingFacade[A], /, *arguments: P.args, **options: P.kwargs) -> Iterator[T]:
@@ -114,7 +114,7 @@ def opening(
 def entering(
     method: Callable[Concatenate[A, P], AbstractAsyncContextManager[T]], kind: Callable[[LoopThread, T], F]
 ) -> Callable[Concatenate[BlockingFacade[A], P], AbstractContextManager[F]]:
-    """Make a context manager that yields a facade of this `kind` from an async one."""
+    """Make a method whose context manager yields a facade of this `kind` from an asynchronous `method`."""
 
     @wraps(method)
     @contextmanager

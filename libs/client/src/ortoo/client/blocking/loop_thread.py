@@ -1,4 +1,4 @@
-"""A thread with an event loop, for calls from programs without one."""
+"""A thread with an event loop, for calls from programs without an event loop."""
 
 import asyncio
 import concurrent.futures
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class LoopCall(Generic[T]):
-    """A coroutine on a loop and a thread that waits for it without a lock, which Ctrl-C could leave locked."""
+    """A coroutine on a loop, for which a thread waits without a lock: Ctrl-C could leave a lock locked."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         """Start `work` on `loop`, which another thread runs."""
@@ -79,7 +79,7 @@ class LoopThread:
         self._thread.start()
 
     def run(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
-        """Run `work` on the loop and wait; an interrupted wait cancels it.
+        """Run `work` on the loop and wait for its result; an interrupted wait cancels `work`.
 
         Errors: those of `work`, TimeoutError after `timeout_s`, ClientClosed.
         """
@@ -91,10 +91,13 @@ class LoopThread:
             raise ClientClosed
         if os.getpid() != self._process_id:
             work.close()
-            raise Conflict("this client was connected before a fork; connect in the child instead")
+            raise Conflict("this client was connected before a fork; connect in the child process instead")
         if threading.current_thread() is self._thread:
             work.close()
-            raise Conflict("a blocking call on the client's own loop would deadlock; use ortoo.client there")
+            raise Conflict(
+                "a blocking call on the client's own loop would deadlock; use the coroutines of ortoo.client on the "
+                "loop"
+            )
         try:
             return LoopCall(self._loop, work)
         except BaseException:  # an interrupt; a task that has started ends with the loop
@@ -119,7 +122,7 @@ class LoopThread:
         return opened
 
     def discard(self, opened: "OpenContext[Any]") -> bool:
-        """Remove a context manager from the open ones; returns whether it was open."""
+        """Remove a context manager from the list of open context managers; returns whether it was open."""
         return self._opened.pop(opened, self) is None
 
     @contextmanager
@@ -213,7 +216,10 @@ class OpenContext(Generic[T]):
         self._manager = manager
 
     def close(self, error: BaseException | None = None) -> bool:
-        """Leave it with the exception of its block; returns whether to suppress that. A second call does nothing."""
+        """Leave the context manager with the exception of its block; returns whether to suppress the exception.
+
+        A second call does nothing.
+        """
         if not self._thread.discard(self):
             return False
         if error is not None and not isinstance(error, Exception):
@@ -235,7 +241,7 @@ _loop_thread_factory: ContextVar[Callable[[], LoopThread]] = ContextVar("loop_th
 
 
 def new_loop_thread() -> LoopThread:
-    """A loop thread for one client: a new one, unless `using_loop_threads` provides another."""
+    """A loop thread for one client: a new thread, unless `using_loop_threads` provides a thread."""
     return _loop_thread_factory.get(LoopThread)()
 
 

@@ -1,4 +1,5 @@
 """The base of all packages of the client: calls, sessions, and plain values (queues, filters, batches).
 
-All other packages of the client may import it, and it imports none of them. `wire` reads and writes protobuf.
+All other packages of the client may import this package, which imports none of them. Its module `wire` reads and writes
+protobuf.
 """

@@ -30,7 +30,7 @@ class BidiStream(Generic[Request, Response]):
         clock: Clock,
         heartbeat_interval_s: float = INITIAL_HEARTBEAT_INTERVAL_S,
     ) -> None:
-        """`on_response` gets each response of the snode at `peer` and returns whether it was the last.
+        """`on_response` gets each response of the snode at `peer`, and returns whether that response was the last.
 
         `make_heartbeat` is called every `heartbeat_interval_s` and may return a request to send; an error from it ends
         the stream.
@@ -48,7 +48,7 @@ class BidiStream(Generic[Request, Response]):
         self._outgoing.put_nowait(request)
 
     def set_heartbeat_interval(self, seconds: float) -> None:
-        """Change the heartbeat interval to the one that the snode requires."""
+        """Set the heartbeat interval that the snode requires."""
         is_shorter, self.heartbeat_interval_s = seconds < self.heartbeat_interval_s, seconds
         if is_shorter:
             self._interval_shortened.set()

@@ -4,10 +4,10 @@ from ortoo.common.errors import Conflict
 
 
 class ClientClosed(Conflict):
-    """A client or producer was used after its end; make a new one."""
+    """A client or producer was used after its end; make a new client or producer."""
 
     def __init__(self, message: str = "this client is closed; connect again") -> None:
-        """`message` names what is closed, unless it is the whole client."""
+        """`message` names the closed object; by default it is the whole client."""
         super().__init__(message)
 
 

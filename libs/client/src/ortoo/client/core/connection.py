@@ -1,4 +1,4 @@
-"""The connection to the cluster: one of several snodes, with failover to the next."""
+"""The connection to the cluster: to one of several snodes, with failover to the next snode."""
 
 import os
 import shlex
@@ -45,7 +45,7 @@ class Connection:
         call_timeout_s: float = CALL_TIMEOUT_S,
         attempts_max: int = CALL_ATTEMPTS_MAX,
     ) -> None:
-        """`addresses` are host:port of snodes, tried in this order; without `client_id` one is generated.
+        """`addresses` are host:port of snodes, tried in this order. Without a `client_id`, an id is generated.
 
         Calls are not signed without `credentials`, and not encrypted without `tls`. `call` waits `call_timeout_s` for
         each answer and makes at most `attempts_max` attempts.
@@ -103,8 +103,8 @@ class Connection:
             raise ClientClosed
         if os.getpid() != self._process_id:
             raise Conflict(
-                "this client was connected before a fork, and gRPC's threads do not survive one; connect in the child, "
-                "or start processes with the spawn method"
+                "this client was connected before a fork, and gRPC's threads do not survive it; connect in the child "
+                "process, or use the spawn method"
             )
 
     def mark_failed(self, address: str) -> None:
@@ -133,7 +133,7 @@ class Connection:
     ) -> AsyncGenerator[Any, None]:
         """The answers of one server-streaming call; close the generator to end the call.
 
-        Errors: those of the server, or Unavailable when the stream breaks. After either the next call uses another
+        Errors: those of the server, or Unavailable when the stream breaks. After any error, the next call uses another
         snode.
         """
         address = self.address
@@ -155,7 +155,8 @@ class Connection:
     async def run_with_failover(self, run_stream: Callable[[str], Awaitable[bool | None]]) -> None:
         """Call `run_stream` with one snode after another, with a pause between, until it returns None.
 
-        `run_stream` gets an address. It returns whether that snode worked before the stream broke; None = finished.
+        `run_stream` gets the address of a snode. It returns whether that snode worked before the stream broke; None =
+        finished.
         """
         attempt, address = 0, self.address
         while (was_working := await run_stream(address)) is not None:

@@ -1,7 +1,7 @@
 """Addresses, credentials and TLS files of a client: given, from the environment, or from a profile.
 
-A profile is a file NAME.toml in `~/.config/ortoo` with any keys of PROFILE_KEYS. The file `current` beside it holds
-the name of the current profile. A profile is used as a whole: not where an address or ORTOO_ADDRESS is given.
+A profile is a file NAME.toml in `~/.config/ortoo` with any keys of PROFILE_KEYS. The file `current` beside it holds the
+name of the current profile. A profile is used completely or, if an address or ORTOO_ADDRESS is given, not at all.
 """
 
 import os
@@ -38,7 +38,10 @@ class Credentials:
 
 
 def credentials_from(access_key: str, secret_key: str, environ: Mapping[str, str] = os.environ) -> Credentials | None:
-    """The given credentials, else those of the environment, else None. Errors: Invalid when one half is missing."""
+    """The given credentials, else the credentials in the environment, else None.
+
+    Errors: Invalid when key or secret is missing.
+    """
     if not access_key and not secret_key:
         access_key, secret_key = environ.get(ACCESS_KEY_VARIABLE, ""), environ.get(SECRET_KEY_VARIABLE, "")
     return Credentials(access_key, secret_key) if access_key or secret_key else None
@@ -47,7 +50,10 @@ def credentials_from(access_key: str, secret_key: str, environ: Mapping[str, str
 def tls_from(
     ca_file: str, certificate_file: str, key_file: str, environ: Mapping[str, str] = os.environ
 ) -> TlsClient | None:
-    """TLS by the given files, else those of the environment, else None. Errors: Invalid when a file is missing."""
+    """TLS with the given files, else with the files that the environment names, else None.
+
+    Errors: Invalid when a file is missing.
+    """
     files = [ca_file, certificate_file, key_file]
     if not any(files):
         files = [environ.get(name, "") for name in TLS_VARIABLES]
@@ -55,17 +61,17 @@ def tls_from(
 
 
 def addresses_from(addresses: str, environ: Mapping[str, str]) -> list[str]:
-    """The given addresses, separated by commas; else those of the environment, else the address of `ortoo dev`."""
+    """The given addresses, separated by commas; else those in the environment, else the address of `ortoo dev`."""
     text = addresses or environ.get(ADDRESS_VARIABLE, "") or DEFAULT_ADDRESS
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def effective_environment(profile: str = "", environ: Mapping[str, str] = os.environ) -> Mapping[str, str]:
-    """The environment, with the variables of VARIABLES replaced by those of a profile.
+    """The environment; a profile, if one applies, replaces all variables of VARIABLES.
 
-    The profile is `profile`, else the one in ORTOO_PROFILE, else the current one if ORTOO_ADDRESS is not set.
-    On a simulated network only `profile` is used, and ORTOO_ADDRESS is ignored.
-    Errors: NotFound without such a profile, Invalid for one that cannot be read.
+    The profile is `profile`, else the profile in ORTOO_PROFILE, else the current profile if ORTOO_ADDRESS is not set.
+    On a simulated network only `profile` is used, and ORTOO_ADDRESS is ignored. Errors: NotFound if the profile does
+    not exist, Invalid if it cannot be read.
     """
     if not profile and not isinstance(current_transport(), SocketTransport):
         return {name: value for name, value in environ.items() if name != ADDRESS_VARIABLE}
@@ -102,12 +108,15 @@ def read_profile(name: str, environ: Mapping[str, str] = os.environ) -> dict[str
         raise Invalid(f"{file} cannot be read: {error}", field="profile") from None
     for key, value in values.items():
         if key not in PROFILE_KEYS or not isinstance(value, str):
-            raise Invalid(f"{file} has {key}={value!r}; expected texts for {', '.join(PROFILE_KEYS)}", field="profile")
+            raise Invalid(
+                f"{file} has {key}={value!r}; expected only texts, for the keys {', '.join(PROFILE_KEYS)}",
+                field="profile",
+            )
     return values
 
 
 def profile_file(name: str, environ: Mapping[str, str] = os.environ) -> Path:
     """The file of a profile. Errors: Invalid for a name that cannot be a file name."""
     if not name or not all(character.isalnum() or character in "-_" for character in name):
-        raise Invalid(f"{name!r} is no name of a profile; expected letters, digits, - and _", field="profile")
+        raise Invalid(f"{name!r} is not a valid name of a profile; expected letters, digits, - and _", field="profile")
     return profiles_folder(environ) / f"{name}.toml"

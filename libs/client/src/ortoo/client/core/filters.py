@@ -10,7 +10,8 @@ from ortoo.common.errors import Invalid
 class Sql:
     """An SQL92 condition over properties, such as Sql("region = 'EU' AND amount > 100"); TAGS is the tag.
 
-    Only messages for which it is true are delivered; an absent property is NULL. docs/filters.md has the rules.
+    Only messages for which the condition is true are delivered; an absent property is NULL. docs/filters.md has the
+    rules.
     """
 
     expression: str

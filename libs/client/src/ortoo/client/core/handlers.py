@@ -26,10 +26,12 @@ class RetryLater(Exception):
     """Raised by a handler: the message is not processed and is delivered again later."""
 
     def __init__(self, delay_level: int = 0, delay_ms: float | None = None, *, count_attempt: bool = True) -> None:
-        """`delay_level` is 1 to 18, 0 = the group's policy, -1 = park. `delay_ms`, up to a week, replaces it.
+        """`delay_level` is 1 to 18; 0 = the group's retry policy, -1 = park.
 
-        A delay below 0 means none. With `count_attempt=False` the delivery does not count as an attempt, for failures
-        that the message did not cause.
+        A `delay_ms` of up to a week replaces `delay_level`.
+
+        A `delay_ms` below 0 means no delay. With `count_attempt=False` the delivery does not count as an attempt, for
+        failures that the message did not cause.
         """
         super().__init__(f"again at level {delay_level}" if delay_ms is None else f"again in {delay_ms} ms")
         self.delay_level = delay_level
@@ -45,21 +47,21 @@ def error_text(failure: Exception) -> str:
 
 
 class LocalAttempts:
-    """Failed attempts of each message that is handled in order, counted in the memory of one consumer."""
+    """Counts the failed attempts of messages that one consumer handles in order; the counts are only in memory."""
 
     def __init__(self) -> None:
         self._attempts: OrderedDict[tuple[int, Queue, int], int] = OrderedDict()
 
     def start(self, message: ReceivedMessage) -> None:
-        """Set the number of earlier attempts in a message before it is handled."""
+        """Tell a message the number of its earlier attempts, before the message is handled."""
         message.set_local_attempts(self._attempts.get(_message_key(message), 0))
 
     def attempt_count(self, message: ReceivedMessage) -> int:
-        """The number of attempts of a message that failed, including this one."""
+        """The number of attempts of a message that has just failed, including the failed attempt."""
         return self._attempts.get(_message_key(message), message.attempt - 1) + 1
 
     def store(self, message: ReceivedMessage, attempts: int) -> None:
-        """Remember the number of attempts of a message that is retried here."""
+        """Remember the number of attempts of a message that this consumer retries."""
         key = _message_key(message)
         self._attempts[key] = attempts
         self._attempts.move_to_end(key)
@@ -88,9 +90,9 @@ async def nack_messages(
 ) -> pull_pb2.NackMessagesResponse:
     """Nack messages of one queue: the server delivers them again later or parks them.
 
-    `attempt_in_order` > 0 is the number of attempts of a consumer that keeps the messages and retries them itself.
-    With 0 the server redelivers the messages to the group. `attempts_max` 0 = the group's limit.
-    Errors: Unsupported where retries are not served, Fenced, Unavailable.
+    `attempt_in_order` > 0 is the number of attempts of a consumer that keeps the messages and retries them itself. With
+    0 the server redelivers the messages to the group. An `attempts_max` of 0 means the group's limit. Errors:
+    Unsupported if the server has no retries, Fenced, Unavailable.
     """
     retry = failure if isinstance(failure, RetryLater) else RetryLater()
     request = pull_pb2.NackMessagesRequest(

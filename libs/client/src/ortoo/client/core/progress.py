@@ -1,7 +1,7 @@
 """The progress of a consumer in a queue, without I/O.
 
-Messages may finish in any order. The acknowledged offset is the smallest one that is not finished, so that no offset
-behind an unfinished message is acknowledged.
+Messages may finish in any order. The acknowledged offset is the smallest unfinished offset, so that no unfinished
+message is acknowledged.
 """
 
 from collections import deque
@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 
 class BatchProgress:
-    """The messages of one delivery, by their index in it."""
+    """The messages of one delivery, by their index in the delivery."""
 
     __slots__ = ("_finished", "_unfinished_index", "count", "next_offset", "offsets", "size_bytes")
 
     def __init__(self, offsets: Sequence[int], next_offset: int, size_bytes: int = 0) -> None:
-        """`offsets` are those of the messages, ascending; `next_offset` is the start of the next delivery."""
+        """`offsets` of the messages, ascending; `next_offset` is the first offset of the next delivery."""
         self.count = len(offsets)
         self.size_bytes = size_bytes
         self.offsets = offsets
@@ -70,7 +70,7 @@ class QueueProgress:
         self.size_bytes += batch.size_bytes
 
     def finish(self, batch: BatchProgress, count: int) -> int:
-        """Count newly finished messages of a delivery; returns the bytes that this releases.
+        """Count `count` newly finished messages of a delivery; returns the number of bytes released.
 
         The bytes of a delivery are released together with its last message.
         """
@@ -81,14 +81,14 @@ class QueueProgress:
 
     @property
     def first_unfinished_offset(self) -> int | None:
-        """The first offset that was delivered and is not finished; None when all are."""
+        """The first offset that was delivered and is not finished; None when all delivered offsets are finished."""
         while self._batches and self._batches[0].is_finished:
             self._commit_offset = self._batches.popleft().next_offset
         return self._batches[0].first_unfinished_offset if self._batches else None
 
     @property
     def commit_offset(self) -> int:
-        """All offsets before it are finished; -1 = unknown."""
+        """The offset to commit; -1 = unknown. All offsets before it are finished."""
         oldest = self.first_unfinished_offset
         # Messages before the first one of a delivery were filtered out; they count as finished.
         if oldest is not None and oldest != self._batches[0].offsets[0]:

@@ -35,9 +35,9 @@ class ReceivedBatch:
         on_finished: OnFinished | None = None,
         check_current: Callable[[], bool] | None = None,
     ) -> None:
-        """`rows` are the rows of the stored batch as int32 each, empty = all; row 0 has the offset `first_offset`.
+        """`rows`: the rows of the stored batch, as int32; empty = all rows. Row 0 has the offset `first_offset`.
 
-        `row_stored_at_ms` are int64 each, empty = all were stored at `stored_at_ms`.
+        `row_stored_at_ms`: the store time of each row, as int64; empty = all were stored at `stored_at_ms`.
         `on_finished` is called for acknowledgements; `check_current` returns whether this consumer still owns the
         queue.
         """
@@ -84,7 +84,7 @@ class ReceivedBatch:
 
     @property
     def is_current(self) -> bool:
-        """Whether this consumer still owns the queue. If not, the messages are delivered again."""
+        """Whether this consumer still owns the queue. If it does not, the messages are delivered again."""
         return self._check_current is None or self._check_current()
 
     @property
@@ -116,11 +116,11 @@ class ReceivedBatch:
         return self.first_offset + self._rows[index]
 
     def ack(self) -> None:
-        """Acknowledge all messages of this batch; the group's offset moves past them soon."""
+        """Acknowledge all messages of this batch; the group's committed offset moves past them soon."""
         self._finish(self.progress.finish_all())
 
     def ack_message(self, index: int) -> None:
-        """Acknowledge the message at `index`; the group's offset stays before the first unacknowledged one."""
+        """Acknowledge the message at `index`; the committed offset stays before the first unacknowledged message."""
         self._finish(self.progress.finish(index))
 
     def _finish(self, count: int) -> None:
@@ -170,7 +170,7 @@ class MessageFields:
 
     @property
     def message_id(self) -> str:
-        """The id that the producer chose, or one made of topic, queue and offset."""
+        """The id that the producer chose, or an id made of topic, queue and offset."""
         chosen = self._batch.view.values(MESSAGE_ID)[self._batch.row(self._index)]
         queue = self.queue
         return chosen or message_id_text(self._batch.topic_id, queue.enode, queue.queue_id, self.offset)
@@ -193,12 +193,12 @@ class MessageFields:
 
     @property
     def topic_id(self) -> int:
-        """The number of its topic; a topic created again under the same name has another number."""
+        """The topic id of the message; a topic created again under the same name has another topic id."""
         return self._batch.topic_id
 
     @property
     def origin_topic(self) -> str:
-        """The topic it was sent to; differs from `topic` for a message in the retry topic."""
+        """The topic to which the message was sent; for a message in the retry topic it differs from `topic`."""
         # In other topics a producer may have chosen the property, before servers refused it.
         topic = self.queue.topic
         return self.properties.get(RETRY_TOPIC, topic) if group_of_topic(topic) is not None else topic
@@ -217,7 +217,8 @@ class MessageFields:
     def message(self) -> Message:
         """The message with all fields that its producer set, so that it can be sent again.
 
-        `properties` also has those that only servers write, such as the reason of a dead letter.
+        `properties` of this object also has the properties that only servers write, such as the reason of a dead
+        letter.
         """
         return self.stored_message().without_system_properties()
 
@@ -239,7 +240,7 @@ class ReceivedMessage(MessageFields):
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt of the group, from 1, over all members and retries in this consumer."""
+        """The number of the group's attempts of this message, including this one, by all members."""
         return max(super().attempt, self._local_attempts + 1)
 
     def set_local_attempts(self, attempts: int) -> None:
@@ -252,5 +253,5 @@ class ReceivedMessage(MessageFields):
         return self._batch.is_current
 
     def ack(self) -> None:
-        """Acknowledge it as processed."""
+        """Acknowledge the message as processed."""
         self._batch.ack_message(self._index)

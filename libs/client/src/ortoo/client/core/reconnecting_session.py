@@ -1,4 +1,4 @@
-"""A session that is reopened at the next snode after every break, until it is left."""
+"""A session that is reopened at the next snode after every break, until it is closed."""
 
 import asyncio
 from abc import ABC, abstractmethod
@@ -19,7 +19,7 @@ _log = get_logger("session")
 
 
 class ReconnectingSession(ABC, Generic[Request, Response]):
-    """Keeps a session open. Subclasses define its messages; `_send_opening` sends the first ones."""
+    """Keeps a session open. Subclasses define its messages; `_send_opening` sends the first messages."""
 
     def __init__(
         self,
@@ -29,7 +29,8 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
     ) -> None:
         """`open_stream` opens a stream.
 
-        `make_request` makes a request that has the given event, named by its protobuf field. Nothing is sent yet.
+        `make_request` makes a request with one event; the argument's name is the event's protobuf field. Nothing is
+        sent yet.
         """
         self.address = ""
         """The snode of the session."""
@@ -43,7 +44,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         self._ended = asyncio.Event()
 
     async def run(self) -> None:
-        """Keep a session open until it is left or refused permanently."""
+        """Keep a session open until it is closed or permanently refused."""
         await self._connection.run_with_failover(self._run_stream)
         self._ended.set()
 
@@ -72,12 +73,12 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         return None if self._is_closing else self._is_opened
 
     def _send(self, **event: Any) -> None:
-        """Send an event. Without a session it is dropped, so `_send_opening` must send it again."""
+        """Send an event. Without a session the event is dropped, so `_send_opening` must send it again."""
         if self._stream is not None:
             self._stream.send(self._make_request(**event))
 
     def _on_session_event(self, response: Any) -> bool:
-        """Handle the events of all kinds of sessions, opened and closed; returns whether the session is closed."""
+        """Handle the events `opened` and `closed` of any session; returns whether the session is closed."""
         kind = response.WhichOneof("event")
         if kind == "opened":
             self._is_opened = True
@@ -88,7 +89,7 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
         return bool(kind == "closed")
 
     async def _close_session(self) -> None:
-        """Close the session; gracefully if the snode answers within LEAVE_TIMEOUT_S."""
+        """Close the session; gracefully if the snode answers within CLOSE_TIMEOUT_S."""
         self._is_closing = True
         if self._stream is None or self._ended.is_set():
             return
@@ -109,11 +110,11 @@ class ReconnectingSession(ABC, Generic[Request, Response]):
 
     @abstractmethod
     def _on_response(self, response: Response) -> bool:
-        """Handle a response; returns whether it was the last."""
+        """Handle a response; returns whether the response was the last."""
 
     @abstractmethod
     def _on_refused(self, error: OrtooError) -> bool:
-        """Handle a refusal of the session; returns whether it is permanent."""
+        """Handle a refusal of the session; returns whether the refusal is permanent."""
 
     @abstractmethod
     def _on_stream_end(self) -> None:

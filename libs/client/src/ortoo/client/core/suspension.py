@@ -7,7 +7,7 @@ from ortoo.client.core.queues import Queue
 
 
 class QueueHold:
-    """A hold on a queue in which a message in order waits for its next attempt."""
+    """A hold on a queue in which an ordered message waits for its next attempt."""
 
     __slots__ = ("queue", "revoked")
 
@@ -19,7 +19,7 @@ class QueueHold:
 
 
 class Suspension:
-    """The suspended queues, or all."""
+    """The suspended queues of a consumer; `is_all` = all queues are suspended."""
 
     __slots__ = ("_changed", "_holds", "_suspended", "is_all", "queues")
 
@@ -65,7 +65,7 @@ class Suspension:
         return hold
 
     def release(self, hold: QueueHold) -> None:
-        """Release one hold of its queue."""
+        """Release one hold; the queue stays suspended while it has other holds."""
         self._holds.pop(hold, None)
         self._update()
 

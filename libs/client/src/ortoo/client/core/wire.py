@@ -27,7 +27,10 @@ def wire_queue(queue: Queue) -> topic_pb2.Queue:
 
 
 def subscription(topic: str, filter: Filter, version: int = 0) -> consumer_pb2.Subscription:
-    """A subscription as protobuf; the server ignores a version older than its own, except 0."""
+    """A subscription as protobuf.
+
+    The server ignores a subscription whose `version` is older than the known version; 0 is never ignored.
+    """
     tags, sql = filter_expressions(filter)
     return consumer_pb2.Subscription(topic=topic, tag_expression=tags, sql_expression=sql, version=version)
 
@@ -61,7 +64,7 @@ def received_batch(
     on_finished: OnFinished | None = None,
     check_current: Callable[[], bool] | None = None,
 ) -> ReceivedBatch:
-    """The batch of a response; `records` are its bytes if they came beside it.
+    """The batch of a response; `records` are the bytes of the batch if they came outside the protobuf message.
 
     The other arguments are those of `ReceivedBatch`.
     """
@@ -84,7 +87,7 @@ class EnumNames:
     """The names of an enum's values: without the common prefix, in small letters."""
 
     def __init__(self, field: str, enum: Any, *, unspecified: str = "", separator: str = "_") -> None:
-        """`field` is named in errors; `unspecified` names the value 0, empty = it cannot be chosen."""
+        """Errors name `field`. `unspecified` is the name of the value 0; empty = the value 0 cannot be chosen."""
         prefix = enum.Name(0).removesuffix("UNSPECIFIED")
         names = {number: key.removeprefix(prefix) for key, number in enum.items()} | {0: unspecified}
         self._field = field
@@ -92,11 +95,11 @@ class EnumNames:
         self._numbers = {name: number for number, name in self._names.items()}
 
     def number(self, name: str) -> Any:
-        """The value of a name. Errors: Invalid, with the valid names."""
+        """The value of a name. Errors: Invalid, whose text lists the valid names."""
         if name not in self._numbers:
             raise Invalid(f"{name!r}; expected {', '.join(self._numbers)}", field=self._field)
         return self._numbers[name]
 
     def name(self, number: int) -> str:
-        """The name of a value; "unknown" for one that this client does not have."""
+        """The name of a value; "unknown" for a value that this client does not know."""
         return self._names.get(number, "unknown")

@@ -1,4 +1,4 @@
-"""Offsets of consumers: where they are stored, where a queue starts, and lost messages.
+"""Offsets of consumers: where they are stored, and where a queue starts. Also counts messages lost by damage.
 
-Used by `push`, `pull` and `sessions`. It imports only `core`.
+`push`, `pull` and `sessions` use this package, which imports only `core`.
 """

@@ -22,9 +22,9 @@ class OffsetFile:
         self.backup = path.with_name(path.name + BACKUP_SUFFIX)
 
     def read(self) -> dict[Queue, int]:
-        """The last written offsets, or the previous ones if those are missing or damaged; empty on the first start.
+        """The offsets in the file, or in its backup if the file is missing or damaged; empty on the first start.
 
-        Errors: DataLoss when files exist and none can be read.
+        Errors: DataLoss when a file exists and neither file can be read.
         """
         reasons = []
         for path in (self.path, self.backup):
@@ -36,7 +36,8 @@ class OffsetFile:
                 reasons.append(f"{path}: {error}")
         if reasons:
             raise DataLoss(
-                f"the offsets cannot be read ({'; '.join(reasons)}); repair the file, or delete both to start again"
+                f"the offsets cannot be read ({'; '.join(reasons)}); repair one of the files, or delete both to start "
+                "without offsets"
             )
         return {}
 
@@ -58,7 +59,7 @@ class OffsetFile:
             os.close(directory)
 
     def _is_whole(self) -> bool:
-        """Whether the file is complete; a damaged one must not replace the backup."""
+        """Whether the file is complete; a damaged file must not replace the backup."""
         try:
             _decode(self.path.read_bytes())
         except (OSError, ValueError, KeyError, TypeError):

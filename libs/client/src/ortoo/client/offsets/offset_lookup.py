@@ -1,4 +1,4 @@
-"""The start offset of a queue that was just assigned: the committed offset, or the one of the start rule."""
+"""The start offset of a queue that was just assigned: the committed offset, or else the offset of the start rule."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,10 @@ async def start_offsets(
 
 
 async def offset_ranges(connection: Connection, topics: set[str]) -> dict[Queue, tuple[int, int]]:
-    """The first and the next offset of every queue of some topics. Errors: Unavailable, NotFound."""
+    """The first stored offset and the next offset to be stored, for every queue of some topics.
+
+    Errors: Unavailable, NotFound.
+    """
     ranges: dict[Queue, tuple[int, int]] = {}
     for topic in sorted(topics):
         request = consumer_pb2.QueryQueuesRequest(topic=topic)
@@ -43,6 +46,6 @@ async def offset_ranges(connection: Connection, topics: set[str]) -> dict[Queue,
 
 
 async def search_offset(connection: Connection, queue: Queue, time_ms: int) -> int:
-    """The first offset stored at or after a time; the queue's end if there is none. Errors: Unavailable, NotFound."""
+    """The first offset stored at or after a time, or else the end of the queue. Errors: Unavailable, NotFound."""
     request = pull_pb2.SearchOffsetRequest(queue=wire_queue(queue), time_ms=time_ms)
     return int((await connection.call(ConsumerServiceStub, "SearchOffset", request)).offset)

@@ -20,7 +20,7 @@ _log = get_logger("consumer")
 
 
 class OffsetTable:
-    """The next offset to consume in each queue, and those that are not stored yet; in memory, without I/O."""
+    """The next offset to consume in each queue, and whether the offset is stored yet; in memory, without I/O."""
 
     def __init__(self) -> None:
         """Start empty."""
@@ -28,7 +28,7 @@ class OffsetTable:
         self._stored: dict[Queue, int] = {}
 
     def update(self, queue: Queue, offset: int, *, increase_only: bool = False) -> None:
-        """Set an offset; with `increase_only` a smaller one is ignored."""
+        """Set the offset of a queue; with `increase_only`, a smaller offset is ignored."""
         if not increase_only or offset > self._offsets.get(queue, -1):
             self._offsets[queue] = offset
 
@@ -37,7 +37,7 @@ class OffsetTable:
         self._offsets[queue] = self._stored[queue] = offset
 
     def unstored(self, queues: Collection[Queue]) -> dict[Queue, int]:
-        """The offsets of these queues that are not stored."""
+        """The offsets of `queues` that are not stored yet, by queue."""
         return {
             queue: offset
             for queue in queues
@@ -45,12 +45,12 @@ class OffsetTable:
         }
 
     def mark_pending(self, queues: Collection[Queue]) -> None:
-        """Mark these offsets as being written: their stored values are unknown until the write is answered."""
+        """Mark offsets as being written: until the write is answered, their stored values are unknown."""
         for queue in queues:
             self._stored.pop(queue, None)
 
     def mark_stored(self, offsets: Mapping[Queue, int]) -> None:
-        """Mark these as stored; queues that were forgotten during the write are skipped."""
+        """Mark `offsets` as stored; queues that were forgotten during the write are skipped."""
         self._stored.update({queue: offset for queue, offset in offsets.items() if queue in self._offsets})
 
     def forget(self, queue: Queue) -> None:
@@ -72,10 +72,10 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def load(self, queues: Sequence[Queue]) -> dict[Queue, int | None]:
-        """The stored offsets; None = none stored. Queues that could not be queried are missing."""
+        """The stored offset of each queue; None = no offset is stored. Queues that could not be queried are missing."""
 
     async def persist(self, queues: Collection[Queue] | None = None) -> list[Queue]:
-        """Store the changed offsets of these queues (None = all); returns the queues that another member owns.
+        """Store the changed offsets of `queues` (None = all queues); returns the queues that another member owns.
 
         A failure of one queue does not affect the others.
         Calls are serialised, so that a retry of an earlier call cannot overwrite a later offset.
@@ -88,7 +88,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     async def _store(self, changed: Mapping[Queue, int]) -> list[Queue]:
-        """Store these and record the successes in the table; returns the queues that another member owns."""
+        """Store the offsets `changed`, and mark successes in the table; returns the queues that another member owns."""
 
 
 class RemoteOffsets(OffsetStore):
@@ -122,7 +122,7 @@ class RemoteOffsets(OffsetStore):
         return loaded
 
     async def _store(self, changed: Mapping[Queue, int]) -> list[Queue]:
-        """Commit at the enodes; a queue whose enode does not answer stays unstored until the next call."""
+        """Commit the offsets at the enodes. If an enode does not answer, its offsets are left to the next call."""
         request = pull_pb2.CommitConsumerOffsetsRequest(
             group=self._group,
             offsets=[
@@ -142,7 +142,7 @@ class RemoteOffsets(OffsetStore):
 
 
 class LocalOffsets(OffsetStore):
-    """Offsets in a local file; offsets of queues that are not assigned now are kept in it."""
+    """Offsets in a local file, which also keeps the offsets of queues that are not assigned now."""
 
     def __init__(self, file: OffsetFile) -> None:
         """Read the file. Errors: DataLoss when file and backup are damaged."""

@@ -1,4 +1,4 @@
 """Pop consumers: messages leased one by one, then acknowledged, released, nacked or parked.
 
-Used by `app` and `blocking`. It imports only `core`.
+`app` and `blocking` use this package, which imports only `core`.
 """

@@ -31,7 +31,10 @@ _log = get_logger("consumer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PopSettings:
-    """How a consumer pops. Order, attempts and limits belong to the group: all its members must set the same."""
+    """How a consumer pops.
+
+    Order, attempts and limits apply to the whole group: all its members must set the same values.
+    """
 
     invisible_ms: float = 30_000.0
     """Lease time of popped messages; an open consumer renews it automatically."""
@@ -124,11 +127,12 @@ class PopConsumer:
                 await self._release_cancelled()
 
     async def pop(self, messages_max: int = 0, wait_ms: float | None = None) -> list[PoppedMessage]:
-        """Take up to `messages_max` messages (0 = the setting), waiting for the first; empty after `wait_ms`.
+        """Take up to `messages_max` messages (0 = the setting).
 
-        Under load, concurrent calls of several tasks are combined into one request.
-        Errors: Invalid, NotFound, Conflict (the group may not consume), Unavailable, or ConsumerClosed outside its
-        block.
+        Waits up to `wait_ms` for the first; empty if there is none.
+
+        Under load, concurrent calls of several tasks are combined into one request. Errors: Invalid, NotFound, Conflict
+        (the group may not consume), Unavailable, or ConsumerClosed outside the consumer's `async with` block.
         """
         self._check_open()
         count = messages_max or self._settings.messages_max
@@ -183,7 +187,7 @@ class PopConsumer:
     def _release(self, leases: Iterable[PopLease]) -> Coroutine[Any, Any, None]:
         """Release messages that no handler has seen, without counting an attempt.
 
-        They are registered before the first await, so that `__aexit__` releases them too.
+        The messages are registered before the first await, so that `__aexit__` also releases them.
         """
         released = list(leases)
         self._leases.update(dict.fromkeys(released))
@@ -229,7 +233,7 @@ class PopConsumer:
 
         When a handler raises, its message is nacked. `RetryLater` sets the delay; any other exception uses the group's
         retry policy, and its text is kept for the dead letter. Runs until cancelled or until the group is refused.
-        While no snode answers, it retries.
+        While no snode answers, `run` retries.
         """
 
         async def messages() -> AsyncIterator[PoppedMessage]:
@@ -340,13 +344,13 @@ class PopConsumer:
     def _check_not_stale(self, lease: PopLease, stale: Sequence[int]) -> None:
         if stale:
             raise Fenced(
-                f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease ended "
-                "and they were delivered again",
+                f"offsets {sorted(stale)} of {lease.batch.queue} no longer belong to this consumer: their lease "
+                "ended, and the messages were delivered again",
                 field="receipts",
             )
 
     async def _renew(self) -> None:
-        """Renew due leases, for each enode separately, so that one without an answer does not delay others."""
+        """Renew due leases, for each enode separately, so that an enode without an answer does not delay the others."""
         now_s = self._clock.monotonic_s()
         due = by_enode(
             lease

@@ -48,7 +48,7 @@ class PopCalls:
         return answer
 
     async def ack(self, enode: str, receipt_handle: str, offsets: Sequence[int]) -> list[int]:
-        """Acknowledge; calls during a request are sent together in the next. Returns the stale offsets.
+        """Acknowledge; calls made during a request share the next request. Returns the stale offsets.
 
         Errors: those of the server, for this receipt or for the whole request.
         """
@@ -60,7 +60,9 @@ class PopCalls:
         return stale
 
     async def drain(self) -> None:
-        """Wait until no acknowledgement is in flight; each is tried at every snode, without further retries.
+        """Wait until no acknowledgement is in flight.
+
+        Each acknowledgement is tried at every snode, without further retries.
 
         If the wait is cancelled, acknowledgements without an answer fail with Unavailable.
         """
@@ -89,14 +91,14 @@ class PopCalls:
         ]
 
     async def nack(self, request: pop_pb2.NackRequest) -> list[int]:
-        """Nack, release or park. Returns the stale offsets. Errors: those of the server for the first refusal."""
+        """Nack, release or park. Returns the stale offsets. Errors: the first refusal of the server."""
         answer = await self._call_until_settled("Nack", request)
         if answer.refused:
             raise error_of(answer.refused[0].failure)
         return [one.offset for one in answer.stale]
 
     async def _call_until_settled(self, method: str, request: Any) -> Any:
-        """Call; retries while an enode restarts, because an expired lease would count an attempt."""
+        """Call `method`; retries while an enode restarts, because an expired lease would count an attempt."""
         connection = self._connection
         started_s, attempt = connection.clock.monotonic_s(), 0
         while True:
@@ -111,9 +113,9 @@ class PopCalls:
     async def renew(
         self, receipts: Sequence[LeaseOffsets], invisible_ms: int, *, timeout_s: float
     ) -> tuple[set[str], set[tuple[str, int]]]:
-        """Extend leases; `timeout_s` is for one attempt. Errors: those of the server.
+        """Extend leases to `invisible_ms` from now; `timeout_s` limits each attempt. Errors: those of the server.
 
-        Returns what this consumer no longer has: refused handles, and (handle, offset) of stale messages.
+        Returns the refused handles, and the (handle, offset) of each stale message.
         """
         request = pop_pb2.ChangeInvisibleRequest(receipts=receipts_of(receipts), invisible_ms=invisible_ms)
         answer = await self._connection.call(ConsumerServiceStub, "ChangeInvisible", request, timeout_s=timeout_s)

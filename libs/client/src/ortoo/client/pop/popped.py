@@ -38,7 +38,7 @@ class PopLease:
     def __init__(
         self, receipt_handle: str, batch: ReceivedBatch, attempts: Mapping[int, int], rows: range, popped_at_s: float
     ) -> None:
-        """The messages at `rows` of `batch`, popped at a monotonic time; made by `lease_of`."""
+        """Lease the messages at `rows` of `batch`. `popped_at_s` is monotonic time. Made by `lease_of`."""
         self.receipt_handle = receipt_handle
         self.batch = batch
         self.attempts = attempts
@@ -56,7 +56,7 @@ class PopLease:
         return self._part(self._rows[:count]), self._part(self._rows[count:])
 
     def messages(self, settler: Settler) -> "list[PoppedMessage]":
-        """The messages; `settler` carries out their outcome."""
+        """The messages; `settler` acknowledges, nacks, releases or parks them."""
         return [PoppedMessage(self, row, settler) for row in self._rows]
 
     def _part(self, rows: range) -> "PopLease":
@@ -96,7 +96,7 @@ def take_messages(leases: deque[PopLease], count: int) -> list[PopLease]:
 
 
 def by_enode(leases: Iterable[PopLease]) -> dict[str, list[PopLease]]:
-    """Leases with open messages, by enode."""
+    """The leases by enode, without leases whose messages are all settled."""
     found: dict[str, list[PopLease]] = {}
     for lease in leases:
         if lease.open_offsets:
@@ -110,7 +110,10 @@ def request_chunks(leases: Sequence[PopLease]) -> list[Sequence[PopLease]]:
 
 
 class PoppedMessage(MessageFields):
-    """One message. It is delivered again unless acknowledged before its lease ends; an open consumer renews that."""
+    """One message. Unless it is acknowledged before its lease ends, it is delivered again.
+
+    An open consumer renews leases.
+    """
 
     __slots__ = ("_lease", "_settler")
 
@@ -136,14 +139,16 @@ class PoppedMessage(MessageFields):
         return self._lease
 
     async def ack(self) -> None:
-        """Acknowledge it as processed; the acknowledgement is durable when this returns.
+        """Acknowledge the message as processed; the acknowledgement is durable when this call returns.
 
-        Errors: Fenced when another consumer has it by now, or Unavailable.
+        Errors: Fenced when another consumer has got the message, or Unavailable.
         """
         await self._settler.ack(self._lease, (self.offset,))
 
     async def nack(self, delay_ms: float | None = None, *, count_attempt: bool = True, error: str = "") -> None:
-        """Release it for delivery after `delay_ms`; None = the group's retry policy. Parked after the last attempt.
+        """Let the message be delivered again after `delay_ms`; None = the group's retry policy decides.
+
+        After the last attempt the message is parked.
 
         With `count_attempt=False` the delivery does not count as an attempt. `error` is shown in the dead letter.
         Errors: as `ack`.
@@ -153,5 +158,5 @@ class PoppedMessage(MessageFields):
         )
 
     async def park(self, error: str = "") -> None:
-        """Move it to the dead-letter topic now. Errors: as `ack`."""
+        """Move the message to the dead-letter topic now. Errors: as `ack`."""
         await self._settler.nack(self._lease, (self.offset,), delay_ms=0, count_attempt=True, error=error, park=True)

@@ -1,4 +1,4 @@
 """Sending: messages are batched, sealed and sent over one stream. Also transactions, and the routes of topics.
 
-Used by `app`, `blocking`, and for queues of topics by `push`, `pull` and `admin`. It imports only `core`.
+`app` and `blocking` use this package; `push`, `pull` and `admin` use its queues of topics. It imports only `core`.
 """

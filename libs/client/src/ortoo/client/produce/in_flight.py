@@ -1,20 +1,20 @@
 """Batches of one queue in flight: order, sequence numbers and returned batches, without I/O.
 
-Batches of a queue are sent in order, several at a time. Each carries the producer id and the number of messages before
-it (its sequence). These rules prevent that a retry stores twice or changes the order:
+Batches of a queue are sent in order, several at a time. Each batch carries its producer id and its sequence: the number
+of messages sent before it under this id. These rules prevent that a retry stores twice or changes the order:
 
 * A batch gets its id and sequence at its first send. It keeps both, and its queue, while its outcome is unknown.
 * After a failure nothing more is sent until everything in flight is answered or lost with the connection. Then all
   failed batches are sent again, in order.
-* "Gap before this batch" means that the batch was not stored. It gets a new number if the batch before it was refused
+* "Gap before this batch" means that the batch was not stored. It gets a new sequence if the batch before it was refused
   permanently or continues under another id.
-* A batch that was certainly not stored may move to another queue, unless one of its messages is bound to this one.
-  Batches sent behind it are refused because of the gap, and get new numbers.
-* An enode without the producer id has not received its first batch. The refused batch keeps its number if an earlier
-  batch will be sent again; otherwise it gets a new one.
-* Batches of two ids are never in flight together, because the enode could not detect a missing one.
-* A batch may expire with an unknown outcome, or be refused permanently after an attempt with one. Batches that were
-  never sent then get a new producer id; those that were sent wait for their own answer.
+* A batch that was certainly not stored may move to another queue, unless one of its messages is bound to its queue.
+  Batches sent behind it are refused because of the gap, and get new sequences.
+* An enode that does not know a producer id has not received the first batch of this id, and refuses later batches. A
+  refused batch keeps its sequence if an earlier batch will be sent again; otherwise it gets a new sequence.
+* Batches of two ids are never in flight together, because the enode could not detect a missing batch.
+* A batch may expire with an unknown outcome, or be refused permanently after an attempt with an unknown outcome.
+  Batches that were never sent then get a new producer id. Batches that were sent wait for their own answers.
 """
 
 from collections import deque
@@ -77,7 +77,7 @@ class InFlight:
         self._ready.append(batch)
 
     def next_to_send(self) -> ProducerBatch | None:
-        """The next batch to send, numbered; None if there is none or sending must wait."""
+        """The next batch to send, with its sequence; None if no batch waits or sending must wait."""
         if self.has_failed or not self._ready or len(self._in_flight) >= IN_FLIGHT_MAX:
             return None
         batch = self._ready[0]
@@ -140,7 +140,7 @@ class InFlight:
         return taken
 
     def take_expired(self, now_s: float) -> list[ProducerBatch]:
-        """Remove and return expired batches; those that were sent have an unknown outcome."""
+        """Remove and return expired batches; the outcome of batches that were sent is unknown."""
         expired = [p for p in self.all_batches() if p.deadline_s <= now_s]
         self._remove(expired)
         if any(batch.is_numbered for batch in expired):

@@ -21,10 +21,10 @@ OnResult = Callable[[ProducerBatch, OrtooError | None], None]
 
 
 class ProduceCall:
-    """A stream with one snode. `run` ends when it breaks; batches without an answer then stay in flight."""
+    """A stream with one snode. `run` ends when the stream breaks; batches without an answer then stay in flight."""
 
     def __init__(self, channel: grpc.aio.Channel, peer: str, on_result: OnResult, *, clock: Clock) -> None:
-        """`on_result` gets each batch with its error, or None when it was stored."""
+        """`on_result` gets each answered batch and its error; the error None means that the batch is stored."""
         self.has_responded = False
         """Whether the snode has answered, so that a break does not count as a failure of that snode."""
         self._channel = channel
@@ -39,7 +39,7 @@ class ProduceCall:
         self._last_response_s = clock.monotonic_s()
 
     def send(self, batch: ProducerBatch) -> None:
-        """Send a numbered batch after those before it."""
+        """Send a batch that has its sequence, after all earlier batches."""
         if not self._pending:
             self._last_response_s = self._clock.monotonic_s()
         self._last_id += 1

@@ -94,9 +94,9 @@ class Producer:
     async def send_once(self, message: Message | bytes, dedup_id: str) -> Receipt:
         """Send a message with a dedup id; the topic stores one message per id, also if several producers send it.
 
-        The enodes remember ids for a window (default 10 minutes). For a message stored before, the receipt has its
-        position and a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable (outcome unknown, retry with the same
-        id).
+        The enodes remember ids for a window (default 10 minutes). If a message with this id was stored before, the
+        receipt has the position of that message and a `stored_at_ms` of 0. Errors: Invalid, NotFound, Unavailable
+        (outcome unknown, retry with the same id).
         """
         self._check_open()
         plain = message_of(message)
@@ -109,7 +109,7 @@ class Producer:
     async def enqueue(self, message: Message | bytes) -> SendFuture:
         """Take a message and send it with others; await the result for the receipt, or `flush` for all.
 
-        Waits while too many bytes are in flight; if cancelled during the wait, it has taken nothing. Errors: Invalid.
+        Waits while too many bytes are in flight; a call cancelled during this wait sends nothing. Errors: Invalid.
         """
         if self._must_yield or self._unacknowledged_bytes > self._settings.memory_bytes_max:
             await self._yield_and_wait()
@@ -142,7 +142,7 @@ class Producer:
         return SendFutures(runs)
 
     async def flush(self) -> None:
-        """Wait until every message taken so far has its outcome. Errors: the first failure not reported yet."""
+        """Wait until every message taken so far is stored or has failed. Errors: the first unreported failure."""
         for batcher in list(self._batchers.values()):  # sealing may open a batch of another queue
             self._seal(batcher)
         while not (self._is_closed or all(batcher.is_idle for batcher in self._batchers.values())):
@@ -183,7 +183,7 @@ class Producer:
         return batch.send_future(row, rare.message_id)
 
     def _enqueue_some(self, messages: Sequence[Message | bytes], runs: list[tuple[SendFuture, int]]) -> int:
-        """Take messages of one type from the front and record them in `runs`; returns their number."""
+        """Take messages of one type from the front of `messages`, and add them to `runs`; returns their number."""
         self._check_open()
         first = messages[0]
         if isinstance(first, Message) and first.rare is not NO_RARE_FIELDS:
@@ -213,10 +213,10 @@ class Producer:
         return batch
 
     def _on_linger_timeout(self, batcher: QueueBatcher) -> None:
-        """Seal a batch, unless it would only wait behind others; then it grows until it can be sent or is large.
+        """Seal a batch that can be sent. A batch that would wait behind others grows until it can be sent or is large.
 
-        An unbound batch goes to a queue that can send, and looks for one repeatedly. A bound batch is sealed at the
-        next answer of its queue.
+        An unbound batch goes to a queue that can send; while no queue can, this check is repeated. A bound batch is
+        sealed at the next answer of its queue.
         """
         batcher.linger_timer = None
         batch = batcher.open_batch
@@ -238,13 +238,13 @@ class Producer:
     def _choose_next_queue(self) -> None:
         """Select the next queue for messages without a message group, and the enode for those with a priority.
 
-        Queues without a free slot are skipped, then those with a pending retry, unless all are such.
+        It is a queue that can send now, else a queue without a pending retry, else the next queue in turn.
         """
         if not self._choose_free_queue():
             self._choose_queue(lambda batcher: not batcher.is_retrying)
 
     def _choose_free_queue(self) -> bool:
-        """Select a queue that sends a batch immediately; if there is none, the next queue, and False."""
+        """Select a queue that can send a batch now; if no queue can, select the next queue and return False."""
         return self._choose_queue(lambda batcher: batcher.can_send_now)
 
     def _choose_queue(self, matches: Callable[[QueueBatcher], bool]) -> bool:
@@ -278,7 +278,7 @@ class Producer:
         self._put(batch, batcher)
 
     def _put(self, batch: ProducerBatch, batcher: QueueBatcher) -> None:
-        """Add a batch to a queue, or if it would wait there and may move, to another."""
+        """Add a batch to a queue. If the batch would have to wait there and may be moved, another queue is tried."""
         if batch.can_reroute and not batcher.can_send_now:
             self._choose_next_queue()
             if not self._sticky.is_retrying:
@@ -310,7 +310,7 @@ class Producer:
         self._send_next(batcher, failed=error is not None)
 
     def _send_next(self, batcher: QueueBatcher, *, failed: bool) -> None:
-        """Send the next batches, and schedule the retry of returned ones if nothing is in flight."""
+        """Send the next batches. If nothing is in flight, schedule the retry of returned batches."""
         if batcher.in_flight.is_ready_to_retry and batcher.retry_timer is None:
             delay_s = self._connection.backoff.delay_s(batcher.attempt, self._connection.randomness) if failed else 0.0
             batcher.attempt += 1

@@ -55,7 +55,9 @@ class ProducerBatch:
         self._sealed = sealed
 
     def encode(self, messages: Sequence[Message | bytes], *, now_ms: int, codec: Codec) -> bool:
-        """Encode the messages that keep every limit. They are checked together, and one by one only after a failure.
+        """Encode the messages that keep every limit.
+
+        Messages are checked together, and one by one only after a failure.
 
         Returns False if no message keeps the limits.
         """
@@ -74,17 +76,17 @@ class ProducerBatch:
         return self._sealed is not None
 
     def number(self, producer_id: int, first_sequence: int) -> None:
-        """Set the identity by which the enode recognises a retry."""
+        """Set the producer id and the sequence, by which the enode recognises a retry."""
         self._sealed = replace(self.sealed, producer_id=producer_id, first_sequence=first_sequence)
         self.is_numbered = True
 
     def is_after(self, other: "ProducerBatch") -> bool:
-        """Whether the enode accepts it only after `other`, by their sequence numbers."""
+        """Whether the enode accepts this batch only after `other`, by their sequences."""
         own, its = self.sealed, other.sealed
         return other.is_numbered and its.producer_id == own.producer_id and its.first_sequence < own.first_sequence
 
     def reset_number(self) -> None:
-        """Mark it as certainly not stored under its sequence number, so that it gets another one."""
+        """Mark the batch as certainly not stored under its sequence, so that it gets a new sequence."""
         self.is_numbered = False
 
     @property
@@ -93,7 +95,7 @@ class ProducerBatch:
         return not (self.is_pinned or self.is_ambiguous)
 
     def send_future(self, row: int, message_id: str | None = None) -> "SendFuture":
-        """The message at `row`, with the id that its producer chose."""
+        """The future of the message at `row`; `message_id` is the id that its producer chose."""
         future = SendFuture()  # a constructor would take twice the time, for each message
         future._batch = self
         future._row = row
@@ -101,7 +103,7 @@ class ProducerBatch:
         return future
 
     def complete(self, first_offset: int, stored_at_ms: int) -> None:
-        """Complete it as stored, and wake all waiters."""
+        """Complete the batch as stored, and wake all waiters."""
         self.first_offset = first_offset
         self.stored_at_ms = stored_at_ms
         if not self.future.done():
@@ -109,7 +111,10 @@ class ProducerBatch:
             self._wake()
 
     def fail(self, error: OrtooError) -> None:
-        """Complete it as failed, and wake all waiters. If an earlier attempt may be stored, the outcome is unknown."""
+        """Complete the batch as failed, and wake all waiters.
+
+        If an earlier attempt may be stored, the outcome is unknown.
+        """
         if not self.future.done():
             if self.is_ambiguous and not isinstance(error, Unavailable):
                 error = Unavailable(f"{error}; an earlier attempt may have been stored, the outcome is unknown")
@@ -119,7 +124,7 @@ class ProducerBatch:
             self._wake()
 
     def __await__(self) -> Generator[Any, None, None]:
-        """Wait until it is stored or has failed; the cancellation of one waiter does not affect others."""
+        """Wait until the batch is stored or has failed; the cancellation of one waiter does not affect others."""
         if self.future.done():
             return
         waiter = self.future.get_loop().create_future()
@@ -148,7 +153,7 @@ class UnreportedErrors:
         self._errors: dict[tuple[ProducerBatch, int], OrtooError] = {}
 
     def add(self, batch: ProducerBatch, row: int, error: OrtooError) -> None:
-        """Add a failure of the message at `row`, or of all with ALL_ROWS."""
+        """Add a failure of the message at `row`; ALL_ROWS = of all messages of the batch."""
         if len(self._errors) < UNREPORTED_MAX:
             self._errors[batch, row] = error
 
@@ -158,7 +163,7 @@ class UnreportedErrors:
         self._errors.pop((batch, row), None)
 
     def raise_first(self) -> None:
-        """Raise the first failure; the others count as reported."""
+        """Raise the first failure; all other failures then count as reported."""
         errors = list(self._errors.values())
         self._errors.clear()
         if errors:
@@ -206,7 +211,7 @@ class SendFuture:
         return Receipt(message_id, queue, offset, batch.stored_at_ms, handle)
 
     def following(self, messages: int) -> "SendFuture":
-        """The message `messages` rows after this one in the same batch."""
+        """The future of the message `messages` rows after this message, in the same batch."""
         return self._batch.send_future(self._row + messages)
 
     async def wait_batch(self) -> None:
@@ -215,12 +220,12 @@ class SendFuture:
 
 
 class SendFutures:
-    """Many messages that a producer has taken, in order; await it for all their receipts."""
+    """Many messages that a producer has taken, in order; await this object for all their receipts."""
 
     __slots__ = ("_count", "_runs")
 
     def __init__(self, runs: Sequence[tuple[SendFuture, int]]) -> None:
-        """Each run is a message and the number of consecutive messages of its batch that start with it."""
+        """Each run is the future of its first message, and the number of its consecutive messages in one batch."""
         self._count = sum(count for _, count in runs)
         self._runs = runs
 

@@ -16,7 +16,7 @@ _log = get_logger("producer")
 
 @dataclass(eq=False, slots=True)
 class QueueBatcher:
-    """One queue's open batch with its builder, the sealed ones in flight, and the timers of both."""
+    """One queue's open batch with its builder, the sealed batches in flight, and the timers of both."""
 
     queue: Queue
     in_flight: InFlight
@@ -34,7 +34,7 @@ class QueueBatcher:
 
     @property
     def is_retrying(self) -> bool:
-        """Whether batches wait for a retry, so that new ones should use another queue."""
+        """Whether batches wait for a retry, so that new batches should use another queue."""
         return self.retry_timer is not None or self.in_flight.has_failed
 
     @property
@@ -56,7 +56,7 @@ class QueueBatcher:
         return batch
 
     def log_refusal(self, error: OrtooError) -> None:
-        """Record a failed send; the reason is logged once until the next success."""
+        """Record a failed send. The reason is logged only for the first failure after a success."""
         if error.retriable and not self.refusal_reason:
             self.refusal_reason = error.message
             _log.emit(log_events.SEND_FAILED_RETRYING, queue=str(self.queue), reason=self.refusal_reason)

@@ -24,11 +24,11 @@ class Route:
     """Whether each queue of an enode holds one priority, and the last one all larger priorities."""
 
     def queue_of_group(self, message_group: str) -> Queue:
-        """The queue of a message group; the same at every producer, independent of the enodes that are up."""
+        """The queue of a message group: the same at every producer, whichever enodes are alive."""
         return queue_of_group(message_group, self.placed or self.writable)
 
     def queue_of_priority(self, priority: int, enode: str) -> Queue:
-        """The queue of a priority on an enode, or on another enode if the topic is no longer there."""
+        """The queue of a priority on `enode`, or on another enode if the topic has no queue on `enode` any more."""
         queues = self.placed or self.writable
         if all(queue.enode != enode for queue in queues):
             enode = self.writable[0].enode

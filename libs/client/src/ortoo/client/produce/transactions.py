@@ -1,6 +1,6 @@
 """Transactions: messages that are delivered if and only if the application's own transaction happened.
 
-The producer begins a transaction, and the checker returns a verdict that was lost:
+The producer begins a transaction. The checker returns its verdict if the producer's verdict was lost:
 
     async def checker(check: TransactionCheck) -> TransactionVerdict:
         is_paid = await db.has_order(check.messages[0].keys[0])
@@ -77,10 +77,10 @@ class Transaction:
         self._connection = connection
 
     async def commit(self) -> None:
-        """Deliver the messages; final when this returns. A second call does nothing.
+        """Deliver the messages. The verdict is final when this call returns. A second call does nothing.
 
-        Errors: Conflict when it was rolled back before. Unavailable when the outcome is unknown; a producer of the
-        group then gets a check.
+        Errors: Conflict when the transaction was rolled back before. Unavailable when the outcome is unknown; a
+        producer of the group then gets a check.
         """
         await end_transaction(self._connection, self.transaction_id, TransactionVerdict.COMMIT)
 
@@ -92,7 +92,8 @@ class Transaction:
 class TransactionalProducer:
     """Begins transactions in one topic, and answers checks of open transactions of its group.
 
-    Made by `Client.transactional_producer`; an async context manager. Its end does not end transactions.
+    Made by `Client.transactional_producer`; an async context manager. Leaving the context manager does not end
+    transactions.
     """
 
     def __init__(self, connection: Connection, topic: str, group: str, checker: TransactionChecker) -> None:
@@ -121,8 +122,8 @@ class TransactionalProducer:
     async def begin(self, *messages: Message, check_after_ms: int = 0) -> Transaction:
         """Store messages that consumers see only after `commit`, all in one queue.
 
-        Without a verdict a producer of the group gets a check after `check_after_ms` (0 = the cluster's setting, 6 s).
-        Errors: Invalid and NotFound (nothing is stored), Unavailable (no answer).
+        If no verdict arrives, a producer of the group gets a check after `check_after_ms` (0 = the cluster's setting, 6
+        s). Errors: Invalid and NotFound (nothing is stored), Unavailable (no answer).
         """
         queue = self._queue(messages)
         request = producer_pb2.BeginTransactionRequest(
@@ -138,7 +139,7 @@ class TransactionalProducer:
 
     @contextlib.asynccontextmanager
     async def transaction(self, *messages: Message, check_after_ms: int = 0) -> AsyncIterator[Transaction]:
-        """Begin a transaction; commit at the end of the block, or roll back when it raises."""
+        """Begin a transaction; commit at the end of the block, or roll back when the block raises."""
         transaction = await self.begin(*messages, check_after_ms=check_after_ms)
         try:
             yield transaction

@@ -1,4 +1,4 @@
-"""The queues that a group member should have: its assignment in the group, or those given to `assign`."""
+"""The queues that a group member should have: its assignment in the group, or the queues given to `assign`."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class QueueAssignment:
         topics: Mapping[str, Filter],
         settings: PullSettings,
     ) -> None:
-        """Without topics there is no membership; the queues are those of `assign`."""
+        """Without topics, the consumer is no group member and has the queues given to `assign`."""
         self.is_member = bool(topics)
         self.changed = asyncio.Event()
         """Set when the assignment must be computed again."""
@@ -82,7 +82,9 @@ class QueueAssignment:
     def subscribe(self, topics: Mapping[str, Filter]) -> None:
         """Change the subscribed topics. Errors: Invalid for a consumer with assigned queues."""
         if not self.is_member:
-            raise Invalid("this consumer has assigned queues and no group; create one with topics", field="topics")
+            raise Invalid(
+                "this consumer has assigned queues and no group; create a consumer with topics", field="topics"
+            )
         if self.has_retry_topic:
             topics = {**topics, self._retry_topic: "*"}
         self._subscriptions = dict(topics)
@@ -93,7 +95,7 @@ class QueueAssignment:
     def assign(self, queues: Iterable[Queue]) -> None:
         """Set the queues. Errors: Invalid for a group member."""
         if self.is_member:
-            raise Invalid("the group assigns this consumer's queues; create one without topics", field="queues")
+            raise Invalid("the group assigns this consumer's queues; create a consumer without topics", field="queues")
         self._assigned = tuple(dict.fromkeys(queues))
         self.changed.set()
 
@@ -103,7 +105,7 @@ class QueueAssignment:
         self.changed.set()
 
     async def refresh_members(self) -> None:
-        """Query the group's members, in case a notification was lost. Errors: Unavailable."""
+        """Query the group's members, because a notification of a change may have been lost. Errors: Unavailable."""
         try:
             if self.is_member and self._group_view is not None:
                 self._group_view = await query_group_view(self._connection, self._group)

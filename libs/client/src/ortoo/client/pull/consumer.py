@@ -76,11 +76,14 @@ class PullConsumer:
         self._member.subscribe(topic_filters(topics))
 
     def suspend(self, *queues: Queue) -> None:
-        """Stop taking messages from these queues, or from all if none is given; they stay assigned."""
+        """Stop taking messages from these queues, or from all queues if no queue is given.
+
+        Suspended queues stay assigned.
+        """
         self._member.suspend(queues)
 
     def resume(self, *queues: Queue) -> None:
-        """Resume these queues, or all if none is given."""
+        """Resume these queues, or all queues if no queue is given."""
         self._member.resume(queues)
 
     # messages
@@ -88,8 +91,7 @@ class PullConsumer:
     async def poll(self, timeout_ms: float | None = None) -> ReceivedBatch | None:
         """The next batch, in turn over the queues; None if none arrives within `timeout_ms` (None = no limit).
 
-        Errors: those for which the server refused this member, or ConsumerClosed before it is entered and after it has
-        left.
+        Errors: the reason why the server refused this member, or ConsumerClosed outside the `async with` block.
         """
         with self._exclusive():
             return await self._member.next_from(
@@ -112,22 +114,22 @@ class PullConsumer:
     async def run(self, handler: Handler, options: HandlerOptions | None = None) -> None:
         """Give each message to `handler`, many at a time, and acknowledge it when the handler returns.
 
-        A message whose handler raises is nacked; `RetryLater` sets the delay. Runs until cancelled.
+        If `handler` raises, the message is nacked; `RetryLater` sets the delay. Runs until cancelled.
         """
         await self.run_batches(_handle_each(handler), options or HandlerOptions())
 
     async def run_batches(self, handler: BatchHandler, options: HandlerOptions) -> None:
-        """As `run`, with up to `options.batch_messages_max` messages of a queue at once.
+        """As `run`, with up to `options.batch_messages_max` messages of a queue in each call.
 
-        `handler` returns the number of processed messages from the front, None = all; the others are nacked.
+        `handler` returns the number of processed messages, counted from the first; None = all. The others are nacked.
         """
         await self._run(handler, options, ordered=False)
 
     async def run_in_order(self, handler: OrderedHandler, options: HandlerOptions | None = None) -> None:
         """Give the messages of each queue to `handler` one after another; several queues run concurrently.
 
-        A message whose handler raises is retried, and its queue waits; `RetryLater` sets the delay. With
-        `options.manual_commit` the handler returns what to commit. Runs until cancelled.
+        If `handler` raises, the message is retried while its queue waits; `RetryLater` sets the delay. With
+        `options.manual_commit`, `handler` returns a `CommitVerdict`. Runs until cancelled.
         """
         await self._run(_handle_single(handler), options or HandlerOptions(), ordered=True)
 
@@ -152,15 +154,15 @@ class PullConsumer:
         self.seek(queue, (await self._range(queue))[1])
 
     async def search_offset(self, queue: Queue, time_ms: int) -> int:
-        """The first offset stored at or after a time; the queue's end if there is none."""
+        """The first offset stored at or after a time, or else the end of the queue."""
         return await search_offset(self._connection, queue, time_ms)
 
     async def commit(self) -> None:
-        """Commit the processed offsets now; this also happens automatically every few seconds."""
+        """Commit the processed offsets now. Without this call, they are committed every few seconds."""
         await self._member.commit()
 
     async def committed(self, queue: Queue) -> int | None:
-        """The committed offset of the group in a queue; None if there is none."""
+        """The committed offset of the group in a queue; None if the group has committed no offset."""
         return (await RemoteOffsets(self._connection, self._group, lambda _: 0).load([queue])).get(queue)
 
     async def pull(

@@ -1,6 +1,6 @@
 """Flow control of pulls, by the unprocessed messages of a queue; without I/O.
 
-The limits are checked before a pull, so a queue may hold one pull more than its limit.
+The limits are checked before a pull, so a queue may exceed its limit by the messages of one pull.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ class BufferedMessages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FlowLimits:
-    """Limits for one queue; pulls wait while it holds more."""
+    """Limits for one queue; pulls wait while the queue holds more."""
 
     messages_max: int = 1_000
     bytes_max: int = 100 * MIB
@@ -54,7 +54,7 @@ class FlowLimits:
         return replace(self, messages_max=messages, bytes_max=size)
 
     def exceeded(self, buffered: BufferedMessages) -> FlowControlReason | None:
-        """The reason not to pull now; None = pull."""
+        """The limit because of which the queue is not pulled now; None = the queue may be pulled."""
         if buffered.messages > self.messages_max:
             return FlowControlReason.MESSAGES
         if buffered.size_bytes // MIB > self.bytes_max // MIB:
@@ -65,7 +65,7 @@ class FlowLimits:
 
 
 class FlowControlCounts(Counter[FlowControlReason]):
-    """Number of times that each limit stopped a pull, so that only one in LOG_EVERY is logged."""
+    """Counts the pulls that each limit stopped; one of LOG_EVERY stopped pulls is logged."""
 
     def count(self, reason: FlowControlReason) -> bool:
         """Count one stopped pull; returns whether to log it."""

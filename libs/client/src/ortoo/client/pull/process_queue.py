@@ -1,6 +1,6 @@
 """The unprocessed messages of one assigned queue, without I/O.
 
-Messages are taken in order and may finish in any order. The commit offset is the smallest unfinished one.
+Messages are taken in order and may finish in any order. The commit offset is the smallest unfinished offset.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from ortoo.client.pull.flow_control import BufferedMessages
 
 
 class ProcessQueue:
-    """One queue during one assignment. After `drop` its contents are ignored, because the next owner receives them."""
+    """One queue during one assignment. After `drop` its messages are ignored, because the next owner receives them."""
 
     def __init__(self, queue: Queue, start_offset: int, generation: int = 0) -> None:
         """Start at `start_offset`, with a lock's `generation`; 0 = without a lock."""
@@ -37,7 +37,7 @@ class ProcessQueue:
 
     @property
     def commit_offset(self) -> int:
-        """All offsets before it are processed."""
+        """The offset to commit. All offsets before it are processed."""
         return self._progress.commit_offset
 
     @property
@@ -68,7 +68,7 @@ class ProcessQueue:
             self.next_offset = next_offset
 
     def take(self, count_max: int) -> list[ReceivedMessage]:
-        """The next messages of one batch, at most `count_max`; empty when all are taken or the queue is dropped."""
+        """The next messages of one batch, at most `count_max`; empty when no message waits or the queue is dropped."""
         if not self.has_waiting:
             return []
         batch, at = self._waiting.popleft()
@@ -78,7 +78,7 @@ class ProcessQueue:
         return [batch[place] for place in range(at, end)]
 
     def take_batch(self) -> ReceivedBatch | None:
-        """The next whole batch; None when all are taken or the queue is dropped."""
+        """The next whole batch; None when all batches are taken or the queue is dropped."""
         return self._waiting.popleft()[0] if self.has_waiting else None
 
     def on_finished(self, epoch: int, batch: ReceivedBatch, count: int) -> None:
@@ -95,13 +95,13 @@ class ProcessQueue:
         self._waiting.clear()
 
     def drop(self) -> None:
-        """Stop, because the queue gets another owner."""
+        """Stop processing, because the queue gets another owner."""
         self.is_dropped = True
         self._waiting.clear()
 
 
 def round_robin(queues: Sequence[ProcessQueue], after: Queue | None) -> Sequence[ProcessQueue]:
-    """The queues in turn, starting after the one served last, so that a full queue does not starve others."""
+    """The queues in turn, starting after the queue served last, so that a full queue does not starve others."""
     ordered = sorted(queues, key=lambda it: it.queue)
     if after is None:
         return ordered

@@ -1,4 +1,4 @@
-"""One pull: messages of a queue from an offset, and the status of the offset."""
+"""One pull: messages of a queue from an offset, and whether the queue has this offset."""
 
 from dataclasses import dataclass
 from enum import Enum

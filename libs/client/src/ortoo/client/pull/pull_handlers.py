@@ -43,7 +43,7 @@ class PullHandlers:
     def __init__(
         self, connection: Connection, member: PullMember, handler: BatchProcessor, options: HandlerOptions
     ) -> None:
-        """`handler` returns the number of processed messages from the front; None = all."""
+        """`handler` returns the number of processed messages, counted from the first; None = all."""
         self._connection = connection
         self._clock = connection.clock
         self._member = member
@@ -58,7 +58,7 @@ class PullHandlers:
         self._attempts = LocalAttempts()
 
     async def run(self) -> None:
-        """Run. Errors: the reason why the server refused the member."""
+        """Process messages until cancelled. Errors: the reason why the server refused the member."""
         ordered = self._member.is_ordered
         async with Background("handlers") as background:
             if not ordered:
@@ -75,7 +75,7 @@ class PullHandlers:
                     background.spawn("handle", self._handle(queue, messages, background))
 
     def _take(self, queue: ProcessQueue) -> tuple[ProcessQueue, Sequence[ReceivedMessage]] | None:
-        """The next messages of a queue; None if there are none, or if an ordered queue is being processed."""
+        """The next messages of a queue; None if no message waits, or if the queue is ordered and being processed."""
         for at, failed in enumerate(self._retries):
             if failed[0] is queue:
                 return self._retries.pop(at)
@@ -125,7 +125,7 @@ class PullHandlers:
         self._member.has_messages.set()
 
     async def _call(self, messages: Sequence[ReceivedMessage]) -> tuple[int, Exception]:
-        """Call the handler; returns the number of processed messages from the front, and the failure of the others."""
+        """Call the handler; returns the number of processed messages, from the first, and the failure of the others."""
         try:
             done = await self._handler(messages)
         except RetryLater as later:
@@ -139,7 +139,7 @@ class PullHandlers:
         return count, RetryLater()
 
     async def _nack_or_drop(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage], failure: Exception) -> bool:
-        """Nack or drop failed messages; returns False if they stay here."""
+        """Nack failed messages, or drop them in a broadcast; False if the nack failed and this consumer keeps them."""
         if self._member.settings.broadcast:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **log_fields(self._member.group, messages[0]))
         else:
@@ -171,9 +171,10 @@ class PullHandlers:
     # ordered processing
 
     async def _handle_in_order(self, queue: ProcessQueue, messages: Sequence[ReceivedMessage]) -> None:
-        """Process messages until each succeeds or is parked; each is committed after success.
+        """Process messages one at a time until each succeeds or is parked.
 
-        One at a time. With `manual_commit` the handler's verdict commits or repeats the processed messages.
+        Each message is committed after its success. With `manual_commit`, the handler's verdict commits or repeats the
+        processed messages instead.
         """
         waiting = list(messages)
         try:
@@ -188,7 +189,7 @@ class PullHandlers:
             self._release_slot(queue)
 
     async def _handle_first(self, queue: ProcessQueue, waiting: list[ReceivedMessage]) -> list[ReceivedMessage]:
-        """Process the first message, and pause if it must be retried; returns the remaining messages."""
+        """Process the first `waiting` message, and pause if it must be retried; returns the remaining messages."""
         first = waiting[0]
         self._attempts.start(first)
         try:
@@ -208,7 +209,7 @@ class PullHandlers:
     async def _apply_verdict(
         self, verdict: object, queue: ProcessQueue, waiting: list[ReceivedMessage]
     ) -> list[ReceivedMessage]:
-        """Apply the handler's verdict to the first message, which was processed; returns the remaining messages."""
+        """Apply the handler's verdict on the first of the `waiting` messages; returns the remaining messages."""
         uncommitted = self._uncommitted.setdefault(queue, [])
         uncommitted.append(waiting[0])
         if verdict not in (CommitVerdict.COMMIT, CommitVerdict.ROLLBACK):
@@ -243,7 +244,10 @@ class PullHandlers:
         return self._options.suspend_ms if self._options.suspend_ms is not None else float(answer.delay_ms)
 
     def _drop_failed(self, failure: Exception, attempts: int, where: dict[str, object]) -> float | None:
-        """The delay in a broadcast, which has no dead letters and no group policy; None = dropped."""
+        """The delay before a broadcast message is retried; None = dropped.
+
+        A broadcast has no dead letters and no group policy.
+        """
         if 0 < self._options.attempts_max <= attempts:
             _log.emit(log_events.BROADCAST_MESSAGE_DROPPED, **where)
             return None
@@ -260,6 +264,6 @@ class PullHandlers:
 
 
 def ack_all(messages: Sequence[ReceivedMessage]) -> None:
-    """Acknowledge all of these."""
+    """Acknowledge all `messages`."""
     for message in messages:
         message.ack()

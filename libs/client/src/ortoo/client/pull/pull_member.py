@@ -40,7 +40,7 @@ _log = get_logger("consumer")
 class PullMember:
     """Joins, takes its assigned queues, pulls them, commits offsets, and leaves gracefully.
 
-    Without topics it joins no group, takes no locks, and has the queues given to `assign`.
+    Without topics, the member joins no group, takes no locks, and has the queues given to `assign`.
     """
 
     def __init__(
@@ -132,7 +132,10 @@ class PullMember:
         return RemoteOffsets(self._connection, self.group, self._generation)
 
     def _generation(self, queue: Queue) -> int:
-        """The generation of the lock under which a queue was consumed; a newer one may have another owner or topic."""
+        """The generation of the lock under which a queue was consumed.
+
+        A newer generation may belong to another owner or topic.
+        """
         owned = self._owned.get(queue)
         return (owned.queue if owned is not None else self._revocations[queue]).generation
 
@@ -155,7 +158,7 @@ class PullMember:
             raise self.failure
 
     def can_process(self, queue: ProcessQueue) -> bool:
-        """Whether messages of the queue may be processed now: owned, not suspended, and with a trusted lock."""
+        """Whether messages of the queue may be processed now: it is owned, not suspended, and its lock is trusted."""
         if queue.is_dropped or queue.queue in self._suspension:
             return False
         return self._locks is None or self._locks.is_trusted(queue.queue)
@@ -171,11 +174,11 @@ class PullMember:
         self._assignment.assign(queues)
 
     def suspend(self, queues: Collection[Queue]) -> None:
-        """Neither pull nor deliver messages of these queues, or of all if none is given."""
+        """Neither pull nor deliver messages of these queues, or of all queues if no queue is given."""
         self._suspension.suspend(queues)
 
     def resume(self, queues: Collection[Queue]) -> None:
-        """Resume these queues, or all if none is given."""
+        """Resume these queues, or all queues if no queue is given."""
         self._suspension.resume(queues)
         self.has_messages.set()
 
@@ -187,13 +190,16 @@ class PullMember:
         owned.task = self._background.spawn(f"pull {queue.queue_id}", owned.run())
 
     def set_handler(self, handler: Callable[[ReceivedMessage], Awaitable[None]] | None, *, ordered: bool) -> None:
-        """Set the handler for `consume_directly`, and whether processing is ordered; then `span_max` does not apply."""
+        """Set the handler for `consume_directly`, and whether processing is ordered.
+
+        If it is, `span_max` does not apply.
+        """
         self.is_ordered, self.direct_handler = ordered, handler
         self.limits = replace(self.settings.limits, span_max=None) if ordered else self.settings.limits
         self._assignment.changed.set()
 
     async def next_from(self, take: Callable[[ProcessQueue], T | None], timeout_s: float | None = None) -> T | None:
-        """Call `take` for the queues in turn, and return its first result; None if there is none for `timeout_s`.
+        """Call `take` for the queues in turn; returns the first result that is not None, or None after `timeout_s`.
 
         Errors: the reason why this member gets no messages.
         """
@@ -263,7 +269,7 @@ class PullMember:
         return found
 
     async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message immediately; returns whether processing is ordered."""
+        """Process one message immediately; returns whether this member processes in order."""
         if self.direct_handler is None:
             raise Unsupported("this consumer has no handler: the application polls messages")
         await self.direct_handler(message)
@@ -352,7 +358,7 @@ class PullMember:
         self._offset_store.table.update(queue, offset)
 
     def _revoke(self, queue: Queue) -> None:
-        """Stop pulling and delivering a queue; it is released when handlers have finished."""
+        """Stop pulling and delivering a queue. The queue is released when its handlers have finished."""
         owned = self._owned.pop(queue)
         owned.task.cancel()
         self._offset_store.table.update(queue, owned.queue.commit_offset, increase_only=not owned.queue.was_reset)

@@ -21,10 +21,13 @@ _log = get_logger("consumer")
 
 
 class ConsumerQueueLocks:
-    """Queue locks of one group, held by the client's session, and for each whether the member may trust it."""
+    """Queue locks of one group, held by the client's session.
+
+    The member may consume a queue only while it trusts the lock.
+    """
 
     def __init__(self, connection: Connection, session: Session, group: str, trust_s: float) -> None:
-        """`trust_s` is how long a lock is trusted, counted from its request."""
+        """A lock is trusted for `trust_s` from the time of its request."""
         self._connection = connection
         self._session = session
         self._group = group
@@ -36,22 +39,22 @@ class ConsumerQueueLocks:
     def add(self, queue: Queue, generation: int, requested_at_s: float) -> None:
         """Record a granted lock.
 
-        The lock is trusted from the time of its request, because the answer may have been slow.
+        Trust begins at the time of the request, because the answer may have been slow.
         """
         self._held[queue] = (generation, requested_at_s)
 
     def discard(self, *queues: Queue) -> None:
-        """Remove locks that are not held."""
+        """Remove locks that this member no longer holds."""
         for queue in queues:
             self._held.pop(queue, None)
 
     def is_trusted(self, queue: Queue) -> bool:
-        """Whether the queue may be pulled and its messages processed now."""
+        """Whether the lock is trusted, so that the queue may be pulled and its messages processed now."""
         held = self._held.get(queue)
         return held is not None and self._clock.monotonic_s() - held[1] <= self._trust_s
 
     def generation(self, queue: Queue) -> int:
-        """The fencing generation of a lock; 0 = not held."""
+        """The fencing generation of a lock; 0 = the lock is not held."""
         return self._held.get(queue, (0, 0.0))[0]
 
     @property
@@ -60,7 +63,10 @@ class ConsumerQueueLocks:
         return sorted(self._held)
 
     async def acquire(self, queues: Sequence[Queue]) -> set[Queue]:
-        """Take or renew locks; returns those held. Errors: Unavailable without an answer, with existing trust kept."""
+        """Take or renew locks; returns the queues whose locks are held.
+
+        Errors: Unavailable without an answer. Locks that are trusted stay trusted then.
+        """
         if not queues:
             return set()
         requested_at_s = self._clock.monotonic_s()
@@ -81,7 +87,7 @@ class ConsumerQueueLocks:
         return granted
 
     async def release(self, queues: Sequence[Queue]) -> None:
-        """Release locks, so that the next owner need not wait. A failure is logged; the locks expire."""
+        """Release locks, so that the next owner need not wait. A failure is only logged, since the locks expire."""
         owned = [queue for queue in queues if self.generation(queue)]
         self.discard(*owned)
         if not owned:

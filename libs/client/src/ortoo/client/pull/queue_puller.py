@@ -76,7 +76,7 @@ class QueuePuller:
                 await self._handle_result(result)
 
     async def _wait_allowed(self) -> bool:
-        """Whether to pull now. If not, waits a while, or until the queue is resumed."""
+        """Whether to pull now. Otherwise this call waits: for a while, or until the queue is resumed."""
         if self.queue.queue in self.suspension:
             await self.suspension.wait_resumed(self.queue.queue)
             return False
@@ -125,7 +125,7 @@ class QueuePuller:
             self.on_messages()
 
     def _skip_damaged(self, error: DataLoss) -> bool:
-        """Continue behind damaged messages and report them; False if their end is unknown."""
+        """Continue behind damaged messages and report them as lost; False if the end of the damage is unknown."""
         queue = self.queue
         if queue.is_dropped or error.end_offset <= queue.next_offset:
             return False
@@ -135,7 +135,7 @@ class QueuePuller:
         return True
 
     async def _correct_offset(self, result: PullResult) -> None:
-        """Continue at the server's offset after the held messages are processed."""
+        """When the held messages are processed, continue at the offset that the server named."""
         queue = self.queue
         _log.emit(
             log_events.OFFSET_OUT_OF_RANGE,

@@ -34,19 +34,19 @@ class QueueRevocations:
 
     @property
     def locked_queues(self) -> Collection[Queue]:
-        """Queues whose locks are still held and must be renewed."""
+        """Queues that are being released and whose locks are still held. These locks must be renewed."""
         return [queue for queue, (_, ours) in self._revoking.items() if ours]
 
     def add(self, queue: ProcessQueue, *, holds_lock: bool) -> None:
-        """Stop the delivery of a queue and begin its release; `holds_lock` is False if its lock was lost."""
+        """Stop the delivery of a queue and begin its release; `holds_lock` is False if the queue's lock was lost."""
         queue.drop()
         self._revoking[queue.queue] = (queue, holds_lock)
 
     async def complete(self, *, wait_for_handlers: bool) -> bool:
         """Release the queues whose handlers have finished; returns whether all are released.
 
-        Handlers get `wait_ms` to finish. After that time an unordered queue is released anyway. `wait_for_handlers`
-        keeps it locked until they have finished.
+        Handlers get `wait_ms` to finish. After that time, queues are released with handlers still running. With
+        `wait_for_handlers`, such queues stay locked instead until their handlers have finished.
         """
         deadline_s = self._clock.monotonic_s() + self._wait_s
         while any(it.running_handlers for it, _ in self._revoking.values()) and self._clock.monotonic_s() < deadline_s:

@@ -58,7 +58,7 @@ class PullSettings:
 
     @property
     def start(self) -> StartRule:
-        """The start of a queue without an offset."""
+        """Where a queue without a committed offset starts."""
         return StartRule(self.from_beginning, self.from_time_ms)
 
 

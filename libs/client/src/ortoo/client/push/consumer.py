@@ -131,22 +131,21 @@ class Consumer:
         self._member.subscribe([subscription(topic, filter_, version) for topic, filter_ in filters])
 
     def suspend(self, *queues: Queue) -> None:
-        """Stop taking messages from these queues after their current batch, or from all if none is given.
+        """Stop taking messages from these queues, or from all queues if no queue is given, after their current batch.
 
-        The queues stay assigned, and the consumer does not count as slow because of it. Messages wait for `resume`, or
-        for another member after this one leaves. Queues may be given before they are assigned.
+        The queues stay assigned, and the consumer does not count as slow because of the suspension. Messages wait for
+        `resume`, or for another member after this one leaves. Queues that are not assigned yet may be given too.
         """
         self._member.suspend(queues)
 
     def resume(self, *queues: Queue) -> None:
-        """Resume these queues, or all if none is given."""
+        """Resume these queues, or all queues if no queue is given."""
         self._member.resume(queues)
 
     async def batches(self) -> AsyncIterator[ReceivedBatch]:
         """Whole batches, in order within each queue, until the consumer has left.
 
-        Errors: those for which the server refused the session, or ConsumerClosed before it is entered and after it has
-        left.
+        Errors: the reason why the server refused the session, or ConsumerClosed outside the `async with` block.
         """
         self._member.check_open()
         with suppress(ConsumerClosed):
@@ -164,10 +163,10 @@ class Consumer:
     async def run(self, handler: Handler, *, concurrency: int = 1) -> None:
         """Give each message to `handler`, up to `concurrency` at a time, and acknowledge it when the handler returns.
 
-        A message whose handler raises is retried by the group's policy, and parked after the group's attempts.
+        If `handler` raises, the message is retried by the group's policy, and parked after the group's last attempt.
         `RetryLater` sets the delay. Later messages are not delayed, unless the failed message has a message group. Then
-        the rest of its queue waits, so that the group keeps its order. Runs until cancelled, or until the session is
-        refused.
+        the rest of its queue waits, so that the message group keeps its order. Runs until cancelled, or until the
+        session is refused.
         """
         nack: NackCall | None = None
         if self._broadcast_offsets is None:

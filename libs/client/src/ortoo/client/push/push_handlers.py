@@ -1,8 +1,8 @@
 """Runs handlers for a push consumer, and handles messages whose handler failed.
 
 A message without a message group is nacked. The server counts the attempt and delivers it again through the group's
-retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. They and the
-rest of their queue wait behind a failed one until it succeeds or is parked.
+retry topic, or parks it; later messages are not delayed. Messages of one message group keep their order. If a message
+with a message group fails, the rest of its queue waits until this message succeeds or is parked.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class PushHandlers:
         concurrency: int,
         retry_delay_ms: float,
     ) -> None:
-        """`nack` None = broadcast: a failed message stays here and is retried after `retry_delay_ms`."""
+        """`nack` None = broadcast: this consumer keeps a failed message and retries it after `retry_delay_ms`."""
         self._group = group
         self._handler = handler
         self._member = member
@@ -54,7 +54,7 @@ class PushHandlers:
         self._attempts = LocalAttempts()
 
     async def run(self, messages: AsyncIterator[ReceivedMessage]) -> None:
-        """Handle messages until `messages` ends. The next one is fetched only when a slot is free."""
+        """Handle messages until `messages` ends. The next message is fetched only when a slot is free."""
         async with Background("handlers") as background:
             await self._wait_free_slot()
             async for message in messages:
@@ -108,7 +108,10 @@ class PushHandlers:
         message.ack()
 
     async def _call(self, message: ReceivedMessage) -> Exception | None:
-        """The failure of the handler, or None; a message that this consumer no longer owns is skipped."""
+        """Call the handler; returns its failure or None.
+
+        A message of a queue that this consumer no longer owns is skipped.
+        """
         try:
             if message.is_current:
                 self._attempts.start(message)
@@ -121,7 +124,7 @@ class PushHandlers:
         return None
 
     async def _handle_failure(self, message: ReceivedMessage, failure: Exception, in_order: bool) -> float | None:
-        """Nack a failed message; returns the delay of a retry here in ms, or None when it was nacked or parked."""
+        """Nack a failed message; returns None, or the delay in ms after which this consumer retries it itself."""
         where = log_fields(self._group, message)
         _log.emit(log_events.HANDLER_FAILED_WILL_REDELIVER, exc_info=failure, **where)
         attempts = self._attempts.attempt_count(message)

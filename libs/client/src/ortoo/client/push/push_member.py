@@ -44,7 +44,8 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
     ) -> None:
         """Join with `opening`; at most `messages_max` messages and `bytes_max` bytes are unacknowledged.
 
-        `broadcast` stores the offsets of a broadcast consumer; `start_rule` is the start of a queue without one.
+        `broadcast` stores the offsets of a broadcast consumer; `start_rule` says where a queue without an offset
+        starts.
         """
         super().__init__(connection, bulk_calls.push, consumer_pb2.PushRequest)
         self.queues: tuple[Queue, ...] = ()
@@ -99,12 +100,15 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         return None
 
     def suspend(self, queues: Collection[Queue]) -> None:
-        """Stop taking messages from these queues, or from all if none is given; they stay assigned."""
+        """Stop taking messages from these queues, or from all queues if no queue is given.
+
+        Suspended queues stay assigned.
+        """
         self._suspension.suspend(queues)
         self._apply_suspension()
 
     def resume(self, queues: Collection[Queue]) -> None:
-        """Resume these queues, or all if none is given."""
+        """Resume these queues, or all queues if no queue is given."""
         self._suspension.resume(queues)
         self._apply_suspension()
         self._arrived.set()
@@ -138,7 +142,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             self._update_early_credit(batch)
 
     def _update_early_credit(self, batch: ReceivedBatch) -> None:
-        """Return the credit of a buffered batch of a suspended queue, so that other queues can use it."""
+        """Return the credit of a buffered batch of a suspended queue, so that other queues can use the credit."""
         is_early = batch.queue in self._suspension.queues
         if is_early and id(batch) not in self._early_credited:
             self._early_credited.add(id(batch))
@@ -188,7 +192,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             self._grant(self._pending_credit_messages, self._pending_credit_bytes)
 
     async def leave(self) -> None:
-        """Acknowledge finished messages and leave the group, gracefully if the snode answers soon."""
+        """Acknowledge finished messages and leave the group. Waits a short time for the answer of the snode."""
         self.report_progress()
         self.failure = self.failure or ConsumerClosed(f"this consumer has left {self._opening.group!r}; make a new one")
         try:
@@ -220,9 +224,9 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         self._early_credited.clear()
 
     async def _load_start_offsets(self, offsets: LocalOffsets) -> bool:
-        """Load the start offset of each queue; False if that failed and must be retried.
+        """Load the start offset of each queue; returns False if the load failed and must be retried.
 
-        A queue without an offset gets one now, so that later messages are not missed.
+        A queue without an offset gets a start offset now, so that later messages are not missed.
         """
         topics = [it.topic for it in self._opening.subscriptions]
         try:
@@ -244,7 +248,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         return True
 
     def _grant(self, messages: int, size_bytes: int) -> None:
-        """Grant credit to the server; it includes what was freed so far."""
+        """Grant credit to the server; the grant includes the credit that was freed so far."""
         self._send(credit=consumer_pb2.Credit(messages=messages, bytes=size_bytes))
         self._pending_credit_messages = self._pending_credit_bytes = 0
 
@@ -265,7 +269,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
         return self._on_session_event(response)
 
     def _on_assignment(self, generation: int, queues: Sequence[Queue]) -> None:
-        """Set the queues of the session; drops buffered batches of others, which their new owner gets."""
+        """Set the queues of the session. Buffered batches of lost queues are dropped; the new owner receives them."""
         self._generation = generation
         self.queues = tuple(queues)
         owned = frozenset(queues)
@@ -282,7 +286,7 @@ class PushMember(ReconnectingSession[consumer_pb2.PushRequest, BulkMessage]):
             self._apply_suspension()
 
     def _on_delivery(self, delivery: consumer_pb2.Delivery, records: bytes, queue: Queue) -> None:
-        """Handle a batch, or an offset that advanced without one."""
+        """Handle a batch, or an offset that advanced without a batch."""
         progress = self._progress.setdefault(queue, QueueProgress())
         if not delivery.HasField("batch"):
             if delivery.HasField("failure"):

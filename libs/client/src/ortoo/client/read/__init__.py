@@ -1,4 +1,4 @@
 """Reads outside groups: ranges and tails of queues as batches, without locks or offsets.
 
-Used by `app`, `admin`, and readers without a group, such as Spark's. It imports only `core`.
+`app`, `admin`, and readers without a group such as Spark's use this package, which imports only `core`.
 """

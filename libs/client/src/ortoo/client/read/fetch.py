@@ -31,11 +31,11 @@ async def fetch(
 ) -> AsyncIterator[ReceivedBatch]:
     """Whole batches from `from_offset` to `to_offset`, exclusive; 0 = to the queue's end at the time of the call.
 
-    With `follow` it never ends. `filter` filters messages. `columns` names the fields that the caller reads; others may
-    be missing in the batches. With `coalesce`, a batch may have rows of several stored ones. `on_progress` is called
-    after each answer, also without a match, with the next offset and the topic's id. After a broken stream the read
-    continues through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after several breaks in a row,
-    or DataLoss, whose `end_offset` is the next readable offset.
+    With `follow`, the iterator never ends. `filter` filters messages. `columns` names the fields that the caller reads;
+    others may be missing in the batches. With `coalesce`, a batch may have rows of several stored batches.
+    `on_progress` is called after each answer, also without a match, with the next offset and the topic's id. After a
+    broken stream the read continues through the next snode. Errors: NotFound, OutOfRange, Invalid, Unavailable after
+    several breaks in a row, or DataLoss, whose `end_offset` is the next readable offset.
     """
     tags, sql = filter_expressions(filter)
     request = consumer_pb2.FetchRequest(
@@ -102,4 +102,4 @@ async def _end_of(connection: Connection, queue: Queue) -> int:
             break
     except Invalid as error:
         raise NotFound(error.message, field="queue") from error
-    raise Unavailable(f"queue {queue.queue_id} of topic {queue.topic!r} on enode {queue.enode!r} was away; retry")
+    raise Unavailable(f"queue {queue.queue_id} of topic {queue.topic!r} on enode {queue.enode!r} did not answer; retry")

@@ -33,7 +33,7 @@ class StoredMessage:
 async def newest_messages(
     connection: Connection, ranges: Mapping[Queue, tuple[int, int]], count: int, filter: Filter = "*"
 ) -> list[StoredMessage]:
-    """The newest `count` messages in these offset ranges (ends exclusive), by store time.
+    """The newest `count` messages in the given offset ranges (begin, end), by store time; `end` is exclusive.
 
     With a filter the servers scan the whole ranges.
     """
@@ -57,7 +57,7 @@ async def newest_messages(
 async def follow_messages(
     connection: Connection, ends: Mapping[Queue, int], filter: Filter = "*"
 ) -> AsyncIterator[StoredMessage]:
-    """Messages stored at or after the offsets in `ends`, in order within each queue; never ends. Errors: as `fetch`."""
+    """Messages from the offsets `ends` on, in order within each queue; the iterator never ends. Errors: as `fetch`."""
     arrived: asyncio.Queue[StoredMessage | Exception] = asyncio.Queue(BUFFERED_MAX)
 
     async def follow(queue: Queue, from_offset: int) -> None:
@@ -82,7 +82,7 @@ async def follow_messages(
 async def _messages(
     connection: Connection, queue: Queue, from_offset: int, to_offset: int, filter: Filter, *, follow: bool = False
 ) -> AsyncIterator[StoredMessage]:
-    """As `fetch`, but continues behind damaged messages."""
+    """The messages of `fetch`; damaged messages are skipped."""
     at = from_offset
     while follow or at < to_offset:
         try:

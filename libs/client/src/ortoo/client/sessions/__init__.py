@@ -1,4 +1,4 @@
 """The session of a client for groups that pull: registrations, members, and commands of the server.
 
-Used by `app` and `pull`. It imports only `core`.
+`app` and `pull` use this package, which imports only `core`.
 """

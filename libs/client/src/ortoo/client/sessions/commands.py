@@ -25,7 +25,7 @@ class GroupMembership(Protocol):
     """Receives the events of one group of the session."""
 
     def on_members_changed(self, view: GroupView) -> None:
-        """Set the current members of the group; also called each time the session was reopened."""
+        """Set the current members of the group; also called each time the session is reopened."""
 
     def on_refused(self, error: OrtooError) -> None:
         """Stop this member, because the server refused it."""
@@ -34,7 +34,10 @@ class GroupMembership(Protocol):
         """The queues of this member."""
 
     async def consume_directly(self, message: ReceivedMessage) -> bool:
-        """Process one message immediately; returns whether in order. Errors: the handler's, Unsupported without one."""
+        """Process one message immediately; returns whether this member processes in order.
+
+        Errors: those of the handler, or Unsupported without a handler.
+        """
 
 
 async def run_command(

@@ -30,7 +30,7 @@ def allocate_queues(
     configured_queues: Collection[Queue] = (),
     zones: Collection[str] = (),
 ) -> list[Queue]:
-    """The queues of a topic for `client_id`. Errors: Invalid if zones matter and one is missing."""
+    """The queues of a topic for `client_id`. Errors: Invalid if the strategy needs zones and a zone is missing."""
     members = [it for it in view.client_ids if view.member_topics is None or topic in view.member_topics.get(it, ())]
     if not members or not queues:
         return []
@@ -54,8 +54,8 @@ def assignment_change(
 ) -> tuple[list[Queue], list[Queue]]:
     """The queues to drop and the queues to take. `owned` maps each queue to the time of its last pull.
 
-    Topics whose allocation is unknown now are unchanged, and topics without a subscription are dropped. A queue without
-    a pull for PULL_IDLE_S is dropped too, and taken again at the next check.
+    Topics whose allocation is unknown now are unchanged, and topics without a subscription are dropped. A queue that
+    was not pulled for PULL_IDLE_S is dropped too, and taken again at the next check.
     """
     drop = []
     for queue, pulled_at_s in owned.items():

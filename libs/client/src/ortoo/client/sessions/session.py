@@ -32,10 +32,13 @@ class _JoinedGroup:
 
 
 class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.ConnectResponse]):
-    """Opened with the first joined group. After a break it is reopened at the next snode with all groups."""
+    """The session is opened when the first group is joined.
+
+    After a break it is reopened at the next snode with all groups.
+    """
 
     def __init__(self, connection: Connection) -> None:
-        """Use `connection`; nothing is sent yet."""
+        """Nothing is sent before the first `join`."""
         super().__init__(connection, lambda it: SessionServiceStub(it).Connect(), session_pb2.ConnectRequest)
         self.session_id = ""
         """Assigned by the server; empty while there is no session."""
@@ -64,7 +67,7 @@ class Session(ReconnectingSession[session_pb2.ConnectRequest, session_pb2.Connec
             raise ClientClosed
         if registration.group in self._groups:
             raise Conflict(
-                f"this client is a member of {registration.group!r} already; connect another client", field="group"
+                f"this client is already a member of {registration.group!r}; connect another client", field="group"
             )
         joined = self._groups[registration.group] = _JoinedGroup(registration, member)
         self._is_needed.set()
@@ -190,7 +193,7 @@ def _group_view_of(news: session_pb2.MembersChanged) -> GroupView:
 
 
 def _strategy_of(group: str, number: int) -> AllocationStrategy:
-    """The group's strategy. One of a newer group member becomes the default, and is logged."""
+    """The group's strategy. An unknown strategy, of a newer version, is logged and replaced by the default."""
     strategy = known_or(AllocationStrategy, number or AllocationStrategy.AVERAGELY, None)
     if strategy is None:
         _log.emit(log_events.ALLOCATION_STRATEGY_UNKNOWN, group=group, strategy=number)

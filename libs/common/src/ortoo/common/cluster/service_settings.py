@@ -138,6 +138,6 @@ class InnerSettings(ServiceSettings):
             for role in Role:
                 if self.role_names.names_of(role):
                     raise Invalid(
-                        f"names of certificates need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or no names",
+                        f"certificate names need mutual TLS; set all of {', '.join(TLS_CLUSTER)}, or remove the names",
                         field=setting_of(role),
                     )

@@ -1,6 +1,6 @@
 """A batch of messages as an Arrow record batch, column by column, without loops over rows.
 
-The exception: bodies that producers have gzipped individually are inflated individually.
+There is one exception: bodies that producers gzipped individually are inflated one by one.
 """
 
 import zlib
@@ -46,7 +46,9 @@ class BatchDecoder:
         fields = read_fields(memoryview(sealed.records), _PATH)
         count, codec, inflated_bytes = read_head(fields)
         if count != sealed.count:
-            raise Invalid(f"the batch holds {count} messages, its envelope says {sealed.count}", field="batch.count")
+            raise Invalid(
+                f"the batch holds {count} messages, but its envelope has the count {sealed.count}", field="batch.count"
+            )
         offsets = received.offsets
         rows = self._rows(offsets, received.first_offset, count)
         columns = [
@@ -59,7 +61,7 @@ class BatchDecoder:
 
     @staticmethod
     def _rows(offsets: Sequence[int], first_offset: int, count: int) -> Any:
-        """The selected rows of the columns: None = all, a slice, or an array of indices."""
+        """The selected rows of the columns: None for all rows, a slice, or an array of indices."""
         if len(offsets) == count:
             return None
         begin, end = offsets[0] - first_offset, offsets[-1] - first_offset + 1
@@ -134,7 +136,7 @@ def _inflated(body: bytes) -> bytes:
     try:
         data = reader.decompress(body, _INFLATED_BYTES_MAX)
     except zlib.error as error:
-        raise Invalid(f"a body marked as gzipped is not: {error}", field=f"{_PATH}.body") from None
+        raise Invalid(f"a body is marked as gzipped, but cannot be inflated: {error}", field=f"{_PATH}.body") from None
     if not reader.eof:
         raise Invalid(f"a gzipped body is truncated, or exceeds {_INFLATED_BYTES_MAX} bytes", field=f"{_PATH}.body")
     return data

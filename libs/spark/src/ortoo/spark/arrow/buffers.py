@@ -21,7 +21,7 @@ Array = Any
 
 
 def checked_array(kind: Any, rows: int, buffers: Sequence[Any], path: str, children: Sequence[Array] = ()) -> Array:
-    """An array of these buffers, after full validation by Arrow. Errors: Invalid."""
+    """An array of `buffers`, after full validation by Arrow. Errors: Invalid."""
     try:
         array = pa.Array.from_buffers(kind, rows, list(buffers), children=list(children) or None)
         array.validate(full=True)
@@ -44,13 +44,13 @@ def times(data: memoryview, rows: int, path: str) -> Array:
 
 
 def binary(offsets: memoryview, data: memoryview, rows: int, path: str) -> Array:
-    """Bodies: int32 offsets and one block."""
+    """Bodies, from int32 offsets and one block of bytes."""
     check_size(offsets, rows + 1, 4, path)
     return checked_array(pa.binary(), rows, [None, pa.py_buffer(offsets), pa.py_buffer(data)], path)
 
 
 def texts(column: memoryview, rows: int | None, path: str) -> Array:
-    """A text column; with `rows` None the number of rows is taken from the column."""
+    """A text column; `rows` None = the column itself has the number of rows."""
     fields = read_fields(column, path)
     offsets = buffer(fields, 2, f"{path}.offsets")
     count = max(len(offsets) // 4 - 1, 0) if rows is None else rows
@@ -63,7 +63,7 @@ def texts(column: memoryview, rows: int | None, path: str) -> Array:
 
 
 def dictionary(column: memoryview, rows: int, path: str) -> Array:
-    """A dictionary column, as the texts themselves."""
+    """The texts of a dictionary column."""
     fields = read_fields(column, path)
     codes_data = buffer(fields, 2, f"{path}.codes")
     check_size(codes_data, rows, 4, f"{path}.codes")
@@ -73,7 +73,7 @@ def dictionary(column: memoryview, rows: int, path: str) -> Array:
     try:
         return distinct.take(codes)
     except (pa.ArrowIndexError, pa.ArrowInvalid) as error:
-        raise Invalid(f"a code points outside the dictionary: {error}", field=f"{path}.codes") from None
+        raise Invalid(f"a code has no entry in the dictionary: {error}", field=f"{path}.codes") from None
 
 
 def lists(column: memoryview, rows: int, path: str) -> Array:
@@ -120,7 +120,7 @@ def empty_column(rows: int, kind: Any, default: object = None) -> Array:
 
 
 def joined(prefix: str, suffixes: Array) -> Array:
-    """The texts of `suffixes`, each behind `prefix`."""
+    """The texts of `suffixes`, each with `prefix` before it."""
     return pc.binary_join_element_wise(pa.scalar(prefix), suffixes, "")
 
 

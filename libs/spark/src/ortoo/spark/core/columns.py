@@ -1,4 +1,4 @@
-"""The columns of a topic as a table: schemas, projections and documents are made from this list.
+"""The columns that a topic has as a table. Schemas, projections and documents are made from this list.
 
 The list has the place of a message, its body, and the columns of a record batch. Columns about the encoding of a body
 are left out, because bodies are decoded: `body` is always what the application sent.
@@ -25,7 +25,10 @@ class TableColumn:
 
     @property
     def is_default(self) -> bool:
-        """Whether a read has it by default. Columns that need topics of their own are requested by name."""
+        """Whether a read has the column by default.
+
+        Columns that need topics of their own are only read if `columns` names them.
+        """
         return self.field is None or self.field.presence is not Presence.ALL_OR_NONE
 
 
@@ -69,7 +72,7 @@ BY_NAME: Final = {column.name: column for column in COLUMNS}
 
 
 def chosen_names(columns: Sequence[str]) -> tuple[str, ...]:
-    """The requested columns, or the default ones. Errors: Invalid for an unknown or repeated name."""
+    """The requested columns, or else the default columns. Errors: Invalid for an unknown or repeated name."""
     if not columns:
         return tuple(column.name for column in COLUMNS if column.is_default)
     for at, name in enumerate(columns):

@@ -1,7 +1,7 @@
 """Connections of a Python worker, one for each cluster and user, kept for the life of the process.
 
-Spark reuses workers, so that the next task finds the connection open. A worker that is forked from a connected one
-opens its own, because gRPC's threads do not survive a fork.
+Spark reuses workers, so that the next task finds the connection open. A worker that is forked from a connected worker
+opens a new connection, because gRPC's threads do not survive a fork.
 """
 
 import gc
@@ -34,7 +34,7 @@ CLUSTER_OPTIONS: Final = ("address", "accessKey", "secretKey", "tls", *TLS_OPTIO
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """Addresses, user and TLS files of a cluster. Different values use different connections."""
+    """Addresses, user and TLS files of a cluster. Each combination of values has its own connection."""
 
     addresses: tuple[str, ...]
     access_key: str = ""
@@ -46,7 +46,10 @@ class ClusterOptions:
 
     @classmethod
     def of(cls, reader: OptionReader) -> "ClusterOptions":
-        """Parse the options. Errors: Invalid for a missing or malformed address, or half of the credentials."""
+        """Parse the options.
+
+        Errors: Invalid for a missing or malformed address, or if only one of `accessKey` and `secretKey` is given.
+        """
         addresses = reader.names("address") or tuple(os.environ.get("ORTOO_ADDRESS", "").replace(",", " ").split())
         if not addresses:
             raise Invalid('missing address; expected .option("address", "host:8081") or ORTOO_ADDRESS', field="address")
@@ -70,7 +73,7 @@ _links: dict[tuple[int, ClusterOptions], "ClusterLink"] = {}
 
 
 def link_to(cluster: ClusterOptions) -> "ClusterLink":
-    """The link of this process to a cluster; connected at the first call."""
+    """The link of this process to a cluster. The link connects at its first call."""
     key = (os.getpid(), cluster)
     link = _links.get(key)
     if link is None:
@@ -93,7 +96,7 @@ def _named_as_options() -> Iterator[None]:
 
 
 class ClusterLink:
-    """A connection on a separate thread. Calls block; they may come from any other thread."""
+    """A connection on a separate thread. Calls block, and may come from any other thread."""
 
     def __init__(self, cluster: ClusterOptions) -> None:
         """Connects at the first call. Errors: Invalid for a TLS file."""

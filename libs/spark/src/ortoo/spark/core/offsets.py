@@ -2,8 +2,8 @@
 
     {"v": 1, "q": {"orders": {"enode-0": {"0": 17, "1": 12}}}, "e": {"orders": "00c0ffee00c0ffee"}}
 
-`q` holds the next offset of each queue. `e` holds the topic's id, by which a topic that was deleted and created again
-is detected. Spark compares offsets as text. Equal offsets are therefore equal texts, with sorted keys.
+`q` holds the next offset of each queue. `e` holds each topic's id, which differs if the topic was deleted and created
+again. Spark compares offsets as texts. Keys are therefore sorted, so that equal offsets have equal texts.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ class SourceOffsets:
 
     @classmethod
     def of_json(cls, value: Mapping[str, Any]) -> "SourceOffsets":
-        """Parse the result of `to_json`. Errors: Unsupported for a newer format, Invalid for anything else."""
+        """Parse the result of `to_json`. Errors: Unsupported for a newer format, Invalid for any other value."""
         if value.get("v") != FORMAT:
             raise Unsupported(f"offsets have format {value.get('v')!r}, expected {FORMAT}; upgrade ortoo-spark")
         queues = parsed_tree(value.get("q", {}), "the checkpoint's offsets")
@@ -43,7 +43,10 @@ class SourceOffsets:
 
     @classmethod
     def is_json(cls, value: Any) -> bool:
-        """Whether a value comes from `to_json`, and is not a tree of topics, which may be named `v` or `q`."""
+        """Whether a value comes from `to_json`.
+
+        It may be a tree of topics instead, in which a topic may be named `v` or `q`.
+        """
         return isinstance(value, Mapping) and type(value.get("v")) is int
 
 
@@ -55,12 +58,12 @@ def parsed_tree(value: Any, field_name: str) -> dict[Queue, int]:
             for queue_id, offset in _object(numbers, field_name, f"queues of {topic} on {enode}").items():
                 if not str(queue_id).isdecimal():
                     raise Invalid(
-                        f"{queue_id!r} is no queue id of {topic} on {enode}; expected 0, 1, ...", field=field_name
+                        f"{queue_id!r} is not a queue id of {topic} on {enode}; expected 0, 1, ...", field=field_name
                     )
                 if not isinstance(offset, int) or isinstance(offset, bool) or offset < EARLIEST:
                     raise Invalid(
-                        f"{offset!r} is no offset for queue {queue_id} of {topic} on {enode}; "
-                        "expected 0 or more, -1 (latest) or -2 (earliest)",
+                        f"{offset!r} is not an offset for queue {queue_id} of {topic} on {enode}; expected 0 or more, "
+                        "-1 (latest) or -2 (earliest)",
                         field=field_name,
                     )
                 found[Queue(topic, enode, int(queue_id))] = offset

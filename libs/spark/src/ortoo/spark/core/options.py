@@ -1,7 +1,7 @@
 """The options of reads and writes, parsed into plain values before any task runs.
 
-Spark passes options as text and ignores upper and lower case. Options with the meaning of one of the Kafka source have
-the same name. An unknown option is an error, because an ignored one is found late.
+Spark passes options as text and ignores upper and lower case. Options that mean the same as an option of Spark's Kafka
+source have the same name. An unknown option is an error, because users would notice an ignored option late.
 """
 
 import difflib
@@ -43,17 +43,20 @@ class OptionReader:
         return [name for name in names if self.text(name)]
 
     def at_most_one(self, *names: str) -> None:
-        """Refuse two of `names`, because one would be ignored. Errors: Invalid."""
+        """Refuse more than one of `names`, because all but one would be ignored. Errors: Invalid."""
         if len(given := self.given(*names)) > 1:
             raise Invalid(f"{' and '.join(given)} are given; expected only one of them", field=given[0])
 
     def require(self, name: str, allowed: bool, context: str) -> None:
-        """Refuse `name` where it has no effect. `context` names the options that it needs. Errors: Invalid."""
+        """Refuse the option `name` unless `allowed`. `context` names the options that it needs to have an effect.
+
+        Errors: Invalid.
+        """
         if not allowed and self.given(name):
-            raise Invalid(f"it has no effect here, only with {context}; remove it", field=name)
+            raise Invalid(f"this option has an effect only with {context}; remove it", field=name)
 
     def text(self, name: str, default: str = "") -> str:
-        """A text; `default` if it is absent or empty."""
+        """The text of an option; `default` if the option is absent or empty."""
         return str(self._values.get(name.lower(), default)).strip() or default
 
     def choice(self, name: str, default: str, *allowed: str) -> str:

@@ -48,7 +48,7 @@ Tree = Mapping[Any, int]
 
 @dataclass(frozen=True, slots=True)
 class OffsetBound:
-    """The start or the end of a read; one of the fields is set."""
+    """The start or the end of a read; exactly one field is set."""
 
     keyword: str = ""
     """earliest or latest."""
@@ -102,7 +102,8 @@ class ReadOptions:
 def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = False) -> ReadOptions:
     """Parse and check the options. Errors: Invalid with the option and the expected value.
 
-    Spark requests the schema before it is known whether the read is a batch or a stream; `for_schema` accepts both.
+    Spark requests the schema before it is known whether the read is a batch or a stream. `for_schema` accepts the
+    options of both.
     """
     for name, why in _REMOVED.items():
         if name.lower() in map(str.lower, options):
@@ -116,7 +117,10 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
     fail = reader.flag("failOnDataLoss", True)
     policy = reader.choice("onDataLoss", "fail" if fail else "earliest", "fail", "earliest", "latest")
     if reader.given("failOnDataLoss") and (policy == "fail") != fail:
-        raise Invalid(f"it contradicts failOnDataLoss={str(fail).lower()}; expected only one", field="onDataLoss")
+        raise Invalid(
+            f"this option contradicts failOnDataLoss={str(fail).lower()}; give only one of the two options",
+            field="onDataLoss",
+        )
     reader.at_most_one("tags", "sql")
     for name in STREAM_ONLY:
         reader.require(name, streaming or for_schema, "streaming queries (a batch read is bounded by endingOffsets)")
@@ -130,7 +134,7 @@ def parse(options: Mapping[str, str], *, streaming: bool, for_schema: bool = Fal
     reader.require("groups", view != "messages", "views")
     max_offsets, min_offsets = reader.number("maxOffsetsPerTrigger"), reader.number("minOffsetsPerTrigger")
     if max_offsets and min_offsets > max_offsets:
-        raise Invalid(f"it is more than maxOffsetsPerTrigger, {max_offsets}", field="minOffsetsPerTrigger")
+        raise Invalid(f"this minimum is above maxOffsetsPerTrigger, {max_offsets}", field="minOffsetsPerTrigger")
     return ReadOptions(
         cluster=ClusterOptions.of(reader),
         topics=topics,
@@ -173,7 +177,7 @@ def _topics(reader: OptionReader, *, required: bool) -> tuple[tuple[str, ...], s
         try:
             re.compile(pattern)
         except re.error as error:
-            raise Invalid(f"{pattern!r} is no regular expression: {error}", field="subscribePattern") from None
+            raise Invalid(f"{pattern!r} is not a regular expression: {error}", field="subscribePattern") from None
     if assigned is not None:
         if not isinstance(assigned, dict):
             raise Invalid('expected {"orders": [0, 1]} or {"orders": {"enode-0": [0, 1]}}', field="assign")
@@ -199,7 +203,7 @@ def _ending(reader: OptionReader, streaming: bool) -> OffsetBound:
 
 
 def _bound(reader: OptionReader, side: str, default: str) -> OffsetBound:
-    """One of the three ways to give a bound. Errors: Invalid for two of them."""
+    """The start or end, given by one of three options. Errors: Invalid if more than one of them is given."""
     reader.at_most_one(f"{side}Timestamp", f"{side}OffsetsByTimestamp", f"{side}Offsets")
     time = reader.text(f"{side}Timestamp")
     if time:

@@ -4,8 +4,9 @@
 
     frame.withColumn("order", bodies.json("id bigint, name string"))
 
-Each body is decoded separately, so that an invalid one does not affect other rows. `on_invalid` selects the handling:
-`fail` ends the query, `null` gives null. For text, `replace` puts U+FFFD in place of invalid UTF-8.
+Each body is decoded separately, so that an invalid body does not affect other rows. `on_invalid` is the action for an
+invalid body. `fail` ends the query, and `null` makes the value null. For text, `replace` puts U+FFFD in place of
+invalid UTF-8.
 """
 
 from inspect import signature
@@ -30,8 +31,8 @@ def text(body: str = "body", *, on_invalid: str = "fail") -> Column:
 def json(schema: str = "", *, sample: str | bytes = "", body: str = "body", on_invalid: str = "fail") -> Column:
     """The body as a struct, parsed from JSON.
 
-    `schema` are the fields as DDL, such as "id bigint, name string"; without it they are inferred from the body
-    `sample`. Errors: Invalid without either.
+    `schema` has the fields as DDL, such as "id bigint, name string". Without `schema`, the fields are inferred from the
+    body `sample`. Errors: Invalid without both.
     """
     if not schema:
         if not sample:
@@ -88,7 +89,9 @@ def msgpack(schema: str, *, body: str = "body", on_invalid: str = "fail") -> Col
             except (ValueError, TypeError, msgpack.UnpackException) as error:
                 if null:
                     return pa.nulls(1, kind)
-                raise ValueError(f"a body is no MessagePack of {schema} ({error}); set on_invalid=null") from error
+                raise ValueError(
+                    f"a body is not MessagePack with the fields {schema} ({error}); set on_invalid=null"
+                ) from error
 
         return pa.concat_arrays([one(each.as_py()) for each in column]) if len(column) else pa.array([], kind)
 

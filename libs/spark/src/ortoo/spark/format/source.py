@@ -1,4 +1,4 @@
-"""The entry of the data source `ortoo`. All options are checked here, before any task runs."""
+"""The class of the data source `ortoo`. All options are checked here, before any task runs."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -85,4 +85,6 @@ def _since(version: str, what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        raise Unsupported(f"{what} with Spark {version} or newer; this one does not have it ({error})") from error
+        raise Unsupported(
+            f"{what} with Spark {version} or newer; the installed Spark does not support it ({error})"
+        ) from error

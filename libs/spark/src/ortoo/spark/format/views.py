@@ -1,4 +1,4 @@
-"""Views as tables of one moment: the lag of groups, and messages that wait for a retry or were parked.
+"""Views: tables with the present lag of groups, or with the messages that wait for a retry or were parked.
 
 For example:
 
@@ -38,7 +38,7 @@ class ViewReader(DataSourceReader):
     """A view, read by one small task."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
-        """Read a view with its own columns. Errors: Invalid for others."""
+        """Read columns of a view. Errors: Invalid for a column that the view does not have."""
         self._options = options
         self._schema = utc_schema(schema)
         self._names = list(self._schema.names)
@@ -66,7 +66,10 @@ class ViewReader(DataSourceReader):
 
 
 def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each group, topic and queue. Without the option `groups`, topics without an offset are left out."""
+    """One row for each group, topic and queue.
+
+    Without the option `groups`, topics in which a group has no offset are left out.
+    """
     groups = options.groups or tuple(
         group.name for group in link.run(link.admin.list_groups()) if not group.name.startswith(SINK_GROUP_PREFIX)
     )
@@ -96,7 +99,7 @@ def group_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
 
 
 def delivery_rows(link: ClusterLink, options: ReadOptions) -> list[dict[str, Any]]:
-    """One row for each queue of messages that wait for a retry or were parked as dead letters."""
+    """One row for each queue of a retry topic or dead-letter topic, with the number of its messages."""
     rows = []
     for topic in _all_topics(link):
         for prefix, state in ((RETRY, "retry"), (DEAD_LETTER, "dead")):

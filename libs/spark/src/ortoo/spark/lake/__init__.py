@@ -1,1 +1,1 @@
-"""Lakes: folders of Parquet files by date, plain or as Delta tables, with each message once."""
+"""Lakes: folders of Parquet files by date, plain or as Delta tables. A lake has each message once."""

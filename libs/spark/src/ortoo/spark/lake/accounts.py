@@ -198,8 +198,8 @@ class LakeAccounts:
         begin, end = own.begin, own.end
         return replace(
             own,
-            begin=SourceOffsets(begin.queues | other.begin.queues, begin.topic_ids | other.begin.topic_ids),
-            end=SourceOffsets(end.queues | other.end.queues, end.topic_ids | other.end.topic_ids),
+            begin=_joined(begin, other.begin),
+            end=_joined(end, other.end),
             replaces=(*own.replaces, other.job_id, *other.replaces),
         )
 
@@ -213,9 +213,7 @@ class LakeAccounts:
         done = self.lake.committed_batch(job_id)
         return done is not None and done >= batch_id
 
-    def _others(
-        self, accounts: Sequence[LakeAccount], job_id: str, reads: Callable[[str], bool]
-    ) -> list[LakeAccount]:
+    def _others(self, accounts: Sequence[LakeAccount], job_id: str, reads: Callable[[str], bool]) -> list[LakeAccount]:
         for account in accounts:
             if job_id in account.replaces:
                 raise Conflict(
@@ -244,6 +242,10 @@ def owned_by_other(lake: Lake, other: LakeAccount, topics: set[str]) -> Conflict
         "starts where the lake ends. `ortoo-pipeline accounts --reset` removes the account",
         field="archive.on_new_checkpoint",
     )
+
+
+def _joined(one: SourceOffsets, other: SourceOffsets) -> SourceOffsets:
+    return SourceOffsets({**one.queues, **other.queues}, {**one.topic_ids, **other.topic_ids})
 
 
 def _without_topics(account: LakeAccount, topics: set[str]) -> LakeAccount:

@@ -45,7 +45,7 @@ class Checkpoint:
         return self.planned(max(known)) if known else None
 
     def newest_done(self, batch_id: int) -> SourceOffsets | None:
-        """The end of the newest batch that Spark has committed, or of `batch_id` if Spark has not committed that yet."""
+        """The end of the newest batch that Spark has committed; `batch_id` counts as committed."""
         planned = self._batch_ids("offsets")
         known = (self._batch_ids("commits") | {batch_id}) & planned
         return self.planned(max(known)) if known else None

@@ -1,4 +1,4 @@
-"""A streaming sink for lakes: executors write files, the driver adds them, each batch once."""
+"""A streaming sink for lakes: executors write files, and the driver adds the files of each batch once."""
 
 import datetime
 import json
@@ -48,7 +48,7 @@ class LakeCommitMessage(WriterCommitMessage):
 
 
 class LakeWriter(DataSourceStreamArrowWriter):
-    """Writes rows with a column `stored_at` into files by its date."""
+    """Writes rows into files by the date in their column `stored_at`."""
 
     def __init__(self, lake: Lake, schema: Any, checkpoint: str = "", continues: Sequence[str] = ()) -> None:
         """Write rows of a pyspark schema. `checkpoint` is the folder whose batches the lake's accounts name.
@@ -106,7 +106,7 @@ class LakeWriter(DataSourceStreamArrowWriter):
 
 
 def statistics(metadata: Any) -> str:
-    """Delta's statistics of a Parquet file: row count, and of plain columns minimum, maximum and null count."""
+    """Delta's statistics of a Parquet file: the row count, and minimum, maximum and null count of plain columns."""
     found: dict[str, Any] = {"numRecords": metadata.num_rows, "minValues": {}, "maxValues": {}, "nullCount": {}}
     for at in range(metadata.num_columns):
         chunks = [metadata.row_group(group).column(at) for group in range(metadata.num_row_groups)]
@@ -135,5 +135,5 @@ _TEXT_MAX = 100
 
 
 def lake_schema(rows: Any) -> Any:
-    """The pyarrow schema of a lake for rows of a pyarrow schema: the same columns and the date."""
+    """The pyarrow schema of a lake for rows of `schema`: the same columns, and the date."""
     return pa.schema([*rows, pa.field(DATE, pa.string())])

@@ -2,8 +2,8 @@
 
 Both formats have one folder per day (`dt=2026-01-31`) and record which batches of which query they hold, so that a
 repeated batch adds nothing. A Delta table records them atomically in its log, in a folder or in an object store. A
-plain folder records them in file names, `q<query>-b<batch>-<n>.parquet`. Its readers may see half of a batch while it
-is being added.
+plain folder records them in file names, `q<query>-b<batch>-<n>.parquet`. Readers of a plain folder may see half of a
+batch while the batch is being added.
 """
 
 import contextlib
@@ -88,9 +88,9 @@ class Lake:
         return fs.PyFileSystem(DeltaStorageHandler(self.path, dict(self.storage)))
 
     def create(self, schema: Any, changes: str = "refuse") -> None:
-        """Create it for rows of a pyarrow schema (with the date) unless it exists.
+        """Create the lake for rows of a pyarrow schema, which has the date column, unless the lake exists.
 
-        With `changes` = merge, columns that an older lake does not have are added. Errors: Invalid when they are
+        With `changes` = merge, columns that an older lake does not have are added. Errors: Invalid when new columns are
         refused, or for a column with another type.
         """
         if not self.is_remote:
@@ -120,7 +120,7 @@ class Lake:
         return f"{STAGING}/{date}/{name}.parquet"
 
     def read_note(self, name: str) -> str | None:
-        """A text that is stored in the lake; None if it does not exist."""
+        """Read a text that is stored in the lake; None if there is no such text."""
         try:
             with self.files().open_input_stream(f"{NOTES}/{name}") as source:
                 return bytes(source.read()).decode()
@@ -165,9 +165,10 @@ class Lake:
                 half_done.unlink()
 
     def add(self, query_id: str, batch_id: int, files: Sequence[NewFile], schema: Any) -> bool:
-        """Add files to the lake, all or none; False if it has this batch already.
+        """Add files to the lake, all or none; False if the lake has this batch already.
 
-        Errors: Conflict when it has a different batch of this number, because the query's checkpoint is an older copy.
+        Errors: Conflict when the lake has a different batch of this number, because the query's checkpoint is an older
+        copy.
         """
         return (self._add_delta if self.format == "delta" else self._add_plain)(query_id, batch_id, files, schema)
 
@@ -252,8 +253,9 @@ class Lake:
             stored = self._stored_rows(date, received.schema)
             if missing := received.join(stored, received.column_names, join_type="left anti").num_rows:
                 raise Conflict(
-                    f"batch {batch_id} of this query is in the lake {self.path}, but not {missing} of its messages: "
-                    "the checkpoint is older than the lake. Use a new checkpoint and start where the lake ends",
+                    f"batch {batch_id} of this query is in the lake {self.path}, but {missing} of its messages are "
+                    "not: the checkpoint is older than the lake. Use a new checkpoint and start at the end of the "
+                    "lake",
                     field="archive.checkpoint_path",
                 )
 
@@ -282,7 +284,8 @@ def _added_columns(existing: dict[str, str], desired: dict[str, str], changes: s
     added = desired.keys() - existing.keys()
     if added and changes != "merge":
         raise Invalid(
-            f"the lake has no column {', '.join(sorted(added))}; schema_changes = merge adds it, null in older rows",
+            f"the lake has no column {', '.join(sorted(added))}; schema_changes = merge adds new columns, which are "
+            "null in older rows",
             field="lake.schema_changes",
         )
     return added

@@ -69,7 +69,7 @@ def _settings(file: Path, pairs: Sequence[str]) -> PipelineSettings:
 
 
 def _error_line(error: Exception) -> str:
-    """The line of Spark's error text with our error, or else its first line."""
+    """The line of Spark's error text that has an error of Ortoo, or else the first line."""
     lines = str(error).splitlines()
     ours = [line for line in lines if line.startswith("ortoo.common.errors.")]
     return ours[-1].partition(": ")[2] if ours else (lines[0] if lines else type(error).__name__)
@@ -80,7 +80,7 @@ def _raise_interrupt(*_: object) -> None:
 
 
 def _run(name: str, settings: PipelineSettings, say: Say, once: bool, reset: str) -> int:
-    """Run a job; its module and Spark are imported only now."""
+    """Run a job. The job's module and Spark are imported only here."""
     job = getattr(importlib.import_module(f"ortoo.spark.pipeline.jobs.{name}"), name)
     if name == "lag":
         from ortoo.spark.core.link import link_to

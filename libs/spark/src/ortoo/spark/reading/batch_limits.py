@@ -1,4 +1,4 @@
-"""The size of a streaming batch, which divides a limit over queues; a byte limit uses estimated message sizes."""
+"""The size of a streaming batch: divides a limit over queues. A byte limit uses estimated message sizes."""
 
 import contextlib
 from collections.abc import Mapping
@@ -14,8 +14,8 @@ _UNKNOWN_BYTES = 1_024.0
 def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messages_max: int) -> dict[Queue, int]:
     """End offsets such that all queues together have at most `messages_max` messages.
 
-    Each queue gets a share in proportion to its waiting messages. While the limit allows, each queue with waiting
-    messages gets at least one. The rest goes to the largest fractions. The sum is exact.
+    The limit is divided in proportion to the waiting messages of each queue. If the limit allows, each queue with
+    waiting messages gets at least one. Messages left over by rounding go to the queues with the largest fractions.
     """
     waiting = {queue: max(end - start.get(queue, end), 0) for queue, end in sorted(latest.items())}
     total = sum(waiting.values())
@@ -43,7 +43,7 @@ def limit_offsets(start: Mapping[Queue, int], latest: Mapping[Queue, int], messa
 
 @dataclass(frozen=True, slots=True)
 class MessageSize:
-    """Sizes of sampled messages, for estimates; servers report only numbers of messages."""
+    """Sizes of sampled messages, for estimates: servers report numbers of messages, but not their sizes."""
 
     count: int = 0
     size_bytes: int = 0
@@ -54,7 +54,7 @@ class MessageSize:
         return self.size_bytes / self.count if self.count else _UNKNOWN_BYTES
 
     def sampled(self, link: ClusterLink, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> "MessageSize":
-        """The sizes at the start of the longest ranges; the previous sample if nothing waits."""
+        """Sample the messages at the start of the longest ranges; returns the previous sample if no message waits."""
         waiting = sorted((queue for queue in ends if ends[queue] > starts[queue]), key=lambda q: starts[q] - ends[q])
         count = size_bytes = 0
         for queue in waiting[:SAMPLES_MAX]:

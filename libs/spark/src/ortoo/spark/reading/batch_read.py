@@ -39,7 +39,7 @@ class MessageTask(InputPartition):
 
 
 class TaskReader:
-    """Reads the slices of a task on an executor as Arrow batches. It is pickled, so it holds plain values only."""
+    """Reads the slices of a task on an executor as Arrow batches. It holds only plain values, because it is pickled."""
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:
         """Check that `schema` has only known columns, with their types. Errors: Invalid."""
@@ -48,7 +48,7 @@ class TaskReader:
         self.schema = arrow_schema(schema)
 
     def plan(self, ranges: Mapping[Queue, OffsetSpan], topic_ids: Mapping[str, int]) -> list[MessageTask]:
-        """The tasks for these ranges; always the same for the same arguments."""
+        """The tasks for `ranges`; equal arguments give equal tasks."""
         options = self.options
         tasks = plan(
             ranges,
@@ -60,7 +60,7 @@ class TaskReader:
         return [MessageTask(slices) for slices in tasks]
 
     def batches(self, task: Any) -> Iterator[Any]:
-        """The matching messages of a task as Arrow batches. An empty read is one task without slices.
+        """The matching messages of a task as Arrow batches. A read without messages has one task without slices.
 
         Errors: DataLoss, Unavailable after `fetchTimeoutMs`, Invalid.
         """
@@ -87,8 +87,8 @@ class TaskReader:
 class BatchReader(DataSourceReader):
     """The plan of a batch read.
 
-    There is no `pushFilters`. Spark reuses the plan of one query for later queries of a frame, which would then lack
-    the rows that a filter removed.
+    There is no `pushFilters`. Spark reuses the plan of one query for later queries of a frame. Those would lack the
+    rows that a pushed filter removed.
     """
 
     def __init__(self, options: ReadOptions, schema: Any) -> None:

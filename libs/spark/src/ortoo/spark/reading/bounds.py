@@ -1,4 +1,4 @@
-"""Resolves "earliest", times, groups and JSON to the offset of each queue."""
+"""Resolves a bound to the offset of each queue. A bound is "earliest", "latest", a time, a group, or JSON."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,10 @@ from ortoo.spark.reading.topic_state import OffsetSpan, TopicState, offset_at
 
 
 def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """The start of each queue. Errors: Invalid for an unknown queue, or an offset or a time beyond its end."""
+    """The start of each queue.
+
+    Errors: Invalid for an unknown queue, or for an offset or a time beyond the end of the queue.
+    """
     default = (
         options.start_default if options.start.offsets is not None or options.start.group else options.start.keyword
     )
@@ -32,14 +35,15 @@ def start_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) ->
             if requested_ms is not None and offset == stored.end and stored.end > stored.begin:
                 raise Invalid(
                     f"queue {queue.queue_id} of {queue.topic} on {queue.enode} has no message stored at or after "
-                    f"{requested_ms}; to start at its end instead set startingOffsetsByTimestampStrategy=latest",
+                    f"{requested_ms}; to start at the end of the queue instead, set "
+                    "startingOffsetsByTimestampStrategy=latest",
                     field="startingTimestamp",
                 )
     return found
 
 
 def end_offsets(link: ClusterLink, options: ReadOptions, state: TopicState) -> dict[Queue, int]:
-    """The exclusive end of each queue. Errors: Invalid for an unknown queue, or an end beyond the stored one."""
+    """The exclusive end of each queue. Errors: Invalid for an unknown queue, or an end beyond the end of the queue."""
     found = _resolved(link, options.end, state, "endingOffsets", "latest")
     for queue, offset in found.items():
         if offset > state.ranges[queue].end:
@@ -85,7 +89,8 @@ def _check_queues_exist(requested: Mapping[Queue, int], state: TopicState, field
     for queue in requested:
         if queue.topic not in state.topic_ids:
             raise Invalid(
-                f"the topic {queue.topic!r} is not read here; expected one of {', '.join(sorted(state.topic_ids))}",
+                f"the topic {queue.topic!r} is not among the topics of this read; expected one of "
+                f"{', '.join(sorted(state.topic_ids))}",
                 field=field,
             )
         if queue not in state.ranges:

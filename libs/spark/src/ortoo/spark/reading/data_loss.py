@@ -1,4 +1,4 @@
-"""Decides about requested offsets that are no longer stored; without I/O."""
+"""Decides how to continue when requested offsets are no longer stored; without I/O."""
 
 from dataclasses import dataclass
 
@@ -29,7 +29,7 @@ class Loss:
 
 
 def data_loss_error(loss: Loss) -> DataLoss:
-    """The error of the policy `fail`."""
+    """The error that reports `loss` under the policy `fail`."""
     return DataLoss(f"{loss}. To continue with the stored messages set failOnDataLoss=false", field="failOnDataLoss")
 
 
@@ -38,8 +38,8 @@ def clip_to_stored(
 ) -> tuple[OffsetSpan, list[Loss]]:
     """Reduce a requested range to the stored part; returns that part and the losses.
 
-    Errors: DataLoss with both ranges, for the policy `fail`.
-    Policy `earliest` continues with the first message that is still stored; `latest` skips the rest of the range.
+    Errors: DataLoss under the policy `fail`; its text has both ranges. Policy `earliest` continues with the first
+    message that is still stored; `latest` skips the rest of the range.
     """
     losses: list[Loss] = []
     begin, end = requested.begin, requested.end

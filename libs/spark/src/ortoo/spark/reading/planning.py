@@ -1,4 +1,4 @@
-"""Divides ranges of offsets into tasks. Without I/O, so that a repeated batch has the same tasks."""
+"""Divides ranges of offsets into tasks, without I/O, so that a repeated batch has the same tasks."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ def plan(
 ) -> list[tuple[QueueSlice, ...]]:
     """The slices of each task, in a fixed order.
 
-    Ranges are split only for `min_partitions` or `max_records`, the largest ones first, into equal pieces. Small
+    Ranges are split into equal pieces only for `min_partitions` or `max_records`, the largest ranges first. Small
     queues of one enode share a task, because each task costs about 16 ms.
     """
     slices = [
@@ -60,7 +60,11 @@ def plan(
 
 
 def _pieces(slices: Sequence[QueueSlice], min_partitions: int, max_records: int) -> list[int]:
-    """The number of pieces of each slice: first those above the mean, then one by one those with the largest pieces."""
+    """The number of pieces of each slice.
+
+    Slices above the mean size are divided first. Then the slice with the largest pieces gets one piece more,
+    repeatedly.
+    """
     mean = max(sum(each.messages for each in slices) / max(min_partitions, 1), 1.0)
     pieces = [math.ceil(each.messages / mean) if min_partitions else 1 for each in slices]
     if max_records:

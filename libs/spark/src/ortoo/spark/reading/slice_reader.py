@@ -61,7 +61,7 @@ class Remainder:
         self._policy = policy
 
     def on_response(self, next_offset: int, topic_id: int) -> None:
-        """Record an answer. Called by another thread."""
+        """Record an answer. Another thread calls this method."""
         self.last_response = [(next_offset, topic_id)]
 
     def is_recreated(self, topic_id: int) -> bool:
@@ -70,7 +70,7 @@ class Remainder:
         return self.recreated
 
     def advance(self) -> bool:
-        """Advance to the last answer; returns whether it is behind the last batch."""
+        """Advance to the next offset of the last answer; returns whether this is behind the last batch."""
         for next_offset, topic_id in self.last_response:
             if not self.is_recreated(topic_id) and next_offset > self.begin:
                 self.begin = next_offset
@@ -80,7 +80,7 @@ class Remainder:
     def recover(self, problem: OrtooError) -> bool:
         """Advance behind lost offsets; False if nothing is lost and only a retry can help.
 
-        Errors: DataLoss by the policy, or `problem` if it is of another kind.
+        Errors: DataLoss if the policy is `fail`, or `problem` if it does not concern lost offsets.
         """
         if isinstance(problem, DataLoss):
             # Damaged bytes: the error has the next readable offset.
@@ -111,7 +111,7 @@ class Remainder:
 
 
 def _stored_range(link: ClusterLink, queue: Queue) -> OffsetSpan | None:
-    """The stored range of a queue; None if it does not exist. Errors: Unavailable when its enode is down."""
+    """The stored range of a queue; None if the queue does not exist. Errors: Unavailable when its enode is down."""
     try:
         ranges = link.run(offset_ranges(link.connection, {queue.topic}))
     except NotFound:

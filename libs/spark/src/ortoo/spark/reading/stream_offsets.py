@@ -1,8 +1,8 @@
 """The position of a streaming query and the end of its next batch: a state machine without I/O.
 
-A batch either reads offsets of one topic id, or it moves queues. A new queue is added at its first message. A queue of
-a topic that was created again starts again, and a truncated queue moves back to its end. Moves are in the checkpoint
-before anything is read from the new offsets, so that a repeated batch reads the same messages.
+For each queue, a batch either reads offsets of one topic id or *moves* the queue. A new queue is moved to its first
+message, and a queue of a topic that was created again to its start. A truncated queue is moved back to its end. A move
+is in the checkpoint before messages are read from the new offset, so that a repeated batch reads the same messages.
 
 Spark requests the first offsets twice, and again if a query is restarted before its first batch was committed. The
 first batch of a new query is therefore empty: it stores the start in the checkpoint.
@@ -38,7 +38,7 @@ OffsetStep = tuple[SourceOffsets, tuple[Loss, ...]]
 
 @dataclass(slots=True)
 class StreamOffsets:
-    """One run of a query. `policy` is fail, earliest or latest."""
+    """The offsets of one run of a query. `policy` is the reaction to lost messages: fail, earliest or latest."""
 
     policy: str
     limits: StreamLimits
@@ -52,7 +52,7 @@ class StreamOffsets:
     _waiting_since_s: float | None = None
 
     def should_pin(self, at: SourceOffsets) -> bool:
-        """Whether the next batch is the empty one that stores the start in the checkpoint."""
+        """Whether the next batch is the empty batch that stores the start in the checkpoint."""
         if self.first is None or self._is_pinned:
             return False
         self._is_pinned = True
@@ -68,9 +68,9 @@ class StreamOffsets:
         return bool(losses) or moved != at
 
     def next(self, at: SourceOffsets, state: TopicState, now_s: float, *, unlimited: bool = False) -> OffsetStep:
-        """The end of the batch after `at`, within the limits, or with `unlimited` without limits.
+        """The end of the batch that begins at `at`, within the limits; `unlimited` ignores the limits.
 
-        Errors: DataLoss for the policy `fail`.
+        Errors: DataLoss under the policy `fail`.
         """
         moved, losses = self._move(at, state)
         if losses and self.policy == "fail":
@@ -90,7 +90,7 @@ class StreamOffsets:
         return SourceOffsets(latest, at.topic_ids), losses
 
     def _move(self, at: SourceOffsets, state: TopicState) -> OffsetStep:
-        """The offsets to continue from; those that are no longer stored are replaced."""
+        """The offsets to continue from. Offsets that are no longer stored are replaced."""
         queues: dict[Queue, int] = {}
         losses: list[Loss] = []
         renewed = {topic for topic, number in at.topic_ids.items() if state.topic_ids.get(topic, number) != number}
@@ -159,7 +159,7 @@ class StreamOffsets:
 
 
 def ranges(start: SourceOffsets, end: SourceOffsets) -> dict[Queue, OffsetSpan]:
-    """The ranges that a batch reads. Queues that the batch moves (new, recreated or truncated ones) are not read."""
+    """The ranges that a batch reads, without the queues that it moves: new, recreated or truncated queues."""
     return {
         queue: OffsetSpan(start.queues[queue], stop)
         for queue, stop in end.queues.items()

@@ -1,6 +1,6 @@
-"""The source of a streaming query; it queries the cluster, and `StreamOffsets` decides.
+"""The source of a streaming query. This module queries the cluster, and `StreamOffsets` decides.
 
-One object exists on the driver while the query runs; Spark stores its offsets in the checkpoint.
+The driver has one `StreamReader` while the query runs. Spark stores its offsets in the checkpoint.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: SourceOffsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of a new query; the same answer in every call."""
+        """The start of a new query; every call returns the same offsets."""
         if self._offsets.first is None:
             link = self._link()
             state = current_state(link, self._options)
@@ -74,17 +74,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._offsets.first.to_json()
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 - Spark's name
-        """The limit of the options. Never ReadAllAvailable, which Spark itself uses for Trigger.Once."""
+        """The read limit of the options. It is never ReadAllAvailable, which Spark itself uses for Trigger.Once."""
         if self._options.max_bytes and not self._options.max_offsets:
             return ReadMaxBytes(self._options.max_bytes)
         return ReadMaxRows(self._options.max_offsets or _UNLIMITED)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Fix the end of the query: everything that is stored now."""
+        """Set the end of the query to the present ends of the queues."""
         self._offsets.target = _stored_ends(self._state(fresh=True))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """The currently stored offsets, with the lag of the batch in `metrics`; Spark shows it in its progress."""
+        """The present ends of the queues, which Spark shows in its progress; `metrics` has the lag of the batch."""
         if self._cached is None:
             return None
         stored = _stored_ends(self._cached[1])
@@ -109,7 +109,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             link.sleep(min(max(self._fresh_s(), _POLL_S), rest_s))
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        """The tasks of a batch; the same if the batch is repeated. Errors: DataLoss, by the policy."""
+        """The tasks of a batch; a repeated batch has the same tasks. Errors: DataLoss under the policy `fail`."""
         self._offsets.on_planned()
         begin, stop = SourceOffsets.of_json(start), SourceOffsets.of_json(end)
         requested = ranges(begin, stop)
@@ -120,16 +120,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._tasks.batches(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Does nothing: Spark calls it one batch late, and never for the last one. See `latestOffset`."""
+        """Do nothing: Spark calls this method one batch late, and never for the last batch. See `latestOffset`."""
 
     def stop(self) -> None:
-        """Does nothing: the connection ends with the process."""
+        """Do nothing: the connection ends with the process."""
 
     def _link(self) -> ClusterLink:
         return link_to(self._options.cluster)
 
     def _state(self, *, fresh: bool = False) -> TopicState:
-        """The state of the topics, queried again when the cached one is too old."""
+        """The state of the topics; queried again when the cached state is too old."""
         now_s = self._link().clock.monotonic_s()
         if fresh or self._cached is None or now_s - self._cached[0] > self._age_max_s(now_s):
             state = current_state(self._link(), self._options, missing_allowed=True)
@@ -173,12 +173,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._lost += sum(loss.messages for loss in losses)
 
     def _messages_max(self, starts: Mapping[Queue, int], ends: Mapping[Queue, int]) -> int:
-        """The number of messages for `maxBytesPerTrigger`, by the sizes at the start of the batch."""
+        """The number of messages for `maxBytesPerTrigger`, estimated from messages at the start of the batch."""
         self._size = self._size.sampled(self._link(), starts, ends)
         return max(int(self._options.max_bytes / self._size.mean_bytes), 1)
 
     def _clip_ranges(self, requested: dict[Queue, OffsetSpan], stop: SourceOffsets) -> dict[Queue, OffsetSpan]:
-        """The requested ranges without losses, which are logged."""
+        """The requested ranges without lost offsets; losses are logged."""
         state = self._state()
         cut: dict[Queue, OffsetSpan] = {}
         for queue, range_ in requested.items():
@@ -193,7 +193,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return cut
 
     def _commit_group(self, at: SourceOffsets) -> None:
-        """Commit the offsets of the progress group; all messages before `at` are committed by Spark."""
+        """Commit the offsets `at` for the progress group. Spark has committed all messages before them."""
         group = self._options.consumer_group
         if not group or at in (self._committed, self._offsets.first):
             return

@@ -44,7 +44,7 @@ def topic_names(link: ClusterLink, options: ReadOptions) -> tuple[str, ...]:
 
 
 def current_state(link: ClusterLink, options: ReadOptions, *, missing_allowed: bool = False) -> TopicState:
-    """Query the state of the topics. Errors: NotFound for a topic that does not exist, unless that is allowed."""
+    """Query the state of the topics. Errors: NotFound for a topic that does not exist, unless `missing_allowed`."""
     topic_ids: dict[str, int] = {}
     ranges: dict[Queue, OffsetSpan] = {}
     expected: set[Queue] = set()
@@ -111,6 +111,6 @@ def _assigned(options: ReadOptions, topic: str, queues: set[Queue]) -> set[Queue
 
 
 def offset_at(link: ClusterLink, queue: Queue, stored: OffsetSpan, time_ms: int) -> int:
-    """The first offset stored at or after `time_ms`; the end of the queue if there is none."""
+    """The first offset stored at or after `time_ms`, or else the end of the queue."""
     offset = link.run(search_offset(link.connection, queue, time_ms))
     return min(max(offset, stored.begin), stored.end)

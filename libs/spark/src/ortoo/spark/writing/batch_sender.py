@@ -1,7 +1,7 @@
 """Sends addressed batches and waits until all are stored.
 
-Batches have ids from the start, so that retries are safe. The batches of a queue are sent in order, a few at a time.
-After a failure all unanswered ones are sent again, in order, until the timeout.
+Batches have their producer ids and sequences from the start, so that retries are safe. The batches of a queue are sent
+in order, a few at a time. After a failure all unanswered batches are sent again, in order, until the timeout.
 """
 
 import asyncio
@@ -38,10 +38,13 @@ class _QueueLane:
 
 
 class BatchSender:
-    """An async context manager. Its end does not flush; call `flush`."""
+    """Sends batches; an async context manager. Leaving it does not wait for answers: call `flush` before."""
 
     def __init__(self, connection: Connection, *, in_flight_bytes: int, timeout_ms: int) -> None:
-        """`in_flight_bytes` is the approximate limit of unanswered bytes; fails after `timeout_ms` without progress."""
+        """`in_flight_bytes` is the approximate limit of unanswered bytes.
+
+        Sends fail after `timeout_ms` without progress.
+        """
         self._connection = connection
         self._bytes_max = in_flight_bytes
         self._timeout_s = timeout_ms / 1000
@@ -167,5 +170,5 @@ class BatchSender:
 
 
 def _is_already_stored(error: OrtooError) -> bool:
-    """Whether the enode reports that a batch with these ids was stored before, at a position it no longer remembers."""
+    """Whether the enode reports that the batch was stored before, at an offset that the enode no longer remembers."""
     return isinstance(error, Conflict) and error.field == _SEQUENCE and _LONG_AGO in error.message

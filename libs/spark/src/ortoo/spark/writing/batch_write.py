@@ -12,7 +12,7 @@ from ortoo.spark.writing.write_options import parse
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Made once for a job and pickled to its tasks, so that all have the same job id."""
+    """The writer of a job. It is pickled to the job's tasks, so that all tasks have the same job id."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""
@@ -27,8 +27,8 @@ class BatchWriter(DataSourceArrowWriter):
         return self._writer.write(iterator)
 
     def commit(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """Record that all tasks are complete, so that the same job writes nothing again."""
+        """Record that all tasks are complete, so that a repetition of the job writes nothing."""
         self._writer.commit(messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None]) -> None:
-        """The job failed; stored messages stay, and a repetition with the same job id does not store them twice."""
+        """Do nothing: stored messages stay, and a repetition with the same job id does not store them twice."""

@@ -1,7 +1,7 @@
 """Arrow columns as the columns of a record batch: buffers are copied, without loops over rows.
 
-Functions return the bytes of the nested message, b"" if no row has a value. docs/formats/record-batch.md has the
-format. Arrays may be slices of others.
+Functions return the bytes of the nested protobuf message; b"" if no row has a value. docs/formats/record-batch.md has
+the format. Arrays may be slices of other arrays.
 """
 
 from typing import Any, Final
@@ -19,7 +19,10 @@ Int32s = Any
 
 
 def block(array: Any) -> tuple[Any, bytes]:
-    """Offsets from 0 (int32 x (rows + 1)) and the bytes of a text or binary array; nulls are empty."""
+    """The offsets of a text or binary array, as int32 of shape (rows + 1,) beginning with 0, and its bytes.
+
+    Nulls are empty.
+    """
     buffers = array.buffers()
     offsets = np.frombuffer(buffers[1], "<i4", len(array) + 1, 4 * array.offset)
     data = memoryview(buffers[2] or b"")[int(offsets[0]) : int(offsets[-1])]
@@ -88,7 +91,7 @@ def number_bytes(array: Any, layout: Layout) -> bytes:
 
 
 def text_bytes(array: Any) -> Any:
-    """Number of text bytes of each row, as int64 x rows."""
+    """The number of text bytes of each row, as int64 of shape (rows,)."""
     kind = array.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return pc.binary_length(array).fill_null(0).to_numpy(zero_copy_only=False).astype("i8")
@@ -107,7 +110,10 @@ def _per_row(array: Any, sizes: Any) -> Any:
 
 
 def _places(array: Any) -> Int32s:
-    """The start of each row's items in the flattened values, as int32 x (rows + 1); null rows have none."""
+    """The index of each row's first item in the flattened values, as int32 of shape (rows + 1,).
+
+    Null rows have no items.
+    """
     lengths = pc.list_value_length(_as_list(array)).fill_null(0).to_numpy(zero_copy_only=False)
     return np.concatenate(([0], np.cumsum(lengths))).astype("<i4")
 

@@ -24,7 +24,8 @@ from ortoo.spark.writing.record_encoder import BatchCutter
 class TaskIdentity:
     """The identity of a sender. Idempotence ids are derived from it, so that an enode recognizes a repeated batch.
 
-    It is one task of one batch of one query, the same for every attempt; or, with a nonce, one attempt only.
+    Without `nonce`, a sender is a task of a batch of a query, and all attempts of the task have the same identity. With
+    `nonce`, a sender is a single attempt.
     """
 
     sink: str
@@ -35,7 +36,7 @@ class TaskIdentity:
 
     @classmethod
     def of_attempt(cls, randomness: Randomness) -> "TaskIdentity":
-        """A unique identity."""
+        """The identity of a single attempt, with a random nonce."""
         return cls("", 0, 0, randomness.id_text() + randomness.id_text())
 
     def producer_id(self, lane: str) -> int:
@@ -46,7 +47,7 @@ class TaskIdentity:
 
 @dataclass(frozen=True, slots=True)
 class AddressedBatch:
-    """A batch with its queue and its ids."""
+    """A sealed batch, which has its producer id and sequence, and its queue."""
 
     queue: Queue
     topic_id: int
@@ -54,7 +55,7 @@ class AddressedBatch:
 
 
 class Lanes:
-    """Sorts the rows of one task into lanes, by whole columns."""
+    """Sorts the rows of one task into lanes, with operations on whole columns."""
 
     def __init__(self, routes: Callable[[str], Route], identity: TaskIdentity, codec: Codec) -> None:
         """`routes` returns the queues of a topic."""
@@ -123,7 +124,7 @@ def _by_text(rows: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | None, Any]]:
-    """Rows by the queue that is named or belongs to the message group; None = any queue."""
+    """Rows by the queue that they name or that belongs to their message group; None = any queue."""
     names = set(rows.schema.names)
     queues = route.placed or route.writable
     choice = np.full(len(rows), -1, "i8")
@@ -139,7 +140,10 @@ def _by_queue(rows: Any, route: Route, topic: str) -> Iterator[tuple[Queue | Non
 
 
 def _chosen(column: Any, choose: Callable[[str], int]) -> Any:
-    """One number for each row, -1 for nulls; `choose` is called once for each distinct text."""
+    """The number that `choose` returns for the text of each row; -1 for nulls.
+
+    `choose` is called once for each distinct text.
+    """
     encoded = column.dictionary_encode()
     numbers = np.array([choose(text) for text in encoded.dictionary.to_pylist()] + [-1], "i8")
     codes = encoded.indices.fill_null(len(numbers) - 1).to_numpy(zero_copy_only=False)
@@ -171,7 +175,10 @@ def _named(rows: Any, queues: tuple[Queue, ...], topic: str) -> Any:
 
 
 def _by_presence(rows: Any, names: Sequence[str]) -> Iterator[tuple[tuple[bool, ...], Any]]:
-    """Rows by the columns in which they have a value, because a record batch has such a column in all rows or none."""
+    """Rows grouped by the columns of `names` in which they have a value.
+
+    In a record batch, all rows or none have such a value.
+    """
     if not names:
         yield (), rows
         return

@@ -32,14 +32,14 @@ class TaskCommitMessage(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class MessageWriter:
-    """Writes the rows of one task. It is pickled to executors, so it holds plain values only."""
+    """Writes the rows of one task. The writer is pickled to executors, so it holds plain values only."""
 
     options: WriteOptions
     job_id: str = ""
     """For batch writes: the same for all attempts of the job, unless Spark's query has the write."""
 
     def check_target(self) -> None:
-        """Refuse a topic of the options that does not exist or accepts no messages. Errors: NotFound."""
+        """Refuse the topic of the options if it does not exist or accepts no messages. Errors: NotFound."""
         if self.options.topic:
             link = link_to(self.options.cluster)
             link.run(query_route(link.connection, self.options.topic))

@@ -1,4 +1,7 @@
-"""Rows of one destination as sealed batches, split by size, independent of how the rows arrived."""
+"""Rows of one destination as sealed batches, split by size.
+
+The split does not depend on the batches in which rows arrive.
+"""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -63,7 +66,10 @@ class BatchCutter:
 
 
 def _sizes(rows: Any) -> Any:
-    """Approximate size of each row in a batch, int64 x rows. Errors: Invalid for a body that cannot be sent."""
+    """The approximate size of each row in a batch, as int64 of shape (rows,).
+
+    Errors: Invalid for a body that cannot be sent.
+    """
     body = rows.column("body")
     if body.null_count:
         raise Invalid("a body is null; remove such rows with filter(body is not null)", field="body")
@@ -84,10 +90,8 @@ def _next_digest(digest: int, batch: SealedBatch) -> int:
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little") or 1
 
 
-def sealed_batch(
-    rows: Any, *, now_ms: int, codec: Codec = Codec.NONE, preceding_digest: int = 0
-) -> SealedBatch:
-    """1 to 4,096 rows as one batch. Rows with and without a delivery time or a priority must not be mixed."""
+def sealed_batch(rows: Any, *, now_ms: int, codec: Codec = Codec.NONE, preceding_digest: int = 0) -> SealedBatch:
+    """Encode 1 to 4,096 rows as one batch. Either all rows or none have a delivery time, or a priority."""
     count = len(rows)
     offsets, body = encode.block(rows.column("body"))
     columns = _columns_behind_body(rows, now_ms)
@@ -113,7 +117,7 @@ def _columns_behind_body(rows: Any, now_ms: int) -> list[tuple[MessageColumn[Any
 
 
 def _numbers(array: Any, field: MessageColumn[Any], now_ms: int) -> bytes:
-    """A column of numbers; nothing if no row has one. Errors: Invalid for one that a message must not have."""
+    """A column of numbers; b"" if no row has a number. Errors: Invalid for a number that a message must not have."""
     if field.presence is not Presence.ALWAYS and array.null_count == len(array):
         return b""
     numbers = encode.numbers(array, field.layout)

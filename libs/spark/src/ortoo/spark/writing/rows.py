@@ -20,8 +20,8 @@ def message_rows(batch: Any, options: WriteOptions) -> Any:
     body = columns["body"]
     if options.is_repeatable and columns["born_at"].null_count:
         raise Invalid(
-            f"a row has no born_at, and the time of writing would differ in a repetition; "
-            f"{options.semantics} needs it in every row, for example coalesce(born_at, ...)",
+            f"a row has no born_at, and the time of writing would differ in a repetition; {options.semantics} needs "
+            "born_at in every row, for example coalesce(born_at, ...)",
             field="born_at",
         )
     made: dict[str, Any] = {"body": body.cast(pa.binary())}
@@ -52,7 +52,7 @@ def _normalized(column: Any) -> Any:
 
 
 def _add_extra_properties(properties: Any, extra: dict[str, Any], rows: int) -> Any:
-    """Properties, with one more for each extra column that is not null."""
+    """The properties of each row, and one more property for each extra column that is not null."""
     if properties is None:
         properties = pa.array([[]] * rows, _MAP)
     texts = [column.cast(pa.string()) for column in extra.values()]

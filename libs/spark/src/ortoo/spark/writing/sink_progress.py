@@ -1,8 +1,8 @@
 """The newest committed batch of a sink, stored durably beside the messages as the offset of a group.
 
-The group is `%SINK%` and the sink's id, in the first queue of the topic. The offset holds a part of the query's id and
-the batch number. A committed batch is therefore never written again, however late it is repeated. A second query, and
-one whose checkpoint was deleted or restored from an old copy, is refused.
+The group's name is `%SINK%` and the sink's id. Its offset in the first queue of the topic holds a part of the query's
+id and the batch number. A committed batch is therefore never written again, however late it is repeated. A second
+query, and a query whose checkpoint was deleted or restored from an old copy, are refused.
 """
 
 import hashlib
@@ -36,8 +36,8 @@ class SinkProgress:
             return False
         if stored >> _BATCH_BITS != self._query_mark:
             raise Conflict(
-                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this one before its "
-                "checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
+                f"the sink {self.sink_id!r} of topic {self.topic} belongs to another query, or to this query before "
+                "its checkpoint was deleted; writing would duplicate its messages. Use a new sinkId",
                 field="sinkId",
             )
         newest = (stored & ((1 << _BATCH_BITS) - 1)) - 1
@@ -65,6 +65,9 @@ class SinkProgress:
         return int.from_bytes(hashlib.blake2b(self.query_id.encode(), digest_size=3).digest(), "little")
 
     def _queues(self, link: ClusterLink) -> list[Queue]:
-        """The queues that may hold the account: the first, and later ones if the topic got the first afterwards."""
+        """The queues that may hold the offset: queue 0 of each enode.
+
+        The first enode by name may have been added later.
+        """
         topic = link.run(link.admin.describe_topic(self.topic)).topic
         return [Queue(self.topic, enode, 0) for enode in sorted(placement.enode for placement in topic.placements)]

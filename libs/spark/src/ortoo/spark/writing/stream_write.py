@@ -10,7 +10,7 @@ from ortoo.spark.writing.write_options import parse
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Made for each batch and again for each commit, so it keeps no state."""
+    """Spark makes a writer for each batch and another for each commit, so a writer keeps no state."""
 
     def __init__(self, options: Mapping[str, str], schema: Any, overwrite: bool) -> None:
         """Check options, columns and the topic. Errors: Invalid, NotFound."""
@@ -29,4 +29,4 @@ class StreamWriter(DataSourceStreamArrowWriter):
         self._writer.commit(messages)
 
     def abort(self, messages: Sequence[TaskCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """The batch failed; it is repeated with the same ids, so that nothing is stored twice."""
+        """Do nothing: Spark repeats a failed batch with the same ids, so that no message is stored twice."""

@@ -13,8 +13,8 @@ from ortoo.spark.core.link import CLUSTER_OPTIONS, ClusterOptions
 from ortoo.spark.core.options import OptionReader, suggestion
 
 KNOWN: Final = (
-    *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "batchId", "extraColumns", "codec",
-    "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
+    *CLUSTER_OPTIONS, "topic", "tag", "messageGroup", "deliverySemantics", "sinkId", "jobId", "batchId",
+    "extraColumns", "codec", "deliveryTimeoutMs", "inFlightBytes", "maxRatePerSecond",
 )  # fmt: skip
 """Every option of a write, as documented."""
 
@@ -74,8 +74,7 @@ def parse(options: Mapping[str, str], schema: Any) -> WriteOptions:
         raise Invalid("exactly-once needs a single topic; use the option `topic` instead of a column", field="topic")
     if semantics != "at-least-once" and "born_at" not in columns:
         raise Invalid(
-            f"{semantics} needs rows that are equal in a repetition; add their creation time, "
-            'for instance .withColumn("born_at", current_timestamp())',
+            f"{semantics} needs rows that are equal in a repetition; add the creation time of the rows, born_at",
             field="born_at",
         )
     return WriteOptions(

@@ -47,7 +47,7 @@ class StoredHardState:
 
     @property
     def identity(self) -> Incarnation:
-        """The replica and its start that wrote this hard state."""
+        """The replica that wrote this hard state, and the number of its start (incarnation)."""
         return Incarnation(self.replica, self.incarnation)
 
 

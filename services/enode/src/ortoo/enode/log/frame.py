@@ -65,7 +65,9 @@ class FrameHeader(NamedTuple):
         int, "Q", "every byte of the log before this position was on disk when the frame was written"
     ] = 0
     leader_epoch: Annotated[
-        int, "Q", "epoch of the leader that wrote the frame, 0 with one replica; never falls along the log"
+        int,
+        "Q",
+        "epoch of the leader that wrote the frame, 0 without a replica set; never falls along the log",
     ] = 0
     store_open: Annotated[int, "I", "counts the openings of the leader's store; never falls within an epoch"] = 0
     flags: Annotated[

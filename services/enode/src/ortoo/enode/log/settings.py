@@ -64,8 +64,8 @@ class StoreSettings:
     retention_age_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 72 * 3_600_000
     """Age of the last message of a segment above which the segment is deleted. 0 = never by age."""
     segment_age_max_ms: Annotated[int, NumberRange(0, 36_500 * DAY_MS)] = 0
-    """Age of the first message of the newest segment above which new messages get another segment. Only then retention
-    can delete this segment. 0 = the value of retention_age_ms."""
+    """Maximum age of the first message in the newest segment. When it is older, the next messages are written to a new
+    segment. Then retention can delete the previous one. 0 = the value of retention_age_ms."""
     retention_bytes: Annotated[int, NumberRange(0, 1 << 60)] = 0
     """Size of the log above which its oldest segments are deleted. 0 = never by size."""
     retention_requires_acknowledgement: bool = False

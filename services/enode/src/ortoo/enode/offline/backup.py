@@ -130,7 +130,8 @@ def _copy_once(
         if not has_all and (begin is None or base >= begin.position):
             raise DataLoss(
                 f"{folder / segment_name(base)} is missing or shorter than before, but retention did not delete it. "
-                f"{target} has it and was not changed. Restore that, or back up the rest to another folder"
+                f"{target} has a copy of this segment and was not changed. Restore the segment from there, or back up "
+                "the other segments to another folder"
             )
     for base, end in pairwise([*starts, backup_list.end_position]):
         before = previous.segments.get(base) if previous is not None else None

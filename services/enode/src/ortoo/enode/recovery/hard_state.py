@@ -101,7 +101,7 @@ def epoch_at(disk: Disk, folder: Path, base: int) -> int:
 
 
 def check_files(disk: Disk, folder: Path, stored: StoredHardState) -> StoreIdentity | None:
-    """Compare a replica's files with its hard state; the identity, if there is one.
+    """Compare a replica's files with its hard state, and return the identity of the store; None if there is none.
 
     Errors: Unsupported, OSError. DataLoss when a file is missing, of another store, or an older copy.
     """

@@ -173,7 +173,7 @@ class ReplicaMembership:
         return self.stored.is_founder and read_log_summary(self.disk, self.folder) is None
 
     def write(self, kept: StoredHardState) -> None:
-        """Make a hard state durable. Errors: OSError. FolderGone, because in another folder it would be lost."""
+        """Make a hard state durable. Errors: OSError. FolderGone if the path leads to another folder."""
         self.opened.check_folder()
         write_hard_state(self.disk, self.folder, kept)
 

@@ -28,8 +28,8 @@ def is_due(settings: StoreSettings, *, content_bytes: int, changes: int, size_by
     """Whether the next checkpoint is due.
 
     `content_bytes` and `changes` were written since the newest complete checkpoint began, which takes `size_bytes` of
-    the log. A checkpoint is due after a number of bytes, or of changes, that grows with `size_bytes`. Slices are not
-    content, so a checkpoint never triggers another one, even if it fills several segments.
+    the log. A checkpoint is due after a number of bytes, or of changes, that grows with `size_bytes`. The slices of a
+    checkpoint do not count as content, so a checkpoint never triggers another one, even if it fills several segments.
     """
     times = max(1.0, size_bytes / settings.segment_bytes)
     return content_bytes >= times * settings.segment_bytes or changes >= times * settings.checkpoint_records

@@ -190,7 +190,7 @@ class Engine:
         return waiter
 
     def check_open(self) -> None:
-        """Refuse work on a store that is closed, is not the enode's, or may lack data of another replica.
+        """Refuse work if the store is closed, another store may be registered, or another replica may have newer data.
 
         Errors: Unavailable.
         """

@@ -83,8 +83,8 @@ class GroupOffsets:
     ) -> list[int]:
         """Store offsets, each (queue id, next offset, generation), together with `extra_changes`.
 
-        Returns the queues whose generation is too old or was not issued by this log. Their offsets are not stored; all
-        other offsets are, or none.
+        Returns the queues whose generation is too old or was not issued by this log. Their offsets are not stored.
+        The other offsets are stored together or not at all.
 
         Errors: as `commit`. Fenced when all offsets are refused.
         """

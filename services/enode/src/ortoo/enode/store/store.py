@@ -92,10 +92,11 @@ class Store:
     ) -> AppendResult:
         """Store one batch; the caller has run `batch.check()`. Returns at the time that `flush_mode` selects.
 
-        `consumes` are state changes in the same frame, so both are stored or neither. `consumes_at` makes them of the
-        first message's offset and the time. With a `deferral` the batch is stored in a system topic, invisible to
-        consumers; the answer's offset is its place there. Batches of one queue get their offsets in the order of the
-        calls. Cancelling the caller does not cancel an accepted append. A batch sent again answers its first offset.
+        `consumes` are state changes in the same frame, so both are stored or neither. `consumes_at` is a
+        function that computes such changes from the first message's offset and the time of storing. With a `deferral`
+        the batch is stored in a system topic, invisible to consumers; the answer's offset is its place there. Batches
+        of one queue get their offsets in the order of the calls. Cancelling the caller does not cancel an accepted
+        append. A batch sent again answers its first offset.
 
         Errors:
         * NotFound (field "topic_id", "queue_id", or "batch.producer_id" for a forgotten producer).

@@ -71,7 +71,7 @@ class Catalog:
         self._lock.close()
 
     def findings(self) -> Iterator[Finding]:
-        """The problem that the database does not answer, if it does not."""
+        """A finding while the database does not answer; otherwise nothing."""
         if self._database.failure:
             yield Finding(
                 "database unavailable",
@@ -99,7 +99,7 @@ class Catalog:
         )
 
     async def reencrypt_secrets(self, encryption: Encryption) -> int:
-        """Use `encryption` for all secrets from now on, also for the stored ones; returns the number of users.
+        """Encrypt all stored secrets with `encryption`, and use it from now on; returns the number of users.
 
         Errors: Invalid if a secret cannot be read.
         """
@@ -131,7 +131,7 @@ class Catalog:
     ) -> "asyncio.Future[T]":
         """Run `decide` in a transaction, and commit if its second result is true. The future has its first result.
 
-        The version of the change is larger than all earlier ones, and than `above_version`.
+        The change gets a version above all earlier versions and above `above_version`.
 
         `decide` runs again on the current contents if nothing was stored because of a concurrent change or a broken
         connection. Submitted work is completed, also if its caller stops waiting. Futures complete in submission order.

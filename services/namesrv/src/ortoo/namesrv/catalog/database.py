@@ -34,7 +34,7 @@ class TransactionRunner:
     def run(self, work: Callable[[], T]) -> T:
         """Run `work`, which is one transaction; retry a few times if nothing was stored and a retry can succeed.
 
-        Errors: those of `work`. Unavailable states if the outcome is unknown. DataLoss only for damage.
+        Errors: those of `work`. Unavailable, with a text about the outcome if it is unknown. DataLoss only for damage.
         """
         for last in (False,) * (ATTEMPTS_MAX - 1) + (True,):
             self._is_committing = False
@@ -89,7 +89,7 @@ class Database(TransactionRunner):
         """Why the last request got no answer; empty if it did."""
 
     def submit(self, work: Callable[[], T]) -> "asyncio.Future[T]":
-        """Run `work`, which is one transaction, as `run` does."""
+        """Run `work`, which is one transaction, with the retries and errors of `TransactionRunner.run`."""
         future = asyncio.get_running_loop().run_in_executor(self.thread, self.run, work)
         future.add_done_callback(self._record_failure)
         return future
@@ -115,7 +115,7 @@ class Database(TransactionRunner):
 
 
 def _sqlstate_of(error: sa.exc.DBAPIError) -> str:
-    """The SQLSTATE; empty if the database has none."""
+    """The SQLSTATE of an error; empty if the error has none."""
     return getattr(error.orig, "sqlstate", None) or ""
 
 

@@ -1,4 +1,4 @@
-"""A database that is a file: used by one name server, and readable only by its user."""
+"""Databases that are files: one name server uses each file, and only its operating system user can read the file."""
 
 import fcntl
 import os
@@ -64,8 +64,8 @@ def _restrict_permissions(database: Path) -> None:
     changes = Path(f"{database}-wal")
     if not database.exists() and changes.exists() and changes.stat().st_size:
         raise Conflict(
-            f"{changes} has the last changes of a database that was moved away; move it beside that database, named "
-            "like it with -wal appended",
+            f"{changes} is the write-ahead log of a database that was moved away. Move this log to the folder of that "
+            "database, and name it like the database with -wal appended",
             field="database_url",
         )
     try:
@@ -75,6 +75,7 @@ def _restrict_permissions(database: Path) -> None:
                 path.chmod(0o600)
     except OSError as error:
         raise Invalid(
-            f"{database} has secrets and cannot be protected from other users ({error.strerror}); give it to this user",
+            f"{database} has secrets and cannot be protected from other users ({error.strerror}); make this process's "
+            "user the owner of the file",
             field="database_url",
         ) from error

@@ -18,10 +18,13 @@ FIELD = "secrets_key_file"
 
 
 class Encryption:
-    """Fernet (AES-128-CBC and HMAC-SHA256), with keys that may change."""
+    """Encrypts and decrypts secrets with Fernet (AES-128-CBC and HMAC-SHA256). Keys may change."""
 
     def __init__(self, key: bytes = b"", previous: Sequence[bytes] = ()) -> None:
-        """Encrypt with `key`, unless it is empty; decrypt with all. Each is 32 bytes in base64. Errors: Invalid."""
+        """Encrypt with `key`, or store plain text if `key` is empty; decrypt with `key` and the `previous` keys.
+
+        Each key is 32 bytes in base64. Errors: Invalid.
+        """
         self.encrypts = bool(key)
         self._keys: list[Fernet] = [_fernet(one) for one in ([key] if key else []) + list(previous)]
 
@@ -39,16 +42,19 @@ class Encryption:
             if (text := _decrypt(key, encrypted)) is not None:
                 whose, _, secret = text.partition("\n")
                 if whose != owner:
-                    raise Invalid(f"the secret of {owner} in the database is that of {whose}", field=FIELD)
+                    raise Invalid(
+                        f"the database has the secret of {whose} in the place of the secret of {owner}",
+                        field=FIELD,
+                    )
                 return secret
         raise Invalid(
-            f"the secret of {owner} is encrypted with another key; configure the file of that key here, or add it to "
-            "secrets_key_files_previous",
+            f"the secret of {owner} is encrypted with another key; configure the file of that key here, or add the "
+            "file to secrets_key_files_previous",
             field=FIELD,
         )
 
     def is_encrypted_by_current_key(self, kept: str) -> bool:
-        """Whether the stored form is the current one."""
+        """Whether a stored secret has the form that `encrypt` produces now."""
         return _decrypt(self._keys[0], kept) is not None if self.encrypts else kept.startswith(PLAIN)
 
 

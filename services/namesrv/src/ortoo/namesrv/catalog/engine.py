@@ -20,7 +20,7 @@ def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
             data_dir.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise Invalid(
-                f"the folder {data_dir} cannot be created: {error.strerror}; give one that this user may write to",
+                f"the folder {data_dir} cannot be created: {error.strerror}; give a folder that this user may write to",
                 field="data_dir",
             ) from error
         return sa.URL.create("sqlite", database=str(data_dir.absolute() / FILE_NAME))
@@ -36,7 +36,10 @@ def database_url_of(database_url: str, data_dir: Path) -> sa.URL:
         # The driver would take a part of the password for the host, and show it in its errors.
         raise Invalid("the URL has more than one '@'; write an @ in the password as %40", field="database_url")
     if url.get_backend_name() == "sqlite" and (url.database or ":memory:").startswith((":", "file:")):
-        raise Invalid("the database must be a file on disk, sqlite:///PATH; topics must survive", field="database_url")
+        raise Invalid(
+            "a database in memory would lose its topics at a restart; give a file on disk, sqlite:///PATH",
+            field="database_url",
+        )
     return url
 
 
@@ -83,7 +86,7 @@ def create_database_engine(url: sa.URL, timeout_s: float = BUSY_TIMEOUT_S) -> sa
 def _postgres_response_timeout(limit_s: float) -> Any:
     """The class of PostgreSQL connections that are closed if an answer takes longer than `limit_s`.
 
-    The server ends a statement by its own clock. A frozen server process on a running machine would never do so.
+    PostgreSQL ends slow statements itself. A frozen PostgreSQL process on a running machine would not.
     """
     import psycopg  # an optional dependency, installed only for PostgreSQL
 

@@ -1,7 +1,7 @@
 """Exclusive rights: at most one owner of a resource at any time, and a larger epoch for each new owner.
 
-A right is a lease in the database, measured by the database's clock, so that name servers with different clocks never
-grant two. An owner that lost its right without noticing is fenced by the epoch.
+A right is a lease in the database, measured by the database's clock. Name servers with different clocks therefore never
+grant a right to two owners. An owner that lost its right without noticing is fenced by the epoch.
 """
 
 import dataclasses
@@ -43,8 +43,8 @@ class NamedLeases:
         row, now_ms = self._lock_row(resource)
         if row is not None and row.until_ms > now_ms and row.owner != owner:
             raise Conflict(
-                f"{resource} belongs to {row.owner} in epoch {row.epoch} "
-                f"for another {row.until_ms - now_ms} ms; retry then",
+                f"{resource} belongs to {row.owner} in epoch {row.epoch} for another {row.until_ms - now_ms} ms; "
+                "retry after that time",
                 field="resource",
                 retry_after_ms=row.until_ms - now_ms,
             )

@@ -57,7 +57,10 @@ def stored_revision(connection: sa.Connection) -> str | None:
 
 
 def _detect_revision(connection: sa.Connection) -> str | None:
-    """The revision of the database, stored first if it is older than the migrations; None if it is empty."""
+    """The revision of the database; None if the database is empty.
+
+    A database from a version without migrations has no revision; its revision is stored first.
+    """
     if (known := stored_revision(connection)) is not None:
         return known
     if not sa.inspect(connection).has_table(tables.directory.name):

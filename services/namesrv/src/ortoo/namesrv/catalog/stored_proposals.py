@@ -17,7 +17,7 @@ class StoredProposals:
     """The stored proposals: the last one of each enode."""
 
     def __init__(self, database: Database) -> None:
-        """Store them in `database`."""
+        """Store the proposals in `database`."""
         self._database = database
 
     async def load_all(self) -> dict[str, Proposal]:

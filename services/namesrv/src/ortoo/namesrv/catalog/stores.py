@@ -13,7 +13,7 @@ class Stores:
     """One row for each enode that was ever registered."""
 
     def __init__(self, database: Database) -> None:
-        """Store them in `database`."""
+        """Save the registered stores in `database`."""
         self._database = database
 
     async def all(self) -> dict[str, KnownStore]:
@@ -25,7 +25,7 @@ class Stores:
         return await self._database.submit_transaction(read)
 
     async def put(self, store: KnownStore) -> KnownStore:
-        """Save the registered store of an enode if its version is higher than the saved one; returns the saved store.
+        """Save the registered store of an enode if its version is above the saved version; returns the saved store.
 
         Errors: Unavailable, DataLoss.
         """

@@ -20,7 +20,7 @@ SCHEMA_VERSION = 1
 
 
 class EncodedColumn(sa.TypeDecorator[Any]):
-    """A column type whose values are stored in another form, of the type `kept_as`."""
+    """A column type that converts its values, and stores the results in a column of the type `kept_as`."""
 
     impl = sa.types.NullType
     cache_ok = True
@@ -35,7 +35,7 @@ class EncodedColumn(sa.TypeDecorator[Any]):
         self.read = read
 
     def load_dialect_impl(self, dialect: sa.Dialect) -> sa.types.TypeEngine[Any]:
-        """The database's name of the type."""
+        """The database's type for the stored form."""
         return dialect.type_descriptor(self.kept_as)
 
     def process_bind_param(self, value: Any, dialect: sa.Dialect) -> Any:
@@ -226,7 +226,7 @@ FIELD_NAMES = {"by_use": "auto_created"}
 
 
 def row_of(table: sa.Table, value: object, **given: object) -> dict[str, object]:
-    """The columns of a table, each with the field of `value` of that name, or with the `given` value."""
+    """A row of a table: each column has its `given` value, or else the field of `value` with the column's name."""
     return {
         c.name: given[c.name] if c.name in given else getattr(value, FIELD_NAMES.get(c.name, c.name))
         for c in table.columns

@@ -110,7 +110,7 @@ class CatalogTransaction:
         return self._connection.execute(sa.select(sa.func.count()).select_from(tables.groups)).scalar_one()
 
     def put_topic(self, topic: Topic, existing: Topic | None) -> None:
-        """Store a topic in place of the `existing` one; only changes are written."""
+        """Store a topic; `existing` is the stored topic or None. Only changed columns are written."""
         self._upsert(tables.topics, {"name": topic.name}, topic, existing)
         before = {placement.enode: placement for placement in existing.placements} if existing is not None else {}
         for placement in topic.placements:
@@ -118,7 +118,7 @@ class CatalogTransaction:
             self._upsert(tables.placements, key, placement, before.get(placement.enode))
 
     def delete_topic(self, deletion: TopicDeletion) -> None:
-        """Move a topic to the deleted ones; its placements stay until it is due."""
+        """Move a topic to the deleted topics; its placements stay stored until the deletion is due."""
         topic = deletion.topic
         self._connection.execute(sa.delete(tables.topics).where(tables.topics.c.topic_id == topic.topic_id))
         given = {name: getattr(deletion, name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
@@ -133,7 +133,7 @@ class CatalogTransaction:
         self._connection.execute(sa.insert(tables.topics).values(row_of(tables.topics, topic)))
 
     def deleted_topics(self, *, name: str | None = None) -> list[TopicDeletion]:
-        """The deleted topics, of all names or of one."""
+        """The deleted topics with this name; None = all deleted topics."""
         table = tables.deleted_topics
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         rows = self._connection.execute(wanted).all()
@@ -149,11 +149,11 @@ class CatalogTransaction:
         self._delete_rows(table, expired_ids)
 
     def put_group(self, group: Group, existing: Group | None) -> None:
-        """Store a group in place of the `existing` one; only changes are written."""
+        """Store a group; `existing` is the stored group or None. Only changed columns are written."""
         self._upsert(tables.groups, {"name": group.name}, group, existing)
 
     def delete_group(self, deletion: GroupDeletion) -> None:
-        """Move a group to the deleted ones, in place of an older one of its name."""
+        """Move a group to the deleted groups, in place of an earlier deleted group of the same name."""
         self._connection.execute(sa.delete(tables.groups).where(tables.groups.c.name == deletion.name))
         self.remove_deleted_groups([deletion.name])
         given = {name: getattr(deletion, name) for name in GROUP_DELETION}
@@ -162,7 +162,7 @@ class CatalogTransaction:
         )
 
     def deleted_groups(self, *, name: str | None = None) -> list[GroupDeletion]:
-        """The deleted groups, of all names or of one."""
+        """The deleted group with this name; None = all deleted groups."""
         table = tables.deleted_groups
         wanted = sa.select(table) if name is None else sa.select(table).where(table.c.name == name)
         found = []
@@ -173,13 +173,13 @@ class CatalogTransaction:
         return found
 
     def mark_groups_due(self, names: Collection[str]) -> None:
-        """Mark some deleted groups as due since this version."""
+        """Mark the deleted groups `names` as due since the version of this transaction."""
         table = tables.deleted_groups
         for part in _in_batches(names):
             self._connection.execute(sa.update(table).where(table.c.name.in_(part)).values(due_version=self.version))
 
     def remove_deleted_groups(self, names: Collection[str]) -> None:
-        """Remove these deletions."""
+        """Remove the deletions of the groups `names`."""
         for part in _in_batches(names):
             self._connection.execute(sa.delete(tables.deleted_groups).where(tables.deleted_groups.c.name.in_(part)))
 
@@ -217,20 +217,20 @@ def database_now_ms(connection: sa.Connection) -> int:
 
 
 def _in_batches(ids: Collection[T]) -> Iterator[list[T]]:
-    """Ids or names in lists that fit into one statement."""
+    """Split ids or names into lists, each short enough for one SQL statement."""
     listed = list(ids)
     return (listed[start : start + IDS_IN_STATEMENT] for start in range(0, len(listed), IDS_IN_STATEMENT))
 
 
 def _topic_deletion_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> TopicDeletion:
-    """A deleted topic from its row and those of its placements."""
+    """A deleted topic from its row and the rows of its placements."""
     fields = dict(row._mapping)
     own = {name: fields.pop(name) for name in ("deleted_at_ms", "due_at_ms", "is_due")}
     return TopicDeletion(Topic(**fields, placements=_placements_of(placed)), **own)
 
 
 def _topic_of(row: sa.Row[tuple[object, ...]], placed: Iterable[sa.Row[tuple[object, ...]]]) -> Topic:
-    """A topic from its row and those of its placements."""
+    """A topic from its row and the rows of its placements."""
     return Topic(**row._mapping, placements=_placements_of(placed))
 
 

@@ -28,7 +28,7 @@ class TopicDeletion:
 
     @property
     def topic_id(self) -> int:
-        """The id of the deleted topic. Another topic may have its name by now."""
+        """The id of the deleted topic. A newer topic may have the same name."""
         return self.topic.topic_id
 
 
@@ -40,7 +40,7 @@ class GroupDeletion:
     deleted_at_ms: int
     due_at_ms: int
     due_version: int = 0
-    """The version of the directory since which it is due; 0 = it can be restored."""
+    """The version of the directory since which the deletion is due; 0 = the group can be restored."""
 
     @property
     def name(self) -> str:
@@ -68,16 +68,16 @@ def delete(topic: Topic, *, now_ms: int, grace_ms: int) -> TopicDeletion:
 
 
 def delete_group(group: Group, *, now_ms: int, grace_ms: int, version: int) -> GroupDeletion:
-    """The deletion of a group in this version of the directory; without a grace period it is due at once."""
+    """The deletion of a group in `version` of the directory; without a grace period it is due at once."""
     return GroupDeletion(group, now_ms, now_ms + grace_ms, 0 if grace_ms else version)
 
 
 def undelete(
     name: str, topic_id: int, existing: Topic | None, deleted: Collection[TopicDeletion], *, version: int
 ) -> Topic:
-    """The restored topic, chosen from the `deleted` ones of its name.
+    """The restored topic; `deleted` has the deleted topics of its name, and a `topic_id` of 0 means the only one.
 
-    Errors: Invalid, NotFound. AlreadyExists if another topic has the name, Conflict if several had it.
+    Errors: Invalid, NotFound. AlreadyExists if another topic has the name, Conflict if `topic_id` is needed.
     """
     check_topic_name(name, "name")
     found = [one for one in deleted if not one.is_due and topic_id in (0, one.topic_id)]
@@ -87,20 +87,22 @@ def undelete(
         )
     if existing is not None:
         raise AlreadyExists(
-            f"a new topic {name} was created with id {existing.topic_id:#x} meanwhile. Delete that one first "
+            f"a new topic {name} was created with id {existing.topic_id:#x} meanwhile. Delete the new topic first "
             f"(`ortoo topic delete {name}`; it can be restored too), then retry with --id {found[0].topic_id:#x}",
             field="name",
         )
     if len(found) > 1:
         ids = ", ".join(f"{one.topic_id:#x}" for one in found)
-        raise Conflict(f"several topics {name} were deleted, choose one by its id: {ids}", field="topic_id")
+        raise Conflict(
+            f"several topics {name} were deleted, with ids {ids}; choose one of them by its id", field="topic_id"
+        )
     return dataclasses.replace(found[0].topic, version=version)
 
 
 def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | None, *, version: int) -> Group:
-    """The restored group, which also replaces a group that was created automatically meanwhile.
+    """The restored group. It also replaces a group of the same name that was created automatically meanwhile.
 
-    Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared since.
+    Errors: Invalid, NotFound. AlreadyExists if a group of this name was declared meanwhile.
     """
     check_group_name(name, "name")
     if deletion is None or deletion.is_due:
@@ -109,7 +111,7 @@ def undelete_group(name: str, existing: Group | None, deletion: GroupDeletion | 
         )
     if existing is not None and not existing.auto_created:
         raise AlreadyExists(
-            f"group {name} was declared again meanwhile, and has the offsets that it had; `ortoo group update {name}` "
+            f"group {name} was declared again meanwhile, and has its earlier offsets; `ortoo group update {name}` "
             "changes its settings",
             field="name",
         )
@@ -124,9 +126,9 @@ def due_topics(deleted: Iterable[TopicDeletion], now_ms: int) -> list[TopicDelet
 def due_groups(
     deleted: Iterable[GroupDeletion], existing: Collection[str], now_ms: int, *, version: int
 ) -> tuple[list[GroupDeletion], set[str]]:
-    """The groups that are due since this version, and the names of deleted groups that exist again.
+    """The groups whose grace period has expired, due since `version`; and the names of those that exist again.
 
-    A group that is declared or used again keeps the offsets of its name: its deletion ends.
+    A deletion ends when its group is declared or used again; the group then keeps its earlier offsets.
     """
     ended = [one for one in deleted if not one.is_due and one.due_at_ms <= now_ms]
     again = {one.name for one in ended if one.name in existing}
@@ -134,7 +136,7 @@ def due_groups(
 
 
 def expired_deletions(deleted: Mapping[Key, TopicDeletion | GroupDeletion], now_ms: int) -> set[Key]:
-    """The keys of deletions that no longer need to be reported, or exceed the limit: those that were due first."""
+    """The keys of deletions to forget: those reported for long enough, and the earliest above the limit."""
     old = {key for key, one in deleted.items() if one.is_due and one.due_at_ms + DELETIONS_RETENTION_MS <= now_ms}
     surplus = len(deleted) - len(old) - DELETIONS_MAX
     if surplus > 0:

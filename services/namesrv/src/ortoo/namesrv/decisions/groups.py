@@ -23,7 +23,7 @@ EXCLUSIVE_NAME_MAX = 115
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A consumer group's configuration. In a request, counts of 0 stand for their defaults; the grace may be 0."""
+    """A consumer group's configuration. In a request, 0 means the default, except for `slow_consumer_grace_ms`."""
 
     name: str
     version: int
@@ -39,7 +39,7 @@ class Group:
     in_flight_max: int = 0
     park_expired: bool = False
     auto_created: bool = False
-    """Whether it was created automatically because a consumer named it."""
+    """Whether the group was created automatically because a consumer named it. All other groups are *declared*."""
     lite_exclusive: bool = False
 
 
@@ -76,7 +76,7 @@ SETTINGS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class FieldSelection:
-    """The settings that a request changes: the `fields` that it names, otherwise those that it contains."""
+    """The settings that a request changes: its `fields`, or the `present` settings if `fields` is empty."""
 
     fields: Sequence[str] = ()
     present: Collection[str] = SETTINGS
@@ -87,9 +87,11 @@ ALL_FIELDS = FieldSelection()
 
 
 def merge_request(request: Group, existing: Group | None, selection: FieldSelection) -> Group:
-    """The requested group, in which other settings keep their value. Errors: Invalid for a wrong field."""
+    """The requested group; settings outside the selection keep their `existing` value. Errors: Invalid."""
     if unknown := [one for one in selection.fields if one not in SETTINGS]:
-        raise Invalid(f"{unknown[0]!r} is no setting of a group; there are {', '.join(SETTINGS)}", field="fields")
+        raise Invalid(
+            f"{unknown[0]!r} is not a setting of a group; the settings are {', '.join(SETTINGS)}", field="fields"
+        )
     if existing is None:
         return request
     chosen = selection.fields or selection.present

@@ -1,4 +1,4 @@
-"""The rotation of the keys that seal handles, and how long keys are kept. Pure."""
+"""The rotation of the keys that seal receipt handles, and how long keys are kept. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,11 +25,11 @@ class KeyRotation:
         return not keys or now_ms - keys[-1].created_at_ms >= self.interval_ms
 
     def add_key(self, keys: Sequence[HandleKey], new: HandleKey) -> tuple[HandleKey, ...]:
-        """The keys and `new`, without keys whose handles have all expired."""
+        """`keys` followed by `new`, without the keys whose handles have all expired."""
         kept = [old for old, by in pairwise([*keys, new]) if new.created_at_ms - by.created_at_ms < HANDLE_LIFETIME_MS]
         return (*kept, new)
 
     def distributed_keys(self, keys: tuple[HandleKey, ...], *, unsigned_before: bool) -> HandleKeys:
-        """The keys for snodes. `unsigned_before` is whether the directory existed before there were keys."""
+        """The keys for snodes. `unsigned_before` = the directory was created by a version without keys."""
         since_ms = keys[0].created_at_ms + self.unsigned_grace_ms if keys and unsigned_before else 0
         return HandleKeys(keys, since_ms)

@@ -12,7 +12,7 @@ PROCESSES_MAX = 100
 
 
 class LeaseRefusals:
-    """Remembers each process for a while after its last attempt."""
+    """Remembers each refused process for a while after its last attempt."""
 
     def __init__(self) -> None:
         """Start empty."""

@@ -25,7 +25,7 @@ class StoredTopic:
 
 @dataclass(frozen=True, slots=True)
 class OrphanedTopic:
-    """A topic that is not in the directory, or not on these enodes, or not with this number of queues."""
+    """A topic that enodes hold, while the directory lacks the topic, one of these enodes, or some queues."""
 
     topic_id: int
     name: str
@@ -63,14 +63,14 @@ class OrphanedTopics:
             self._reported[enode] = kept, unlisted_count + len(stored) - len(kept)
 
     def snapshot(self) -> "OrphanedTopics":
-        """The reports so far, for another thread."""
+        """A copy of the reports, for use on another thread."""
         offers = OrphanedTopics()
         offers._reported = dict(self._reported)
         return offers
 
     @property
     def unlisted_count(self) -> int:
-        """The number of topics that enodes hold and that are not named here."""
+        """The number of topics that enodes hold and that this object does not list."""
         return sum(more for _, more in self._reported.values())
 
     def list_orphaned(self, topics: Mapping[str, Topic], deleted: Mapping[int, object]) -> list[OrphanedTopic]:
@@ -92,14 +92,14 @@ class OrphanedTopics:
         ]
 
     def find(self, name: str, deleted: Mapping[int, object]) -> list[OrphanedTopic]:
-        """The reported topics of a name that no topic of the directory has."""
+        """The reported topics with a name that is free in the directory."""
         if not any(one.name == name for held, _ in self._reported.values() for one in held):
             return []
         return [one for one in self.list_orphaned({}, deleted) if one.name == name]
 
 
 def _is_registered(stored: StoredTopic, enode: str, known: Topic | None) -> bool:
-    """Whether the topic of that name is this one, and has all held queues on the enode."""
+    """Whether `known` is the stored topic, and has at least its number of queues on the enode."""
     placement = known.placement(enode) if known is not None and known.topic_id == stored.topic_id else None
     return placement is not None and placement.read_queue_count >= stored.queue_count
 
@@ -108,12 +108,15 @@ def _conflict_of(name: str, topic_id: int, ids: Sequence[int], topics: Mapping[s
     known = topics.get(name)
     if known is not None and known.topic_id != topic_id:
         return (
-            f"another topic {name} exists, with id {known.topic_id:#x}; delete that one (`ortoo topic delete {name}`; "
-            "it can come back), then adopt this one"
+            f"another topic {name} exists, with id {known.topic_id:#x}; delete that topic "
+            f"(`ortoo topic delete {name}`; it can be restored), then adopt the topic with id {topic_id:#x}"
         )
     if known is None and len(ids) > 1:
         others = ", ".join(f"{one:#x}" for one in sorted(ids))
-        return f"enodes offer several topics {name}, with ids {others}; only one can have the name: stop the others'"
+        return (
+            f"enodes offer several topics {name}, with ids {others}; only one topic can have the name: stop the enodes "
+            "of the other topics"
+        )
     return ""
 
 
@@ -122,14 +125,14 @@ def check_not_orphaned(name: str, orphaned: Iterable[OrphanedTopic]) -> None:
     for one in orphaned:
         where = ", ".join(placement.enode for placement in one.placements)
         raise Conflict(
-            f"a topic {name} with its messages is stored on {where}, from an earlier directory. Adopt it with "
-            f"`ortoo topic adopt {name}`, or create another one beside it with ignore_offers",
+            f"a topic {name} with its messages is stored on {where}, from an earlier directory. Adopt it with `ortoo "
+            f"topic adopt {name}`, or create a second topic of this name with ignore_offers",
             field="name",
         )
 
 
 def select_named(names: Sequence[str], orphaned: Sequence[OrphanedTopic]) -> list[OrphanedTopic]:
-    """The named topics; either all of them or an error. Errors: NotFound, Conflict."""
+    """The topics named `names`; an error if one of them cannot be adopted. Errors: NotFound, Conflict."""
     found = []
     for number, name in enumerate(names):
         mine = [one for one in orphaned if one.name == name]

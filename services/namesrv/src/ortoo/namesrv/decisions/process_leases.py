@@ -1,7 +1,7 @@
 """The registered enodes and snodes: leases that end unless they are renewed. Pure: `now_s` is monotonic seconds.
 
-The registered store of an enode outlives its lease. An enode that returned with an empty folder would assign the
-offsets and message ids of its former store again.
+The registered store of an enode outlives its lease, so that an enode with an empty folder is refused. That enode would
+assign the offsets and message ids of its former store again.
 """
 
 import dataclasses
@@ -132,8 +132,8 @@ class ProcessLeases:
         elif known.enode.store_id == enode.store_id:
             if known.enode.epoch > enode.epoch:
                 raise Fenced(
-                    f"enode {enode.name!r} is led from {known.enode.address} in epoch {known.enode.epoch}, and this is "
-                    f"epoch {enode.epoch}, which has ended",
+                    f"enode {enode.name!r} is led from {known.enode.address} in epoch {known.enode.epoch}, and this "
+                    f"process registered epoch {enode.epoch}, which has ended",
                     field="enode.epoch",
                 )
             if self._is_live(known, now_s) and known.enode.epoch == enode.epoch:
@@ -145,7 +145,7 @@ class ProcessLeases:
     def check_double(self, enode: Enode, now_s: float, *, may_succeed: bool = False) -> None:
         """Refuse an enode that is alive with another store. Errors: Conflict.
 
-        `may_succeed` = this store may replace the other one, and only has to wait for the end of its lease.
+        `may_succeed` = this store may replace the other store once the lease of the other store has ended.
         """
         known = self._enodes.get(enode.name)
         if known is None or not self._is_live(known, now_s) or known.enode.store_id == enode.store_id:
@@ -154,20 +154,20 @@ class ProcessLeases:
         alive = f"enode {enode.name!r} is alive at {known.enode.address} with store {known.enode.store_id}, and this "
         if may_succeed:
             raise Conflict(
-                f"{alive}store, {enode.store_id}, may replace it. It gets the lease when the other one has ended "
-                f"(in {wait_ms} ms, unless that process renews it). Stop that process if it still runs",
+                f"{alive}store, {enode.store_id}, may replace it. It gets the lease when the current lease ends (in "
+                f"{wait_ms} ms, unless the process there renews it). Stop that process if it still runs",
                 field=LEASE_FIELD,
                 retry_after_ms=wait_ms,
             )
         raise Conflict(
-            f"{alive}one has store {enode.store_id}. Give this one another name, or stop the other and retry when its "
-            "lease has ended",
+            f"{alive}process has store {enode.store_id}. Give this enode another name, or stop the other process and "
+            "retry when its lease has ended",
             field=DOUBLE_FIELD,
             retry_after_ms=wait_ms,
         )
 
     def _check_not_left(self, known: _EnodeLease, enode: Enode, now_s: float) -> tuple[str, ...]:
-        """Its earlier addresses. Errors: Conflict if it is still there."""
+        """The former addresses of the enode in this epoch. Errors: Conflict if `enode` registers from one of them."""
         if enode.address in known.left_epoch:
             raise Conflict(
                 f"enode {enode.name!r} is alive at {known.enode.address}, and a second process at {enode.address}, "
@@ -180,7 +180,7 @@ class ProcessLeases:
         return (*known.left_epoch, known.enode.address)[-REPLACED_INCARNATIONS_MAX:] if moved else known.left_epoch
 
     def update_replicas(self, replica_set: ReplicaSet, now_s: float) -> Enode | None:
-        """Set the replicas of an enode, and its leader's address if it is new; returns the enode if anything changed.
+        """Set the replicas of an enode, and the address of a new leader; returns the enode if anything changed.
 
         Errors: Overloaded.
         """
@@ -199,7 +199,10 @@ class ProcessLeases:
         return known.enode
 
     def register_snode(self, snode: Snode, incarnation: str, *, shares_membership: bool, now_s: float) -> Snode | None:
-        """Grant or renew a lease; the snode if anything changed. Errors: Invalid, Conflict, Fenced, Overloaded."""
+        """Grant or renew a lease; returns the snode if anything changed.
+
+        Errors: Invalid, Conflict, Fenced, Overloaded.
+        """
         check_process_name(snode.name, "snode.name")
         check_address(snode.address, "snode.address")
         if snode.cluster_address:
@@ -223,7 +226,7 @@ class ProcessLeases:
         return None if known is not None and known.snode == snode else snode
 
     def end_enode_lease(self, name: str, epoch: int | None = None) -> Enode | None:
-        """End a lease at once; returns the dead enode. With `epoch`, only a lease of that epoch or earlier.
+        """End a lease at once; returns the dead enode. With `epoch`, a later epoch's lease is kept.
 
         A former leader that shuts down thus does not end the lease of its successor.
         """
@@ -259,7 +262,7 @@ class ProcessLeases:
         del self._enodes[dead]
 
     def _check_membership(self, name: str, shares_membership: bool, now_s: float) -> None:
-        """Two snodes split every group if one of them does not share its group membership. Errors: Conflict."""
+        """Refuse a second snode unless both share group membership, since groups would be split. Errors: Conflict."""
         for other in self._snodes.values():
             if other.snode.name == name or other.until_s <= now_s:
                 continue
@@ -268,14 +271,14 @@ class ProcessLeases:
                 raise Conflict(
                     f"snode {other.snode.name!r} is alive at {other.snode.address}, and snode {lonely!r} does not "
                     "share group membership: groups would be split. Give all snodes the same redis_url "
-                    "(ORTOO_SNODE_REDIS_URL), or stop the other one and retry when its lease has ended",
+                    "(ORTOO_SNODE_REDIS_URL), or stop the other snode and retry when its lease has ended",
                     field="shares_membership",
                     retry_after_ms=left_ms(other.until_s, now_s),
                 )
 
 
 def may_come(known: KnownStore | None, store_id: str, made_from: str) -> bool:
-    """Whether an enode may use a store: the registered or permitted one, or one that an operator made from either."""
+    """Whether an enode may use a store: the registered store, the permitted store, or a store made from one of them."""
     return known is None or not {known.store_id, known.accepted or known.store_id}.isdisjoint((store_id, made_from))
 
 
@@ -284,15 +287,15 @@ def check_store(known: KnownStore | None, enode: str, store_id: str, made_from: 
     if known is None or may_come(known, store_id, made_from):
         return
     raise Conflict(
-        f"enode {enode!r} is known by store {known.store_id}, and this is store {store_id}. Check whether its volume "
-        "is mounted and its data_dir is the right one. If the former store is permanently lost, "
-        f"`ortoo enode accept-store {enode} {store_id}` lets the enode continue with this one",
+        f"enode {enode!r} has registered store {known.store_id}, and this process has store {store_id}. Check whether "
+        "its volume is mounted and its data_dir is the right one. If the former store is permanently lost, `ortoo "
+        f"enode accept-store {enode} {store_id}` lets the enode continue with the new store",
         field=STORE_FIELD,
     )
 
 
 def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
-    """Refuse a replica set with the id of a registered one and none of its replicas. Errors: Conflict.
+    """Refuse a replica set that has the id of a registered set, but none of its replicas. Errors: Conflict.
 
     Replicas change one at a time, so that consecutive configurations of a set have replicas in common.
     """
@@ -303,7 +306,7 @@ def check_lineage(known: KnownStore | None, report: ReplicaReport) -> None:
     numbers = ", ".join(f"{one.number} (disk {one.disk})" for one in known.replicas)
     raise Conflict(
         f"set {report.set_id} of enode {report.enode!r} has the replicas {numbers}; replica {report.replica.number} "
-        f"(disk {report.replica.disk}) is none of them, and its log names none of them. It created another set with "
-        "the same id. Stop it, empty its folder, and add it as a new replica",
+        f"(disk {report.replica.disk}) is none of them, and its log names none of them. This replica created another "
+        "set with the same id. Stop the replica, empty its folder, and add it as a new replica",
         field="set_id",
     )

@@ -49,7 +49,7 @@ class ProposalState:
         return replace(self, proposal=stored, stored_epoch=epoch, since_s=now_s, earlier=earlier)
 
     def with_set(self, set_id: str) -> "ProposalState":
-        """The state when a set reports as the enode; failed proposals of another set do not count for this one."""
+        """The state after the set `set_id` reported; failed proposals of an earlier set do not count for this set."""
         is_another = self.set_id not in ("", set_id)
         return replace(self, set_id=set_id, previous_set_id=self.epoch if is_another else self.previous_set_id)
 
@@ -63,7 +63,10 @@ class ProposalState:
         return (*self.earlier, self.proposal) if self.proposal else self.earlier
 
     def proposals_since_leader(self, members: ReplicaSet) -> list[Proposal]:
-        """All proposals since the last known leader. Without one, the first may have won and is left out."""
+        """All proposals since the last known leader.
+
+        Without a known leader, the first proposal may have won and is left out.
+        """
         own = [one for one in self._all_proposals if one.epoch > self.previous_set_id]
         return [one for one in own[members.last_leader is None :] if one.epoch > members.last_leader_epoch]
 
@@ -81,7 +84,7 @@ def next_proposal(members: ReplicaSet, state: ProposalState) -> Proposal | None:
 
 
 def next_epoch(members: ReplicaSet, state: ProposalState) -> int:
-    """An epoch above all known ones: proposed, stored, voted for, or requested."""
+    """An epoch above all known epochs: proposed, stored, voted for, or requested."""
     reported = [max(one.report.epoch, one.report.suggested_above_epoch) for one in members.reports.values()]
     return max([state.epoch, state.stored_epoch, *reported]) + 1
 
@@ -91,13 +94,13 @@ def _alive_voters(members: ReplicaSet, voters: Collection[ReplicaId]) -> dict[Re
 
 
 def _voters_by_any(members: ReplicaSet, latest: Collection[ReplicaId]) -> set[ReplicaId]:
-    """The voters named by the log of any `latest` voter; a configuration may have reached only some of the logs."""
+    """The voters that the log of any `latest` voter names. A new configuration may have reached only some logs."""
     logs = [one.report for one in members.live_reports() if one.report.replica in latest and one.report.is_electable]
     return {*latest, *(voter for one in logs for voter in one.voters)}
 
 
 def _is_eligible(report: ReplicaReport, alive: Collection[ReplicaId]) -> bool:
-    """Whether the replica may be proposed, and its log names a majority that is `alive`."""
+    """Whether the replica may be proposed, and a majority of the voters in its log is `alive`."""
     is_able = report.is_electable and report.role != FOLLOWER_ROLES and report.replica in report.voters
     return is_able and _is_majority(report, alive)
 
@@ -108,7 +111,7 @@ def _is_majority(report: ReplicaReport, some: Collection[ReplicaId]) -> bool:
 
 
 def _reported_since_s(members: ReplicaSet, alive: Mapping[ReplicaId, ReplicaReport], state: ProposalState) -> float:
-    """Older reports do not count, since the last proposed replica can still win."""
+    """The time from which reports count. Earlier reports do not, while the last proposed replica can still win."""
     proposal = state.proposal
     if proposal is None or proposal.leader not in alive or any(o.epoch > proposal.epoch for o in alive.values()):
         return float("-inf")
@@ -121,7 +124,7 @@ def _suggested_leader(
     fresh: Collection[ReplicaId],
     state: ProposalState,
 ) -> ReplicaId | None:
-    """The successor that a leader or a candidate requests; None if the request was answered.
+    """The successor that a leader or a candidate requests; None if there is no open request.
 
     A replica may request itself because others have voted in that epoch for another replica. Then that replica first
     gets its time, and if it has become leader, the request is ignored.
@@ -207,7 +210,7 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
     alive = _alive_voters(members, latest.voters)
     report = next((alive[one] for one in chosen if one in alive), None)
     if report is None:
-        raise Conflict(f"replica {number} does not report: start it first", field="replica")
+        raise Conflict(f"replica {number} does not report; start the replica first", field="replica")
     leader = members.leader()
     silent = sum(one.is_leader_silent for one in alive.values())
     if leader is not None and silent < majority(latest.voters):
@@ -222,9 +225,9 @@ def operator_choice(members: ReplicaSet, state: ProposalState, number: int, disk
     best = max((one for one in ahead if one.is_electable), key=lambda one: one.tail, default=None)
     if best is not None:
         raise Conflict(
-            f"replica {number} ends at {report.tail.position} in epoch {report.tail.epoch}, and replica "
-            f"{best.replica.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only the latter "
-            f"has may have been acknowledged; elect replica {best.replica.number}",
+            f"the log of replica {number} ends at {report.tail.position} in epoch {report.tail.epoch}, that of "
+            f"replica {best.replica.number} at {best.tail.position} in epoch {best.tail.epoch}. Frames that only "
+            f"replica {best.replica.number} has may have been acknowledged; elect replica {best.replica.number}",
             field="replica",
         )
     # A replica with a damaged disk whose log was longer once does not vote for a shorter log, and cannot become leader.

@@ -11,7 +11,7 @@ FIELD = "publish_order"
 
 @dataclass(frozen=True, slots=True)
 class PublishPlace:
-    """Queues 0 to `queue_count`, exclusive, of one enode."""
+    """The first `queue_count` queues of a topic on one enode."""
 
     enode: str
     queue_count: int
@@ -22,19 +22,20 @@ PublishOrder = tuple[PublishPlace, ...]
 
 
 def check_publish_order(order: Sequence[PublishPlace], write_queue_counts: Mapping[str, int]) -> None:
-    """Refuse an order that names unknown queues; `write_queue_counts` are the topic's, by enode. Errors: Invalid."""
+    """Refuse an order with unknown queues; `write_queue_counts` has the topic's counts by enode. Errors: Invalid."""
     seen: set[str] = set()
     for number, place in enumerate(order):
         field = f"{FIELD}[{number}]"
         check_process_name(place.enode, f"{field}.enode")
         if place.enode in seen:
-            raise Invalid(f"enode {place.enode!r} is named twice; name each once", field=f"{field}.enode")
+            raise Invalid(f"enode {place.enode!r} is named twice; name each enode once", field=f"{field}.enode")
         seen.add(place.enode)
         most = write_queue_counts.get(place.enode)
         if most is None:
             here = ", ".join(sorted(write_queue_counts)) or "no enode"
             raise Invalid(
-                f"the topic has no queues on {place.enode!r}, but on {here}; add the enode first, or leave it out",
+                f"the topic has no queues on {place.enode!r}; its queues are on {here}. Add the enode to the topic "
+                "first, or leave it out of the order",
                 field=f"{field}.enode",
             )
         if not 1 <= place.queue_count <= most:

@@ -30,7 +30,7 @@ class ReplicaId(NamedTuple):
 
 
 class LogTail(NamedTuple):
-    """The end of a log. The greater one is the more recent: the later epoch, and within it the longer log."""
+    """The end of a log. The more recent end is greater: that of the later epoch, or in one epoch of the longer log."""
 
     epoch: int
     position: int
@@ -91,7 +91,7 @@ class ReceivedReport:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """A replica and its state; without a report to this name server only its id and state are known."""
+    """A replica and its state; without a report to this name server, only the replica's id and state are known."""
 
     replica: ReplicaId
     state: ReplicaState
@@ -144,8 +144,8 @@ class ReplicaSet:
     def statuses(self) -> list[ReplicaStatus]:
         """All replicas by number, and the empty disks that wait to be added.
 
-        A replica of the set that no log names waits as well. Its addition was interrupted by another change or by the
-        end of the leader.
+        A replica of the set that no log names waits to be added as well. Its addition was interrupted by another change
+        or by the end of the leader.
         """
         latest, leader = self.configuration() or self.last, self.leader()
         voters, learners = (latest.voters, latest.learners) if latest else ((), ())
@@ -202,9 +202,9 @@ class ReplicaSets:
         if before is not None and not is_copy and _is_older(report.incarnation, before.report.incarnation):
             raise Fenced(
                 f"a later start of replica {report.replica.number} of enode {report.enode!r} has reported, at "
-                f"{before.report.address}; stop one of the two. If there is only one, its disk was restored from an "
-                "older copy and lacks acknowledged messages and votes. Stop it, empty its folder, and add it as a new "
-                "replica",
+                f"{before.report.address}; stop one of the two processes. If there is only one process, its disk was "
+                "restored from an older copy and lacks acknowledged messages and votes. Stop that process, empty its "
+                "folder, and add it as a new replica",
                 field="incarnation",
             )
         if before is not None and is_copy:
@@ -247,15 +247,15 @@ class ReplicaSets:
         )
 
     def _check_set(self, known: ReplicaSet, report: ReplicaReport, now_s: float) -> None:
-        """A set keeps the name while one of its replicas is alive; then another set may have it."""
+        """Refuse another replica set of the enode while a replica of the known set is alive."""
         if not report.set_id or known.set_id in ("", report.set_id):
             return
         others = [one for one in known.live_reports() if one.received_at_s + self.lease_s > now_s]
         if others:
             raise Conflict(
-                f"enode {report.enode!r} is the replica set {known.set_id}, of which replica "
-                f"{others[0].report.replica.number} is alive at {others[0].report.address}, and this replica is of "
-                f"{report.set_id}. Give this enode another name, or stop the other and retry",
+                f"enode {report.enode!r} belongs to replica set {known.set_id}, whose replica "
+                f"{others[0].report.replica.number} is alive at {others[0].report.address}, and this replica belongs "
+                f"to set {report.set_id}. Give this enode another name, or stop the other replicas and retry",
                 field="set_id",
                 retry_after_ms=left_ms(max(one.received_at_s for one in others) + self.lease_s, now_s),
             )
@@ -266,7 +266,7 @@ class ReplicaSets:
 
 
 def _is_same_start(one: int, other: int) -> bool:
-    """Whether two incarnations are of one start of a disk, or of starts of two copies with the same count."""
+    """Whether two incarnations have the same start of a disk, or the same start number on two copies of a disk."""
     return one == other or (min(one, other) >= RANDOM_PARTS and one // RANDOM_PARTS == other // RANDOM_PARTS)
 
 

@@ -92,7 +92,7 @@ class Routes:
         self._count = 0
 
     def apply(self, change: RouteChange) -> None:
-        """Apply a change and keep it for the watchers. An older version does not lower the directory's."""
+        """Apply a change and keep it for the watchers. The directory's version never decreases."""
         self._bytes += self.growth_bytes(change)
         self.version = max(self.version, change.version)
         self.handle_keys = change.handle_keys or self.handle_keys
@@ -117,7 +117,7 @@ class Routes:
         self._count += 1
 
     def clear_log(self) -> None:
-        """Send a snapshot to every watcher next, since the kept changes do not lead to the current state."""
+        """Forget the kept changes, since they do not lead to the current state; every watcher gets a snapshot next."""
         self._changes.clear()
         self._count += 1
 
@@ -182,7 +182,7 @@ class Routes:
 
 
 def _topic_bytes(topic: Topic) -> int:
-    """The maximum size of a topic on the wire, for large values of its numbers."""
+    """The size of a topic on the wire, bytes, if all its numbers were large."""
     places = sum(18 + len(one.enode) for one in topic.placements)
     return 52 + len(topic.name) + places + sum(10 + len(one.enode) for one in topic.publish_order)
 

@@ -9,7 +9,9 @@ TEXT_LENGTH_MAX = 255
 def check_address(address: str, name: str) -> None:
     """Refuse a text that is not host:port. Errors: Invalid."""
     if len(address) > TEXT_LENGTH_MAX or not is_address(address):
-        raise Invalid(f"{address[:TEXT_LENGTH_MAX]!r}; give host:port where others reach the process", field=name)
+        raise Invalid(
+            f"{address[:TEXT_LENGTH_MAX]!r}; give host:port at which other processes reach this process", field=name
+        )
 
 
 def check_text(text: str, name: str, kind: str) -> None:

@@ -42,7 +42,7 @@ class MessageType(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The queues of one topic on one enode. Each count has the queue ids from 0 to below it."""
+    """The queues of one topic on one enode. Queue ids start at 0."""
 
     enode: str
     read_queue_count: int
@@ -81,7 +81,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A requested topic; 0 and UNSPECIFIED are the defaults, no enodes = all live enodes."""
+    """A requested topic; 0 and UNSPECIFIED mean the default, and no enodes means all live enodes."""
 
     name: str
     read_queue_count: int = 0
@@ -129,7 +129,7 @@ def create_topic(
     version: int,
     now_ms: int,
 ) -> Topic:
-    """The topic of a completed request: a new one, or the `existing` one if it has the requested properties.
+    """The topic after `request`, which has its defaults: a new topic, or `existing` if it has the requested properties.
 
     `enodes` has the liveness of each registered enode. Errors: AlreadyExists, NotFound, Conflict, Overloaded.
     """
@@ -152,7 +152,7 @@ def create_topic(
 
 
 def check_count(count: int) -> None:
-    """Refuse more topics than the limit. Errors: Overloaded."""
+    """Refuse a number of topics above the limit. Errors: Overloaded."""
     if count > TOPICS_MAX:
         raise Overloaded(f"{TOPICS_MAX} topics are the maximum, not {count}; delete unused topics")
 
@@ -167,10 +167,13 @@ def choose_enodes(topic: str, named: Collection[str], enodes: Mapping[str, bool]
                 f"no enode {name!r} has registered; start it, or correct the name. Live enodes: {known}", field=field
             )
         if not enodes[name]:
-            raise Conflict(f"enode {name!r} is not alive; start it, or name others. Live enodes: {known}", field=field)
+            raise Conflict(
+                f"enode {name!r} is not alive; start it, or name other enodes. Live enodes: {known}", field=field
+            )
     if not named and not alive:
         raise Conflict(
-            f"topic {topic!r} cannot be placed: no enode is alive. Start one (it registers within seconds), then retry",
+            f"topic {topic!r} cannot be placed: no enode is alive. Start an enode (it registers within seconds), then "
+            "retry",
             retry_after_ms=1000,
         )
     return sorted(named) or alive
@@ -184,8 +187,8 @@ def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[s
     write = request.write_queue_count or min(topic.write_queue_count, read)
     if read < topic.read_queue_count:
         raise Invalid(
-            f"topic {topic.name} has {topic.read_queue_count} read queues with their messages; {read} would lose some. "
-            "Instead lower write_queue_count, so that the other queues are drained",
+            f"topic {topic.name} has {topic.read_queue_count} read queues with their messages; with {read}, some "
+            "messages would be lost. Instead lower write_queue_count, so that the other queues are drained",
             field="read_queue_count",
         )
     _check_counts(read, write)
@@ -194,7 +197,9 @@ def change_topic(request: TopicChange, existing: Topic | None, enodes: Mapping[s
     if added:
         here.update(choose_enodes(topic.name, added, enodes, "add_enodes"))
     if len(here) > PLACEMENTS_MAX:
-        raise Overloaded(f"a topic may lie on {PLACEMENTS_MAX} enodes, not {len(here)}; add fewer", field="add_enodes")
+        raise Overloaded(
+            f"a topic may be placed on {PLACEMENTS_MAX} enodes, not {len(here)}; add fewer", field="add_enodes"
+        )
     changed = dataclasses.replace(
         topic,
         permission=request.permission or topic.permission,
@@ -221,8 +226,8 @@ def _check_counts(read: int, write: int) -> None:
             raise Invalid(f"{count} queues; give 1 to {QUEUE_COUNT_MAX}", field=field)
     if write > read:
         raise Invalid(
-            f"{write} write queues but {read} read queues, so that messages in the others could never be read; "
-            "give at most as many as read_queue_count",
+            f"{write} write queues but {read} read queues, so that messages in the surplus write queues could never "
+            "be read; give at most read_queue_count",
             field="write_queue_count",
         )
 
@@ -247,7 +252,7 @@ def _check_enodes(names: Sequence[str], field: str) -> None:
 
 
 def _check_unchanged(request: NewTopic, existing: Topic) -> None:
-    """Compare the request with an existing topic; no enodes in the request = any enodes. Errors: AlreadyExists."""
+    """Refuse a request that differs from the existing topic; no enodes = any enodes. Errors: AlreadyExists."""
     asked = {
         "permission": (request.permission.name, existing.permission.name),
         "message_type": (request.message_type.name, existing.message_type.name),

@@ -1,4 +1,4 @@
-"""Adoption of offered topics: the stored change and the change for watchers."""
+"""Adoption of topics that enodes hold and the directory lacks: the stored change and the change for watchers."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,10 @@ Adoption = tuple[list[Topic], list[OrphanedTopic]]
 def adopt_topics(
     orphaned: OrphanedTopics, names: Sequence[str], all_possible: bool, now_ms: int, stored: CatalogTransaction
 ) -> tuple[Adoption, RouteChange | None]:
-    """Adopt the named topics that enodes hold, or `all_possible` that can be. Errors: as `select_named`; Overloaded."""
+    """Adopt the topics `names`, or with `all_possible` every topic without a conflict.
+
+    Errors: as `select_named`; Overloaded.
+    """
     known = stored.load_all()
     existing = {topic.name: topic for topic in known.topics}
     offered = orphaned.list_orphaned(existing, {one.topic_id: one for one in known.deletions})

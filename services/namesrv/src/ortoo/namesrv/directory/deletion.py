@@ -12,7 +12,7 @@ from ortoo.namesrv.decisions.topics import Topic
 def delete_topic(
     name: str, version: int, now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[TopicDeletion, RouteChange]:
-    """Delete a topic, which is kept to be restored. Errors: Invalid, NotFound, Conflict if its version differs."""
+    """Delete a topic; it can be restored for `grace_ms`. Errors: Invalid, NotFound, Conflict if its version differs."""
     topic = topics.require_topic(name, stored.topic(name))
     if version not in (0, topic.version):
         what = f"topic {name} has version {topic.version}, not {version}: it was changed meanwhile; read it again"
@@ -33,7 +33,7 @@ def undelete_topic(name: str, topic_id: int, stored: CatalogTransaction) -> tupl
 def delete_group(
     name: str, now_ms: int, grace_ms: int, stored: CatalogTransaction
 ) -> tuple[GroupDeletion, RouteChange]:
-    """Delete a group, which is kept to be restored. Errors: Invalid, NotFound."""
+    """Delete a group; it can be restored for `grace_ms`. Errors: Invalid, NotFound."""
     group = groups.require_group(name, stored.group(name))
     now_ms = stored.now_ms(now_ms)
     deletion = deletions.delete_group(group, now_ms=now_ms, grace_ms=grace_ms, version=stored.version)
@@ -51,7 +51,7 @@ def undelete_group(name: str, stored: CatalogTransaction) -> tuple[Group, RouteC
 
 
 def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], RouteChange | None]:
-    """Mark the deleted topics that are due; returns the ids of deletions that are no longer reported."""
+    """Mark the deleted topics that are due; returns the ids of the deletions that were forgotten."""
     deleted, now_ms = stored.deleted_topics(), stored.now_ms(now_ms)
     due = tuple(deletions.due_topics(deleted, now_ms))
     forgotten = deletions.expired_deletions({one.topic_id: one for one in deleted}, now_ms)
@@ -60,7 +60,10 @@ def mark_due_topics(now_ms: int, stored: CatalogTransaction) -> tuple[set[int], 
 
 
 def mark_due_groups(now_ms: int, stored: CatalogTransaction) -> tuple[set[str], RouteChange | None]:
-    """As `mark_due_topics` for groups, by name; the deletions of groups that exist again end too."""
+    """Mark the deleted groups that are due; returns the names of the groups whose deletions were forgotten.
+
+    The deletions of groups that exist again are forgotten too.
+    """
     deleted, existing = stored.deleted_groups(), {group.name for group in stored.load_all().groups}
     now_ms = stored.now_ms(now_ms)
     due, again = deletions.due_groups(deleted, existing, now_ms, version=stored.version)

@@ -147,7 +147,7 @@ class Directory:
         return sorted(found, key=lambda one: -one.deleted_at_ms)
 
     async def expire_deletions(self) -> None:
-        """Publish the deletions whose grace period has expired, and remove the oldest ones."""
+        """Publish the deletions whose grace period has expired, and forget the oldest deletions."""
         now_ms, known, groups_known = self._clock.now_ms(), self._routes.deleted, self._routes.deleted_groups
         old = deletions.expired_deletions(known, now_ms)
         if old or deletions.due_topics(known.values(), now_ms):
@@ -161,7 +161,7 @@ class Directory:
                     groups_known.pop(name, None)
 
     async def rotate_handle_keys(self) -> None:
-        """Create a new key that seals handles, if one is due."""
+        """Create a new key that seals receipt handles, if a new key is due."""
         now_ms, known = self._clock.now_ms(), self._routes.handle_keys
         if known is not None and not self._rotation.is_due(known.keys, now_ms):
             return
@@ -184,13 +184,15 @@ class Directory:
         return self._rotation.distributed_keys(keys, unsigned_before=self._unsigned_handles)
 
     def orphaned_topics(self) -> tuple[list[OrphanedTopic], int]:
-        """The topics that enodes hold and the directory does not have, by name; and the number of further ones."""
+        """The topics that enodes hold and the directory lacks, by name; and the number of further such topics."""
         return self._orphaned_topics.list_orphaned(
             self._routes.topics, self._routes.deleted
         ), self._orphaned_topics.unlisted_count
 
     async def adopt_topics(self, names: Sequence[str], *, all_possible: bool) -> adoption.Adoption:
-        """Adopt topics that enodes hold. With `all_possible` adopt all that can be; the second list has the others.
+        """Adopt topics that enodes hold.
+
+        With `all_possible`, adopt all without a conflict; the second result lists the others.
 
         Errors: as `orphaned_topics.select_named`; Overloaded.
         """
@@ -258,11 +260,11 @@ class Directory:
         self._publish(enode=self._leases.update_replicas(replica_set, self._clock.monotonic_s()))
 
     def unregister_enode(self, name: str, epoch: int) -> None:
-        """End an enode's lease of an epoch; no effect if it has none or a later one."""
+        """End an enode's lease of an epoch; no effect if there is no lease, or one of a later epoch."""
         self._publish(enode=self._leases.end_enode_lease(name, epoch))
 
     def unregister_snode(self, name: str) -> None:
-        """End a snode's lease; no effect if it has none."""
+        """End a snode's lease; no effect if there is no lease."""
         self._publish(snode=self._leases.end_snode_lease(name))
 
     async def follow_database(self, interval_s: float) -> None:
@@ -350,7 +352,8 @@ class Directory:
         def bounded(stored: CatalogTransaction) -> tuple[tuple[T, RouteChange | None], bool]:
             if stored.version <= heard:
                 raise Unavailable(
-                    "the name server's database was restored; retry when that is noticed", retry_after_ms=500
+                    "the database was restored to an older state, and this name server has not read it yet; retry",
+                    retry_after_ms=500,
                 )
             answer, change = decide(stored)
             if change is not None and self._routes.growth_bytes(change) > max(0, self._routes.free_bytes):

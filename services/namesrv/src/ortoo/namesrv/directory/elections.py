@@ -76,11 +76,11 @@ class Elections:
         return known
 
     def proposal(self, enode: str) -> Proposal | None:
-        """The last proposal, with any outcome."""
+        """The last proposal for an enode, also if it failed."""
         return self._enodes[enode].proposal_state.proposal if enode in self._enodes else None
 
     def current_proposal(self, members: ReplicaSet) -> Proposal | None:
-        """The proposal that a replica should act on now; None after its time has passed or when it has won.
+        """The proposal that a replica should act on now; None after the proposal's time, or once its replica is leader.
 
         A late candidate would depose a leader elected since. A candidate that has already led in this epoch, and
         transferred its leadership, would compete with its successor.
@@ -121,7 +121,9 @@ class Elections:
             wanted = decisions.operator_choice(members, self._enodes[enode].proposal_state, number, disk)
             if await self._store(enode, wanted):
                 return wanted
-        raise Unavailable("another name server stored a proposal at the same time; check the leader, then retry")
+        raise Unavailable(
+            "another name server stored a proposal at the same time; check which replica leads, then retry"
+        )
 
     async def refresh(self) -> None:
         """Expire old reports, and read the proposals of other name servers."""
@@ -149,7 +151,7 @@ class Elections:
             self._wake(enode)
 
     async def _propose_next(self, members: ReplicaSet) -> None:
-        """Store the needed proposal, unless another call is doing so."""
+        """Store the needed proposal, unless another call is storing a proposal."""
         enode = self._enodes[members.enode]
         if enode.is_proposing:
             return
@@ -165,7 +167,7 @@ class Elections:
             enode.is_proposing = False
 
     async def _store(self, name: str, proposal: Proposal) -> bool:
-        """Whether `proposal` is now the stored proposal. Errors: Unavailable, DataLoss."""
+        """Store `proposal`; False if another proposal was stored first. Errors: Unavailable, DataLoss."""
         enode = self._enodes[name]
         stored = await self._stored.compare_and_store(name, enode.proposal_state.stored_epoch, proposal)
         self._is_failing = False

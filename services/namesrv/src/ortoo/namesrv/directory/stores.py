@@ -45,14 +45,14 @@ class StoresOfEnodes:
         return may_come(self._known.get(enode), store_id, made_from)
 
     def check(self, enode: str, store_id: str, made_from: str) -> None:
-        """Refuse a store if the enode has registered another one, from which this store was not made.
+        """Refuse a store if the enode has registered another store from which this store was not made.
 
         Errors: Conflict.
         """
         check_store(self._known.get(enode), enode, store_id, made_from)
 
     def check_report(self, report: ReplicaReport) -> None:
-        """Check the store of a replica. Errors: as `check`; Conflict if the replica only has the id of the set."""
+        """Check the store of a replica. Errors: as `check`, and as `check_lineage`."""
         if report.set_id:
             self.check(report.enode, report.set_id, report.made_from)
             check_lineage(self._known.get(report.enode), report)
@@ -80,10 +80,10 @@ class StoresOfEnodes:
             await self._keep(known)
 
     async def accept(self, enode: str, store_id: str) -> str:
-        """Let another store replace the registered one when it registers; returns the id of the registered one.
+        """Permit `store_id` to replace the registered store of an enode; returns the id of the registered store.
 
-        Until then the registered one is accepted too, so that a wrong id stops no enode. Errors: Invalid. NotFound for
-        an enode that never registered, Unavailable if the permission cannot be stored.
+        The registered store stays accepted until the permitted store registers, so that a wrong id stops no enode.
+        Errors: Invalid. NotFound for an enode that never registered, Unavailable if the permission cannot be stored.
         """
         check_text(store_id, STORE_FIELD, "the id of the store, as in the refusal")
         known = self._known.get(enode)
@@ -95,7 +95,9 @@ class StoresOfEnodes:
         stored = await self._stored.put(wanted)
         self._learn(stored)
         if stored != wanted:
-            raise Conflict("another name server changed the store of this enode at the same time; check, then retry")
+            raise Conflict(
+                "another name server changed the store of this enode at the same time; check its store, then retry"
+            )
         _log.emit(log_events.STORE_ACCEPTED, enode=enode, store_id=store_id, former_store_id=known.store_id)
         return known.store_id
 

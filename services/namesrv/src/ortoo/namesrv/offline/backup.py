@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def parse_arguments(arguments: Sequence[str], name: str) -> argparse.Namespace:
-    """The arguments of one of the two tools: `backup_file`, and `file` with the settings."""
+    """Parse the arguments of the tool `name`: `backup_file` is the backup, `file` has the settings."""
     about = {"backup": "Write the whole directory to a file.", "restore": "Restore a backup into an empty database."}
     parser = argparse.ArgumentParser(prog=f"ortoo-namesrv {name}", description=about[name])
     parser.add_argument("backup_file", type=Path, metavar="FILE", help="the backup")
@@ -65,7 +65,7 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
             if revision != HEAD:
                 raise Unsupported(
                     f"the database has schema {revision or 'none'}, this version supports {HEAD}; start the name "
-                    "server on it once, or use the version that created it",
+                    "server of this version once, or use the version that created the database",
                     field="database_url",
                 )
             return [(table.name, row) for table in tables.metadata.sorted_tables for row in _rows(connection, table)]
@@ -83,8 +83,9 @@ def backup(database_url: str, data_dir: Path, file: Path) -> str:
 def restore(database_url: str, data_dir: Path, file: Path, new_id: str, now_ms: int) -> str:
     """Restore a backup into an empty database, completely or not at all; returns a summary.
 
-    `new_id` is only temporary: the directory keeps its id. Errors: Conflict if the database is not empty or a name
-    server uses its file. Invalid, DataLoss, Unsupported for an invalid backup. Unavailable.
+    The directory keeps the id in the backup; `new_id` is its id only during the restore. Errors: Conflict if the
+    database is not empty or a name server uses its file. Invalid, DataLoss, Unsupported for an invalid backup.
+    Unavailable.
     """
     rows = [(name, _advance_row(name, row, now_ms)) for name, row in read_backup(file)]
     url = database_url_of(database_url, data_dir)

@@ -33,7 +33,7 @@ NAME = "ortoo.v1.NameService"
 
 
 def insecure_secrets_reason() -> Conflict:
-    """The reason why a name server stores no users."""
+    """The error for requests about users while the name server cannot keep their secrets."""
     return Conflict(
         "every caller of this name server could read the secrets of its users. Give all roles one cluster_token_file "
         "or mutual TLS (tls_cluster_listen_address), or give name servers and snodes one admin_token_file. Set "
@@ -140,7 +140,7 @@ class NameService(NameServiceServicer):
         )
 
     async def AdoptTopics(self, request: pb.AdoptTopicsRequest, context: Context) -> pb.AdoptTopicsResponse:
-        """Add offered topics to the directory."""
+        """Add topics that enodes hold and the directory lacks."""
         if bool(request.names) == request.all:
             raise Invalid("name the topics to adopt, or set all; not both", field="names")
         taken, refused = await self.directory.adopt_topics(tuple(request.names), all_possible=request.all)

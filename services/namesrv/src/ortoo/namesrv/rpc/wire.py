@@ -48,7 +48,7 @@ def group_of(group: topic_pb2.Group) -> Group:
 
 
 def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
-    """The settings that a request changes; it contains those without presence and those that are set."""
+    """The settings that a request changes: the named fields, or else its set fields and all fields without presence."""
     group, fields = request.group, request.group.DESCRIPTOR.fields
     present = {one.name for one, _ in group.ListFields()}
     held = {one.name for one in fields if one.message_type is not None or not one.has_presence or one.name in present}
@@ -58,7 +58,7 @@ def selection_of(request: namesrv_pb2.PutGroupRequest) -> FieldSelection:
 def change_to(change: RouteChange, *, include_handle_keys: bool) -> Iterator[namesrv_pb2.WatchRoutesResponse]:
     """One change as messages of the watch, each small enough to be sent.
 
-    Processes come first, so that clients that need one do not wait for all topics. Keys are only included if allowed.
+    Processes come first, so that a client that needs a process does not wait for all topics.
     """
     keys = None
     if include_handle_keys and change.handle_keys is not None:
@@ -103,7 +103,7 @@ def report_response(members: ReplicaSet, proposal: Proposal | None) -> replica_r
 
 
 def replica_set_to(members: ReplicaSet, proposal: Proposal | None, now_s: float) -> replica_admin_pb2.ReplicaSet:
-    """The replicas of an enode, for a person."""
+    """The message of an enode's replicas, as operators' tools show them."""
     latest, leader = members.configuration(), members.leader()
     end = leader.tail.position if leader else None
     return replica_admin_pb2.ReplicaSet(

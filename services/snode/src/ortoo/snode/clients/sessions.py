@@ -115,7 +115,7 @@ class ClientSessions:
         self._send_opened(session)
 
     def register_producer(self, session: ClientSession, group: str) -> None:
-        """Join a group of producers. Errors: Invalid, Overloaded."""
+        """Join a group of producers. Errors: Invalid, Overloaded, Forbidden (another user's client id)."""
         check_group_name(group, "group")
         self._check_group_count(session)
         check_owner(self._membership.members(PRODUCER_GROUP_PREFIX + group), session.client_id)

@@ -1,4 +1,4 @@
-"""The connection to storage: links and streams to enodes, locks of queues, attachment.
+"""The connection to storage: links and streams to enodes, and locks of queues.
 
 The package takes batches and requests, and returns the enodes' answers as plain values. If an enode is unreachable,
 calls fail promptly. Every package except `cluster` may import it.

@@ -49,8 +49,9 @@ class RequestStream(Generic[Request, Answer, Result]):
     """One bidirectional call to `peer`, opened for the first request and reopened after it broke.
 
     Requests are sent in the order of `send`. A request that waits longer than its timeout fails alone, with
-    Unavailable and an unknown outcome. When the call ends, all requests in flight fail in the same way. They also fail
-    when the peer is silent for the timeout while an answer is due, except with `fails_late_singly`.
+    Unavailable and an unknown outcome. When the call ends, all requests in flight fail in the same way. If
+    a request is late and the peer has sent no answer at all for the timeout, the call ends and all requests fail. With
+    `fails_late_singly`, only the late requests fail.
 
     Unsent requests certainly had no effect. The same holds for unanswered requests if a peer that
     `answers_all_accepted` ends the call gracefully. Requests without effect fail with NOT_ACCEPTED_FIELD, or with

@@ -73,7 +73,7 @@ class TraceTopic:
         self._put("send", queue, first_offset, count, duration_ms=self.clock.now_ms() - began_ms)
 
     def set_progress(self, group: str, queue: Queue, offset: int) -> None:
-        """Store the offset of a group in a queue, at which its next record starts."""
+        """Store the first offset of a group's next record for a queue, unless one is stored already."""
         self._progress.setdefault((group, queue), offset)
         if len(self._progress) > PROGRESS_MAX:
             self._progress.popitem(last=False)

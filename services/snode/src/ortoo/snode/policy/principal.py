@@ -47,5 +47,5 @@ PRINCIPAL: ContextVar[Principal] = ContextVar("principal", default=ANONYMOUS)
 
 
 def owner_at(host: str) -> str:
-    """The owner of what the current call makes: its user, or else the host that it comes from."""
+    """The owner of a session or client that the current call creates: the call's user, or else the caller's host."""
     return PRINCIPAL.get().user or f"@{host}"

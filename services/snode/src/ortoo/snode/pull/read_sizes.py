@@ -20,7 +20,10 @@ RANGES_BYTES = 64 << 20
 
 
 def range_bytes(ranges: int) -> int:
-    """Bytes that each of `ranges` reads requests next. A read may hold two answers: one in use and one being loaded."""
+    """The number of bytes to request next in each read, if `ranges` ranges are read at once.
+
+    A read may hold two answers: one in use and one being loaded.
+    """
     return max(FETCH_BYTES_MAX, min(RANGE_BYTES_MAX, RANGES_BYTES // (2 * ranges)))
 
 

@@ -129,7 +129,7 @@ class QueueCallContext(grpc.aio.ServicerContext[Any, Any]):
 
     async def write(self, message: Any) -> None:
         """Raises Unsupported, because the handler returns or yields its answers."""
-        raise Unsupported("write is not available in the queue front; return or yield the answers")
+        raise Unsupported("context.write is not supported for this method; return or yield the answers instead")
 
     async def send_initial_metadata(self, initial_metadata: Any) -> None:
         """Raises Unsupported, because the answer begins when the handler has ended."""

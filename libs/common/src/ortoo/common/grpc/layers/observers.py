@@ -45,7 +45,7 @@ class Observers(Layer):
                 return
 
     def enter(self, call: ServedCall) -> None:
-        """Check the limit of the caller's address, which is unknown before. Errors: Overloaded."""
+        """Check the limit of the caller's address, which is unknown until the request has come. Errors: Overloaded."""
         if (arrival := ARRIVAL.get()) not in self._open:
             return
         address = address_of(call.context.peer())

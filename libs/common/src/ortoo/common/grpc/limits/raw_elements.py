@@ -34,7 +34,7 @@ _CONTINUED: Final = bytes(range(_HIGH, 0x100))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawField:
-    """A field of a message that is a list, or that leads to one."""
+    """A list in a protobuf message, or a field that contains a list at any depth."""
 
     path: str
     """The names of the fields from the request to this one, separated by dots."""

@@ -26,7 +26,7 @@ _POLL_S = 0.5
 
 
 def archive(spark: Any, settings: PipelineSettings, say: Say, *, once: bool) -> Reconciliation | None:
-    """Read the stored messages into the lake and check it; without `once` continue until the query is stopped.
+    """Read the stored messages into the lake and check the lake; without `once`, continue until the query is stopped.
 
     Errors: Invalid for settings, or the error of the query.
     """

@@ -1,4 +1,4 @@
-"""compact: merges small files of a date into large ones, and removes duplicates in plain lakes."""
+"""compact: merges small files of a date into large files, and removes duplicates in plain lakes."""
 
 import datetime
 import os

@@ -70,7 +70,7 @@ def _take_sample(link: ClusterLink, settings: PipelineSettings) -> list[LagSampl
 
 
 def _rows(history: list[LagSample]) -> list[tuple[object, ...]]:
-    """The newest sample of each group and topic, with the speed since the previous one."""
+    """The newest sample of each group and topic, with the speed since the previous sample."""
     rows: list[tuple[object, ...]] = []
     for (group, topic), moments in _series(history):
         newest, speed, time_left = moments[-1], None, None

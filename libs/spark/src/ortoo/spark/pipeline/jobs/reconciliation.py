@@ -37,7 +37,7 @@ class QueueCheck:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every message is in the lake once."""
+        """Whether every message of the queue is in the lake exactly once."""
         return not self.duplicates and not self.missing
 
 
@@ -51,7 +51,7 @@ class Reconciliation:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every message of every queue is in the lake once."""
+        """Whether every message of every queue is in the lake exactly once."""
         return all(check.is_complete for check in self.checks)
 
     @property
@@ -66,7 +66,7 @@ class Reconciliation:
         file.write_text(json.dumps(report, indent=2) + "\n")
 
     def lines(self) -> Iterable[str]:
-        """The report as text: one line when all is right, otherwise one for each differing queue."""
+        """The report as text: one line when the lake is complete, otherwise one line for each differing queue."""
         incomplete = [check for check in self.checks if not check.is_complete]
         if not incomplete:
             yield f"reconciled: {self.rows:,} rows from {len(self.checks)} queues, each message once"
@@ -109,9 +109,10 @@ def counts(frame: Any) -> dict[Queue, QueueCount]:
 
 
 def counts_by_date(lake: Lake) -> dict[Queue, QueueCount]:
-    """The rows of each queue in a Delta lake, counted without Spark, which needs a package for each object store.
+    """The rows of each queue in a Delta lake, counted without Spark: Spark needs a package for each object store.
 
-    A message has one date, so counts of dates are added, with the positions of only one date in memory.
+    Each message belongs to one date. Dates are therefore counted one after another, with the positions of one date in
+    memory.
     """
     dataset, found = lake.table().to_pyarrow_dataset(), dict[Queue, QueueCount]()
     of_offset = [("offset", kind) for kind in ("count", "count_distinct", "min")]

@@ -1,4 +1,7 @@
-"""replay: writes messages of the lake into a topic, in the order of their queues. A repeated job adds only newer rows."""
+"""replay: writes messages of the lake into a topic, in the order of their queues.
+
+A repeated job adds only newer rows.
+"""
 
 import hashlib
 from typing import Any
@@ -79,9 +82,7 @@ def _next_increment(settings: PipelineSettings, job_id: str, last: Increment | N
     )  # fmt: skip
 
 
-def _dry_run(
-    settings: PipelineSettings, frame: Any, last: Increment | None, account: SinkProgress, say: Say
-) -> int:
+def _dry_run(settings: PipelineSettings, frame: Any, last: Increment | None, account: SinkProgress, say: Say) -> int:
     """Count the messages that the job would write."""
     count = 0
     if last is not None and not account.is_committed(link_to(settings.cluster), last.number):
@@ -125,7 +126,7 @@ _IS_SYSTEM_PROPERTY = (
 
 
 def message_columns(names: list[str], mark: str) -> list[str]:
-    """The columns of messages, in SQL, with the property for the original position (`mark`)."""
+    """The columns of messages as SQL expressions; the property `mark` gets the original position."""
     kept = [name for name in names if name in COLUMNS and name not in _NOT_COPIED]
     chosen = [f"`{name}`" for name in kept if name not in ("properties", "born_at")]
     chosen.append("coalesce(born_at, stored_at) as born_at" if "born_at" in names else "stored_at as born_at")
@@ -141,7 +142,7 @@ def message_columns(names: list[str], mark: str) -> list[str]:
 
 
 def _job_id(settings: PipelineSettings) -> str:
-    """The same id for the same lake, condition and topic, so that repeating a job without an id adds nothing."""
+    """An id made of lake, condition and topic, so that a repeated job without an id adds nothing."""
     text = "\x1f".join((settings.lake.path, settings.replay.where, settings.replay.topic))
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 

@@ -13,7 +13,7 @@ class ProgressLines:
     """Prints the progress of a query since the previous call."""
 
     def __init__(self, say: Say) -> None:
-        """Pass lines to `say`."""
+        """`say` gets the lines."""
         self._say = say
         self._last_batch_id = -1
 
@@ -27,7 +27,7 @@ class ProgressLines:
 
 
 def line(progress: Any) -> str:
-    """The work of one batch, and the lag of the query."""
+    """A line with the work of one batch and the lag of the query."""
     source = progress.sources[0]
     speed = progress.processedRowsPerSecond or 0.0
     return (

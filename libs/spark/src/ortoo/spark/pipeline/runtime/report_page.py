@@ -24,7 +24,7 @@ class ReportTable:
 
 
 def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[ReportTable], figure: Any) -> Path:
-    """Write `name`.html, and `name`.png of a matplotlib figure; returns the page."""
+    """Write `name`.html and, from a matplotlib figure, `name`.png; returns the path of the page."""
     picture = folder / f"{name}.png"
     figure.savefig(picture, dpi=110, bbox_inches="tight")
     encoded = base64.b64encode(picture.read_bytes()).decode()
@@ -46,7 +46,7 @@ def write_page(folder: Path, name: str, title: str, note: str, tables: Sequence[
 
 
 def cell_text(cell: object) -> str:
-    """A cell as text for people."""
+    """The text of a cell, with thousands separators in numbers."""
     if cell is None:
         return "–"
     if isinstance(cell, bool) or not isinstance(cell, int | float):
@@ -55,7 +55,7 @@ def cell_text(cell: object) -> str:
 
 
 def text_table(table: ReportTable) -> list[str]:
-    """The same table for a terminal."""
+    """The lines of a table for a terminal."""
     rows = [list(table.names), *[[cell_text(cell) for cell in row] for row in table.rows]]
     widths = [max(len(row[at]) for row in rows) for at in range(len(table.names))]
     return [

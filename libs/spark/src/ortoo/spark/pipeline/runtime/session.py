@@ -16,7 +16,7 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @contextmanager
 def session(settings: SparkSettings) -> Iterator[Any]:
-    """The active session, which is not stopped; otherwise a new one, stopped at the end.
+    """The active session, or a new session if none is active. Only a new session is stopped at the end.
 
     Errors: Unsupported without Java, Invalid for a setting without a value.
     """

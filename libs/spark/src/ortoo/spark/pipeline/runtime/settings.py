@@ -135,11 +135,14 @@ class PipelineSettings:
             self.lake.path.rstrip("/"), self.lake.format, parse_pairs(self.lake.storage_options, "lake.storage_options")
         )
         if lake.is_remote and not self.archive.checkpoint_path:
-            raise Invalid("missing folder; a lake in an object store needs it", field="archive.checkpoint_path")
+            raise Invalid(
+                "missing folder; a lake in an object store needs a folder for checkpoints",
+                field="archive.checkpoint_path",
+            )
         return lake
 
     def output_folder(self, job: str, given: str) -> Path:
-        """The folder for a job's reports: the given one, or one beside the lake."""
+        """The folder for a job's reports: the given folder, or a folder beside the lake."""
         beside = self.checkpoint.parent / f"{Path(self.lake.path).name}" if "://" in self.lake.path else self.lake.path
         folder = Path(given or f"{str(beside).rstrip('/')}_{job}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -147,7 +150,7 @@ class PipelineSettings:
 
 
 def parse_pairs(given: Sequence[str], field: str) -> tuple[tuple[str, str], ...]:
-    """Parse texts such as "name=value". Errors: Invalid for one without `=`."""
+    """Parse texts such as "name=value". Errors: Invalid for a text without `=`."""
     if wrong := [pair for pair in given if "=" not in pair]:
         raise Invalid(f"{wrong[0]!r}; expected name=value", field=field)
     return tuple((name.strip(), value.strip()) for name, _, value in (pair.partition("=") for pair in given))

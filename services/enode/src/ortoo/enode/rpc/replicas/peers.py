@@ -98,7 +98,7 @@ class _PeerStream:
             self._is_open = False
             try:
                 if not address:
-                    raise Unavailable("its address is unknown")
+                    raise Unavailable("the replica's address is unknown")
                 with rpc_errors(f"replica {address}"):
                     await self._run_stream(address)
             except OrtooError as error:

@@ -8,7 +8,7 @@ down_revision = "0008"
 
 
 def upgrade() -> None:
-    """Existing handles of clients have no seal; secrets are encrypted when the name server has a key."""
+    """Keep handles without a seal valid, and keep secrets as plain text until a name server has a key."""
     op.create_table(
         "handle_keys",
         sa.Column("key_id", sa.BigInteger, primary_key=True, autoincrement=False),

@@ -76,7 +76,7 @@ class AutoRenewedLeases:
             lease.until_s = now_s + LEASE_MS / 1000
 
     async def release_client(self, client_id: str, *, counts: bool) -> None:
-        """Nack the messages of a client; with `counts` these deliveries count as attempts."""
+        """Make the messages of a client that left deliverable again; `counts` = these deliveries count as attempts."""
         leases = [lease for lease in self._leases.values() if lease.client_id == client_id]
         for lease in leases:
             self.remove(lease.handle)
