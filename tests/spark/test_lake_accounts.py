@@ -1,4 +1,4 @@
-"""A lake keeps an account of its archives and replays: each message is added once, and each replay goes on exactly."""
+"""A lake keeps an account of its archives and replays: each message is added once, and a replay continues exactly."""
 
 import shutil
 from dataclasses import replace
@@ -129,7 +129,7 @@ def test_a_lake_of_an_older_version_gets_its_accounts_at_the_first_run(
     lake_format: str,
     keeps_checkpoint: bool,
 ) -> None:
-    """Its checkpoint goes on. Another one is refused, or continues behind the rows of the lake."""
+    """Its checkpoint continues. Another one is refused, or continues behind the rows of the lake."""
     said: list[str] = []
     send(broker, topic, numbered(500))
     archive(spark, settings, said.append, once=True)

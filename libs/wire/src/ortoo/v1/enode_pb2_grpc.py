@@ -7,6 +7,7 @@ from ortoo.v1 import enode_deferred_pb2 as ortoo_dot_v1_dot_enode__deferred__pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as ortoo_dot_v1_dot_enode__delivery__modes__pb2
 from ortoo.v1 import enode_pb2 as ortoo_dot_v1_dot_enode__pb2
 from ortoo.v1 import enode_pop_pb2 as ortoo_dot_v1_dot_enode__pop__pb2
+from ortoo.v1 import enode_topics_pb2 as ortoo_dot_v1_dot_enode__topics__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
 GRPC_VERSION = grpc.__version__
@@ -65,8 +66,8 @@ class EnodeServiceStub:
                 _registered_method=True)
         self.DescribeQueuesOfTopics = channel.unary_unary(
                 '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
-                request_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
-                response_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.FromString,
+                request_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+                response_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
                 _registered_method=True)
         self.FindOffset = channel.unary_unary(
                 '/ortoo.v1.EnodeService/FindOffset',
@@ -451,8 +452,8 @@ def add_EnodeServiceServicer_to_server(servicer, server):
             ),
             'DescribeQueuesOfTopics': grpc.unary_unary_rpc_method_handler(
                     servicer.DescribeQueuesOfTopics,
-                    request_deserializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.FromString,
-                    response_serializer=ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.SerializeToString,
+                    request_deserializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.FromString,
+                    response_serializer=ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.SerializeToString,
             ),
             'FindOffset': grpc.unary_unary_rpc_method_handler(
                     servicer.FindOffset,
@@ -741,8 +742,8 @@ class EnodeService:
             request,
             target,
             '/ortoo.v1.EnodeService/DescribeQueuesOfTopics',
-            ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
-            ortoo_dot_v1_dot_enode__pb2.DescribeQueuesOfTopicsResponse.FromString,
+            ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsRequest.SerializeToString,
+            ortoo_dot_v1_dot_enode__topics__pb2.DescribeQueuesOfTopicsResponse.FromString,
             options,
             channel_credentials,
             insecure,

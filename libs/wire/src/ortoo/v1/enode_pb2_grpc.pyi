@@ -9,6 +9,7 @@ from ortoo.v1 import enode_deferred_pb2 as _enode_deferred_pb2
 from ortoo.v1 import enode_delivery_modes_pb2 as _enode_delivery_modes_pb2
 from ortoo.v1 import enode_pb2 as _enode_pb2
 from ortoo.v1 import enode_pop_pb2 as _enode_pop_pb2
+from ortoo.v1 import enode_topics_pb2 as _enode_topics_pb2
 import abc as _abc_1
 
 
@@ -31,7 +32,7 @@ class EnodeServiceStub:
     """The committed offsets of a group."""
     DescribeQueues: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeQueuesRequest, _enode_pb2.DescribeQueuesResponse]
     """The first and the next offset of each queue of a topic."""
-    DescribeQueuesOfTopics: _aio.UnaryUnaryMultiCallable[_enode_pb2.DescribeQueuesOfTopicsRequest, _enode_pb2.DescribeQueuesOfTopicsResponse]
+    DescribeQueuesOfTopics: _aio.UnaryUnaryMultiCallable[_enode_topics_pb2.DescribeQueuesOfTopicsRequest, _enode_topics_pb2.DescribeQueuesOfTopicsResponse]
     """The same for the queues of many topics."""
     FindOffset: _aio.UnaryUnaryMultiCallable[_enode_pb2.FindOffsetRequest, _enode_pb2.FindOffsetResponse]
     """The offset of the first message stored at or after a time."""
@@ -138,9 +139,9 @@ class EnodeServiceServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
     def DescribeQueuesOfTopics(
         self,
-        request: _enode_pb2.DescribeQueuesOfTopicsRequest,
-        context: _aio.ServicerContext[_enode_pb2.DescribeQueuesOfTopicsRequest, _abc.Awaitable[_enode_pb2.DescribeQueuesOfTopicsResponse]],
-    ) -> _abc.Awaitable[_enode_pb2.DescribeQueuesOfTopicsResponse]:
+        request: _enode_topics_pb2.DescribeQueuesOfTopicsRequest,
+        context: _aio.ServicerContext[_enode_topics_pb2.DescribeQueuesOfTopicsRequest, _abc.Awaitable[_enode_topics_pb2.DescribeQueuesOfTopicsResponse]],
+    ) -> _abc.Awaitable[_enode_topics_pb2.DescribeQueuesOfTopicsResponse]:
         """The same for the queues of many topics."""
 
     @_abc_1.abstractmethod

@@ -18,7 +18,7 @@ from ortoo.spark.lake.checkpoint import Checkpoint
 from ortoo.spark.lake.table import Lake
 
 EARLIER: Final = "rows-without-account"
-"""The account of rows that were in the lake before it had accounts, and whose checkpoint is unknown."""
+"""The account of rows with an unknown checkpoint, from the time before the lake had accounts."""
 _PREFIX: Final = "account-"
 _KEPT: Final = "accounts"
 _FORMAT: Final = 1
@@ -56,7 +56,7 @@ class LakeAccount:
         return {queue.topic for queue in (*self.end.queues, *last)}
 
     def with_batch(self, begin: SourceOffsets, end: SourceOffsets) -> "LakeAccount":
-        """The account after a batch. A queue that is new, or whose topic was created again, starts in this batch."""
+        """The account after a batch. A new queue, or a queue of a recreated topic, starts in this batch."""
         first: dict[Queue, int] = {}
         for queue, stop in end.queues.items():
             topic_id = end.topic_ids.get(queue.topic, 0)
@@ -189,7 +189,7 @@ class LakeAccounts:
             if is_same and start.queues.get(queue, offset) != offset:
                 raise Conflict(
                     f"the job {other.job_id} has written queue {queue.queue_id} of {queue.topic} on {queue.enode} up "
-                    f"to {offset}, and this checkpoint starts at {start.queues[queue]}: stop that job, delete this "
+                    f"to {offset}, and this checkpoint starts at {start.queues[queue]}. Stop that job, delete this "
                     "new checkpoint, and run again",
                     field="archive.on_new_checkpoint",
                 )

@@ -44,7 +44,7 @@ class SinkProgress:
         if batch_id < newest:
             raise Conflict(
                 f"the sink {self.sink_id!r} of topic {self.topic} has committed batch {newest}, and this is batch "
-                f"{batch_id}: the checkpoint was restored from an old copy, whose batches may have other rows. Use a "
+                f"{batch_id}. The checkpoint was restored from an old copy, whose batches may have other rows. Use a "
                 "new checkpoint and sinkId, and start where the sink ended",
                 field="checkpointLocation",
             )

@@ -7,6 +7,7 @@ from ortoo.common.grpc.errors import Context
 from ortoo.common.grpc.messages import write
 from ortoo.enode.rpc.handlers import EnodeHandlers
 from ortoo.v1 import enode_pb2 as pb
+from ortoo.v1 import enode_topics_pb2 as topics_pb
 
 
 class StorageHandlers(EnodeHandlers):
@@ -19,15 +20,16 @@ class StorageHandlers(EnodeHandlers):
         return pb.DescribeQueuesResponse(queues=[write(pb.QueueRange, one) for one in queues])
 
     async def DescribeQueuesOfTopics(
-        self, request: pb.DescribeQueuesOfTopicsRequest, context: Context
-    ) -> pb.DescribeQueuesOfTopicsResponse:
+        self, request: topics_pb.DescribeQueuesOfTopicsRequest, context: Context
+    ) -> topics_pb.DescribeQueuesOfTopicsResponse:
         """Get the first and the next offset of each queue of many topics. Unknown topics are left out."""
         topics = []
         for topic_id in request.topic_ids:
             with contextlib.suppress(NotFound):
-                queues = [write(pb.QueueRange, one) for one in self.store.describe_queues(topic_id)]
-                topics.append(pb.TopicQueues(topic_id=topic_id, queues=queues))
-        return pb.DescribeQueuesOfTopicsResponse(topics=topics)
+                queues = self.store.describe_queues(topic_id)
+                begins, ends = [one.begin_offset for one in queues], [one.end_offset for one in queues]
+                topics.append(topics_pb.TopicQueues(topic_id=topic_id, begin_offsets=begins, end_offsets=ends))
+        return topics_pb.DescribeQueuesOfTopicsResponse(topics=topics)
 
     async def FindMessages(self, request: pb.FindMessagesRequest, context: Context) -> pb.FindMessagesResponse:
         """Find the places of messages with a key or an id."""

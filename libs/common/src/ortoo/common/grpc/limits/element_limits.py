@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 
 SHORT: Final = 1_024
-"""For lists of settings: retry delays, columns, enodes, zones; and for topics to describe."""
+"""For lists of settings (retry delays, columns, enodes, zones), and for topics to describe."""
 MESSAGES: Final = 4_096
 """For messages and values of one message; it is the maximum number of messages of a batch."""
 QUEUES: Final = 16_384

@@ -47,7 +47,7 @@ class Increment:
         return self.where.replace(_STARTED_AT, f"timestamp_millis({self.started_at_ms})")
 
     def check_same_job(self, topic: str, where: str, mark: str) -> None:
-        """Refuse to go on with another job under the same id. Errors: Invalid."""
+        """Refuse another job under the same id. Errors: Invalid."""
         for name, stored, given in (
             ("topic", self.topic, topic), ("where", self.where, where), ("mark_property", self.mark, mark)
         ):  # fmt: skip
